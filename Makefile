@@ -30,7 +30,7 @@ PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-che
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test fast golden mutants soak bench benchlive cluster lint format lock clean
+.PHONY: help install demo test fast golden mutants soak schemas bench benchlive cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -50,6 +50,9 @@ fast: $(PROJECT)  ## Run the tests of the engine, reading and reports: nothing l
 
 golden: $(PROJECT)  ## Rewrite the golden files (tests/golden) with what the views show now
 	@$(BIN)/pytest -q --update-golden
+
+schemas: $(PROJECT)  ## Rewrite the JSON schemas of what commands print (src/closeby/report/schemas)
+	@$(BIN)/python -m tests.schemas
 
 soak: $(PROJECT)  ## Run the soaks, one after the other: load, faults and attacks on a real API server
 	@$(BIN)/pytest -m soak

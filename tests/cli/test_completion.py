@@ -34,7 +34,7 @@ def bash(*words: str) -> list[str]:
 
 
 def test_bash_completes_commands() -> None:
-    assert bash("closeby", "s") == ["simulate", "scheduler"]
+    assert bash("closeby", "s") == ["simulate", "scheduler", "schema"]
     assert bash("closeby", "discover", "nv") == ["nvidia-smi"]
 
 

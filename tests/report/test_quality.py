@@ -78,7 +78,7 @@ def test_how_close_gangs_could_have_lain() -> None:
 
 def shown(quality: bool, optimum: bool = False) -> str:
     console = Console(file=io.StringIO(), width=120)
-    console.print(*scheduling_views(report(optimum), {}, quality=quality), sep="\n")
+    console.print(*scheduling_views(report(optimum), quality=quality), sep="\n")
     printed = console.file
     assert isinstance(printed, io.StringIO)
     return printed.getvalue()

@@ -23,6 +23,7 @@ COMMANDS = (
     "controllers",
     "agent",
     "bench",
+    "schema",
     "completion",
 )
 

@@ -139,10 +139,9 @@ def _once(
     )
 
     def views() -> "Iterable[RenderableType]":
-        from closeby.report.documents.lines import all_parts
         from closeby.report.views.scheduling import scheduling_views
 
-        return scheduling_views(report, all_parts(run), quality=quality)
+        return scheduling_views(report, quality=quality)
 
     emit_and_then(report, output, views, lambda: pictures.of_run(run, report, sources.config_path, views))
     return report.waiting

@@ -83,7 +83,7 @@ def command(
 def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] | None:
     """The topologies to show; None means all of them."""
     from closeby.cli.reading.inputs import Unusable
-    from closeby.report.documents.scheduling import NODE_LEVEL
+    from closeby.report.documents.common import NODE_LEVEL
 
     topologies = run.engine.topologies
     known = ", ".join(topologies.usable()) or "none"

@@ -10,8 +10,11 @@ from closeby.objects.problems import Problem
 class Recorded(Struct, frozen=True, kw_only=True):
     """One entry of ``status.conditions``, and whose it is (``Kind/namespace/name``)."""
 
+    #: Whose it is.
     object: str
+    #: The condition's type.
     type: str
+    #: `True`, `False` or `Unknown`.
     status: str
     reason: str
     message: str
@@ -34,9 +37,11 @@ class ReservationStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     #: How many they are.
     nodes: int
-    #: The tightest domain that holds them: its topology, its level (None: the whole cluster) and its path.
+    #: The topology of the tightest domain that holds them.
     topology: str = ""
+    #: The level of that domain; not there when only the whole cluster holds them.
     level: str | None = None
+    #: The path of that domain.
     domain: tuple[str, ...] = ()
     #: Since when nodes are kept: RFC 3339, or ``second 600`` of a clock without a date.
     since: str
@@ -74,15 +79,20 @@ class PodDecision(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoryLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of a story; ``event`` counts the events that the engine had handled by then."""
+    """One entry of a story."""
 
+    #: How many events the engine had handled by then.
     event: int
+    #: What happened.
     what: str
-    #: Of a decision: when it was made, why something waits, and how many pods got a node and how many wait.
+    #: Of a decision: when it was made.
     time: str = ""
+    #: Of a decision: why something waits.
     reason: str | None = None
     message: str | None = None
+    #: Of a decision: how many pods got a node.
     placed: int = 0
+    #: Of a decision: how many pods wait.
     waiting: int = 0
 
 

@@ -36,9 +36,13 @@ class JobEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 class WhereEntry(Struct, frozen=True, kw_only=True):
     """A place: the tightest domain that holds all pods, and the distinct domains used by level."""
 
+    #: The topology in which the place is given.
     topology: str | None = None
+    #: Short name of the level of `domain`; null when only the whole cluster holds them.
     level: str | None = None
+    #: Its path of label values.
     domain: DomainPath = ()
+    #: Distinct domains used, by short level name.
     span: Mapping[str, int] = {}
     #: At most a few of them.
     nodes: tuple[str, ...] = ()
@@ -52,12 +56,17 @@ def lack_entry(lack: Mapping[str, int]) -> dict[str, float]:
 class ShortEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """How short the domain is that comes closest."""
 
+    #: Short name of its level; null for the whole cluster.
     level: str | None
+    #: Its path of label values.
     domain: DomainPath
+    #: Pods that fit there.
     fits: int
+    #: Pods that have to fit there.
     needed: int
-    #: Pods that are too many, and how many empty nodes of the domain would take them.
+    #: Pods that are too many.
     pods: int
+    #: How many empty nodes of the domain would take them; null when that is not known.
     nodes: int | None
     #: What is asked for in all beyond what is free on nodes that may be used; only resources that lack.
     resources: Mapping[str, float]
@@ -68,16 +77,22 @@ class ShortEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 class DistanceEntry(Struct, frozen=True, kw_only=True):
     """Mean number of edges between two pods, degraded links by their cost, in the place it has and there."""
 
+    #: In the place that it has.
     here: float
+    #: In the other place.
     there: float
 
 
 class TalkEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """What the talk of an application costs, and its pairs of replicas beyond their limit: now, and then."""
 
+    #: What it costs now.
     here: int | float
+    #: What it would cost then.
     there: int | float
+    #: Pairs beyond their limit now.
     over_here: int
+    #: Pairs beyond their limit then.
     over_there: int
 
 
@@ -88,6 +103,7 @@ class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     #: Whether it would get its nodes then (all pods of an application that wait); the engine was asked,
     #: nothing is guessed.
     fits: bool
+    #: All of this for people.
     sentence: str
     #: What would have to be written instead, by field of the PodGroup, AppGroup or pod.
     change: Mapping[str, str | int | None] | UnsetType = UNSET
@@ -95,11 +111,15 @@ class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     jobs: tuple[JobEntry, ...] | UnsetType = UNSET
     #: False where the trials were used up before everything was tried.
     complete: bool | UnsetType = UNSET
+    #: Where it would lie.
     where: WhereEntry | UnsetType = UNSET
+    #: How short the domain is that comes closest.
     short: ShortEntry | UnsetType = UNSET
+    #: How close its pods lie, and would lie.
     distance: DistanceEntry | UnsetType = UNSET
     #: Of an application: the pods (``namespace/name``) that get a node then, or another one.
     pods: tuple[str, ...] | UnsetType = UNSET
     #: Of an application: the pods that would have to be deleted and made again, for that.
     anew: tuple[str, ...] | UnsetType = UNSET
+    #: Of an application: what its traffic costs, and would cost.
     talk: TalkEntry | UnsetType = UNSET

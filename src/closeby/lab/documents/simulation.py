@@ -10,8 +10,8 @@ from closeby.lab.replay.history import History
 from closeby.objects.labels import API_VERSION
 from closeby.quality.placements import level_names
 from closeby.quality.summary import Measures
-from closeby.report.documents.scheduling import DomainPath
 from closeby.topology.tree import ROOT, Tree
+from closeby.whatif.records import DomainPath
 
 #: Samples of a report that does not hold all.
 SAMPLES = 200

@@ -23,14 +23,21 @@ Cost = int | float
 class EdgeEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One dependency. ``cost`` sums over pairs of placed replicas, ``weight`` counted."""
 
+    #: The workload that calls.
     caller: str = field(name="from")
+    #: The workload that is called.
     callee: str = field(name="to")
+    #: By how much its pairs count.
     weight: Cost
+    #: The limit that the AppGroup sets; null where it sets none.
     max_network_cost: int | None
-    #: Pairs of placed replicas; those of which the cost is not known; those farther than the limit.
+    #: Pairs of placed replicas.
     pairs: int
+    #: Pairs of which the cost is not known.
     unknown: int
+    #: Pairs that are farther apart than the limit.
     over: int
+    #: What its pairs cost in all, with the weight; one of unknown cost counts with what stands in for it.
     cost: Cost
 
 
@@ -39,26 +46,36 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
     namespace: str
     name: str
+    #: The workloads in the order in which they are scheduled: `podName` and `index`, from 1.
     topology_order: tuple[Mapping[str, str | int], ...]
-    #: None where no NetworkTopology gives costs.
+    #: Sum over dependencies and pairs of placed replicas; null where no NetworkTopology gives costs.
     cost: Cost | None
+    #: What is wrong or noteworthy about it.
     conditions: tuple[ConditionEntry, ...]
+    #: Its dependencies.
     edges: tuple[EdgeEntry, ...] = ()
-    #: Pods of it that hold a node, and all of them.
+    #: Pods of it that hold a node.
     scheduled: int = 0
+    #: All its pods.
     pods: int = 0
-    #: What its pods placed in this run would have cost one after another, and what they cost together.
+    #: What its pods placed in this run would have cost one after another; null where none was, or no cost is
+    #: known.
     one_by_one: Cost | None = None
+    #: What they cost where they were placed together.
     together: Cost | None = None
-    #: The least possible for them and how far above it they lie (0.05 is 5 %), where that was worked out.
+    #: With `--optimum`: the least possible for them; null where that was not worked out.
     optimum: Cost | None = None
+    #: With `--optimum`: how far above it they lie (0.05 is 5 %); null where that was not worked out.
     gap: float | None = None
-    #: Pairs of placed replicas with traffic; shares of them on one node, in one zone and in one region (null
-    #: where there are none); and those farther apart than allowed.
+    #: Pairs of placed replicas with traffic.
     pairs: int = 0
+    #: Share of them on one node; null where there are none.
     same_node: float | None = None
+    #: Share of them in one zone.
     same_zone: float | None = None
+    #: Share of them in one region.
     same_region: float | None = None
+    #: Pairs that are farther apart than allowed.
     over: int = 0
 
 

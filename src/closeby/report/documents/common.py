@@ -1,4 +1,4 @@
-"""What all documents share: how conditions are shown, and how a record is written.
+"""What all documents share: how conditions and places are shown, and how a record is written.
 
 JSON and YAML have the same keys in the same order, byte for byte the same every time.
 """
@@ -9,12 +9,17 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.reasons import Condition
+from closeby.scheduling.outcomes import Place
+
+#: What single nodes are called among the levels, whatever alias a topology gives them.
+NODE_LEVEL = "hostname"
 
 
 class ConditionEntry(Struct, frozen=True, kw_only=True):
-    """What is wrong with one object. ``object`` is ``Kind/namespace/name`` or ``Kind/name``."""
+    """What is wrong or noteworthy about one object."""
 
     reason: str
+    #: `Kind/namespace/name`, or `Kind/name` of an object without a namespace.
     object: str
     #: Path of the field; empty when the whole object is meant.
     field: str
@@ -38,6 +43,16 @@ def condition_entries(conditions: Iterable[Condition]) -> tuple[ConditionEntry, 
         )
         for one in dict.fromkeys(conditions)
     )
+
+
+def span_of(place: Place) -> dict[str, int]:
+    """Distinct domains used, by short level name."""
+    return dict(zip((*tuple(place.span)[:-1], NODE_LEVEL), place.span.values(), strict=True))
+
+
+def level_of(place: Place) -> str | None:
+    """Short name of the level of its domain."""
+    return None if place.level is None else dict(zip(place.span, span_of(place), strict=True))[place.level]
 
 
 def to_json(document: Struct) -> str:

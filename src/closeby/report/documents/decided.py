@@ -22,7 +22,6 @@ from closeby.objects.recorded import (
 )
 from closeby.objects.words import plural
 from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
-from closeby.report.documents.lines import PartLine, parts_of
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, group_entries, pod_entry
 from closeby.report.documents.subjects import Subject, belongs_to
 from closeby.scheduling.outcomes import ItemKind, Outcome, Reservation
@@ -50,7 +49,9 @@ class Origin(StrEnum):
 class DecidedEntry(Struct, frozen=True, kw_only=True):
     """Where the reason of an explanation is from, and since when it holds; null where that is not known."""
 
+    #: Where this command has it from.
     source: Origin
+    #: The name of the scheduler that decided.
     scheduler: str | None = None
     #: RFC 3339.
     time: str | None = None
@@ -61,17 +62,20 @@ class PodDecidedEntry(Struct, frozen=True, kw_only=True):
 
     namespace: str
     name: str
+    #: The node that it got.
     node: str | None = None
     reason: str | None = None
     message: str | None = None
     #: RFC 3339: when it was decided, or since when the pod's condition says so.
     time: str | None = None
+    #: Where this command has it from.
     source: Origin
 
 
 class NowEntry(Struct, frozen=True, kw_only=True):
-    """What this command would decide now: how many pods would have a node, or else why they wait."""
+    """What this command would decide now."""
 
+    #: How many pods would have a node.
     scheduled: int
     reason: str | None
     message: str | None
@@ -81,7 +85,6 @@ class Standing(Struct, frozen=True, kw_only=True):
     """A gang, an application and its pods in the cluster as it stands, before this command decides."""
 
     gang: GroupEntry | None
-    parts: tuple[PartLine, ...]
     application: AppGroupEntry | None
     #: By uid.
     pods: Mapping[str, PodEntry]
@@ -91,11 +94,9 @@ def standing_of(run: Run, subject: Subject) -> Standing:
     """The work item with which a subject is decided, in a run that has decided nothing yet."""
     members = [pod for pod in run.pods if belongs_to(run, pod, subject)]
     is_gang = subject.item_kind is ItemKind.GANG
-    group = next((one for one in run.groups if is_gang and one.key == subject.item), None)
     applications = app_group_entries(run) if subject.item_kind is ItemKind.APPLICATION else ()
     return Standing(
         gang=_entry(run, subject.item) if is_gang else None,
-        parts=() if group is None else parts_of(run, group, members),
         application=next(
             (one for one in applications if f"{one.namespace}/{one.name}" == subject.item), None
         ),
@@ -205,7 +206,6 @@ class GangView(Struct, frozen=True, kw_only=True, eq=False):
     #: The cluster as it stands, or what was decided now.
     entry: GroupEntry
     pods: tuple[PodEntry, ...]
-    parts: tuple[PartLine, ...]
     #: The newest decision of this command; None where the scheduler's is shown.
     outcome: Outcome | None
     #: The scheduler's decision; None where this command decided.
@@ -224,7 +224,6 @@ class GangView(Struct, frozen=True, kw_only=True, eq=False):
 
 def view_gang(run: Run, key: str, members: Sequence[Pod], live: Live | None) -> GangView:
     """A gang as the scheduler decided about it, where that is known; else as ``run`` did."""
-    group = next((one for one in run.groups if one.key == key), None)
     outcome = run.gang_outcomes.get(key)
     now = _entry(run, key)
     if outcome is not None and now.reason is not None:
@@ -233,8 +232,7 @@ def view_gang(run: Run, key: str, members: Sequence[Pod], live: Live | None) -> 
     standing = None if live is None else live.standing.gang
     if live is None or found is None or standing is None:
         pods = tuple(_own_words(pod_entry(run, pod), outcome) for pod in members)
-        parts = () if group is None else parts_of(run, group, members)
-        view = GangView(entry=now, pods=pods, parts=parts, outcome=outcome, now=now)
+        view = GangView(entry=now, pods=pods, outcome=outcome, now=now)
         return view if live is None else _decided_now(view, members, live)
     decision, source = found
     entry = standing
@@ -248,7 +246,6 @@ def view_gang(run: Run, key: str, members: Sequence[Pod], live: Live | None) -> 
             shown_as_decided(live.standing.pods[pod.uid], one)
             for pod, one in zip(members, decisions, strict=True)
         ),
-        parts=live.standing.parts,
         outcome=None,
         decision=decision,
         now=now,

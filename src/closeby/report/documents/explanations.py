@@ -38,7 +38,6 @@ from closeby.report.documents.decided import (
 from closeby.report.documents.lines import (
     DomainLine,
     NodeLine,
-    PartLine,
     domain_lines,
     explanation_of,
     node_lines,
@@ -52,6 +51,7 @@ from closeby.report.documents.scheduling import (
     rejections,
 )
 from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
+from closeby.report.documents.subgroups import PartLine, part_lines
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
 from closeby.scheduling.outcomes import Outcome, item_key
 from closeby.simulator.runs import Run
@@ -62,6 +62,7 @@ class NotAsked(Struct, frozen=True, kw_only=True):
     """Why a scheduler could not be asked, and what to do about it."""
 
     message: str
+    #: What to do about it.
     remedy: str
 
 
@@ -75,9 +76,13 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     #: What became of it, and why, in sentences.
     sentences: tuple[str, ...]
     reason: str | None
+    #: The gang, also that of an explained member.
     gang: GroupEntry | None = None
+    #: The AppGroup.
     app_group: AppGroupEntry | None = None
+    #: All its pods, or the explained one.
     pods: tuple[PodEntry, ...]
+    #: The subgroups of the gang that hold pods.
     subgroups: tuple[PartLine, ...] = ()
     #: Of a gang with task-topology: pods that belong on one node, in the order the buckets were made.
     buckets: tuple[tuple[str, ...], ...] | None = None
@@ -85,7 +90,9 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     domains: tuple[DomainLine, ...] = ()
     #: Of a single pod: the best first.
     nodes: tuple[NodeLine, ...] = ()
+    #: Of a single pod: why nodes were refused, by node.
     rejected: Mapping[str, RejectionEntry] = {}
+    #: What is wrong or noteworthy about it.
     conditions: tuple[ConditionEntry, ...] = ()
     #: What would have to be different; empty where that was not asked, or where nothing of the kind helps.
     counterfactuals: tuple[Counterfactual, ...] = ()
@@ -95,10 +102,11 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     last_decision: DecisionStatus | UnsetType = UNSET
     #: Of a gang in a cluster: the nodes that its scheduler keeps free for it; only there when it does.
     reservation: ReservationStatus | UnsetType = UNSET
-    #: In a cluster: where the reason is from, the last decision about each pod, and what would be decided
-    #: now.
+    #: In a cluster: where the reason is from.
     decided: DecidedEntry | UnsetType = UNSET
+    #: In a cluster: the last decision about each pod.
     decisions: tuple[PodDecidedEntry, ...] | UnsetType = UNSET
+    #: In a cluster: what would be decided now.
     now: NowEntry | UnsetType = UNSET
     #: What the scheduler at work tells of it, the oldest first; only there when it was asked.
     story: tuple[StoryLine, ...] | UnsetType = UNSET
@@ -259,7 +267,7 @@ def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
         reason=entry.reason,
         gang=entry,
         pods=view.pods,
-        subgroups=view.parts,
+        subgroups=() if entry.sub_groups is UNSET else part_lines(entry.sub_groups),
         buckets=None if outcome is None else outcome.buckets,
         domains=domains,
         conditions=entry.conditions,

@@ -1,4 +1,4 @@
-"""The lines of an explanation: domains, nodes and subgroups."""
+"""The lines of an explanation: domains and nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,20 +8,27 @@ from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import path_text
-from closeby.report.documents.scheduling import DomainPath, by_frequency
+from closeby.report.documents.scheduling import by_frequency
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
+from closeby.whatif.records import DomainPath
 
 
 class DomainLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One domain as it looked before the decision. ``taken`` counts the members it got."""
+    """One domain as it looked before the decision."""
 
+    #: Its path of label values.
     domain: DomainPath
+    #: Short name of its level; null for the whole cluster.
     level: str | None
+    #: Pods of the gang that fit there.
     fits: int
+    #: Pods of the gang that look for a place.
     wanted: int
+    #: Members that were placed there.
     taken: int
+    #: Its nodes.
     nodes: int
     #: Nodes that take none of the pods, by reason.
     blocked_by: Mapping[str, int]
@@ -30,53 +37,14 @@ class DomainLine(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NodeLine(Struct, frozen=True, kw_only=True):
-    """One node that passed the filters. ``scores`` by plugin, ``total`` the weighted sum."""
+    """One node that passed the filters."""
 
+    #: Its name.
     node: str
+    #: The weighted sum of the scores.
     total: float
+    #: By plugin.
     scores: Mapping[str, float]
-
-
-class PartLine(Struct, frozen=True, kw_only=True):
-    """One subgroup; ``domain`` is the tightest one that holds its placed pods, in ``topology``."""
-
-    name: str
-    pods: int
-    placed: int
-    topology: str | None
-    domain: DomainPath
-
-
-def parts_of(run: Run, group: PodGroup, pods: Sequence[Pod]) -> tuple[PartLine, ...]:
-    """The leaf subgroups of a gang in declared order; empty for a gang without subgroups."""
-    parents = {subgroup.parent for subgroup in group.subgroups}
-    lines = []
-    for subgroup in group.subgroups:
-        if subgroup.name in parents:
-            continue
-        members = [pod for pod in pods if pod.subgroup == subgroup.name]
-        place = run.place_of(group, members, subgroup.name)
-        lines.append(
-            PartLine(
-                name=subgroup.name,
-                pods=len(members),
-                placed=sum(run.node_of(pod) is not None for pod in members),
-                topology=None if place is None else place.topology or None,
-                domain=() if place is None else place.path,
-            )
-        )
-    return tuple(lines)
-
-
-def all_parts(run: Run) -> dict[str, tuple[PartLine, ...]]:
-    """The subgroups of all gangs that have some, by gang."""
-    members: dict[str, list[Pod]] = {}
-    for pod in run.pods:
-        if pod.group is not None:
-            members.setdefault(f"{pod.namespace}/{pod.group}", []).append(pod)
-    return {
-        group.key: parts_of(run, group, members.get(group.key, ())) for group in run.groups if group.subgroups
-    }
 
 
 def domain_lines(

@@ -19,23 +19,38 @@ class QualityEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     Six digits are shown. ``null`` is unknown. The seconds and slowdowns are modelled.
     """
 
+    #: By level: domains used, over the fewest that could hold the gang on an empty cluster; 1 is ideal.
     excess_span: Mapping[str, float | None]
+    #: By level: pairs of members that lie in different domains.
     cross_pairs: Mapping[str, int]
+    #: Pairs of members.
     pairs: int
+    #: Edges of the tree between two members, mean over all pairs.
     mean_distance: float | None
+    #: Edges of the tree between the two members that lie farthest apart.
     diameter: int
+    #: By level: edges of the ring of ranks that leave a domain.
     ring_crossings: Mapping[str, int]
+    #: Edges of the tree that the ring of ranks runs over.
     ring_hops: int
+    #: The fewest that it could run over with another order of ranks.
     least_ring_hops: int
+    #: By level: domains that a data- or pipeline-parallel group of the gang touches; the greatest of them.
     group_spread: Mapping[str, float]
+    #: Modelled: an all-reduce over the ring of ranks while all nodes of the cluster send.
     all_reduce_seconds: float
+    #: Modelled: the same among the flows that were there.
     contended_all_reduce_seconds: float
+    #: Modelled: the same on an ideal placement on an empty cluster.
     ideal_all_reduce_seconds: float | None
+    #: Modelled: times that communication takes longer than on an ideal placement.
     slowdown: float | None
+    #: Modelled: times that the whole job takes longer than on an ideal placement.
     job_slowdown: float | None
-    #: The fewest domains and the least mean distance on what is free and what the gang holds; only there when
-    #: they were asked for, and null where they were not worked out.
+    #: With `--optimum`: by level the fewest domains on what is free and what the gang holds; null where that
+    #: was not worked out.
     least_span: Mapping[str, int] | UnsetType | None = UNSET
+    #: With `--optimum`: the least mean distance on the same nodes; null where that was not worked out.
     least_mean_distance: float | UnsetType | None = UNSET
 
 

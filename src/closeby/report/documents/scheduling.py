@@ -9,18 +9,15 @@ from closeby.objects.labels import API_VERSION
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
+from closeby.objects.recorded import ReservationStatus
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.documents.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
-from closeby.report.documents.common import ConditionEntry, condition_entries
+from closeby.report.documents.common import ConditionEntry, condition_entries, level_of, span_of
 from closeby.report.documents.quality import QualityEntry, gang_qualities
-from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, Place, PodExplanation
+from closeby.report.documents.subgroups import SubGroupEntry, sub_group_entries
+from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
-from closeby.whatif.records import Counterfactual
-
-#: What single nodes are called among the levels, whatever alias a topology gives them.
-NODE_LEVEL = "hostname"
-
-DomainPath = tuple[str | None, ...]
+from closeby.whatif.records import Counterfactual, DomainPath
 
 
 class PodEntry(Struct, frozen=True, kw_only=True):
@@ -28,15 +25,20 @@ class PodEntry(Struct, frozen=True, kw_only=True):
 
     namespace: str
     name: str
+    #: Name of its gang; null when it belongs to none.
     group: str | None
+    #: The node that it holds; null while it waits.
     node: str | None
-    #: ``Running`` (it came with a node), ``Scheduled`` or ``Pending``.
+    #: `Running` (it came with a node), `Scheduled` (it got one in this run) or `Pending`.
     phase: str
-    #: Place in the order of scheduling, from 0.
+    #: Place in the order of scheduling, from 0; null unless it was scheduled in this run.
     order: int | None
+    #: Place in topology order inside the gang: consecutive ranks are neighbours.
     rank: int | None
     reason: str | None
     message: str | None
+    #: Name of its subgroup in the gang; only there when it names one.
+    sub_group: str | UnsetType = field(default=UNSET, name="subGroup")
     #: Name of the AppGroup it belongs to; only there when it belongs to one.
     app_group: str | UnsetType = field(default=UNSET, name="appGroup")
 
@@ -47,29 +49,39 @@ class PodEntry(Struct, frozen=True, kw_only=True):
 
 
 class TrafficEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the traffic of a gang's pods costs: placed pod by pod, and moved together."""
+    """What the traffic of the pods of a gang that were placed in this run costs."""
 
+    #: What it would have cost, had they been placed pod by pod.
     one_by_one: Cost
+    #: What it costs where they were placed together.
     together: Cost
 
 
 class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One gang. ``scheduled`` counts the members that hold a node, running ones too."""
+    """One gang."""
 
     namespace: str
     name: str
-    #: None for a gang that pods name and no PodGroup describes.
+    #: How many members it needs; null for a gang that pods name and no PodGroup describes.
     min_member: int | None
+    #: Members that hold a node, running ones too.
     scheduled: int
+    #: The topology in which its place is given; null where there is none, or several.
     topology: str | None
-    #: Short name of the level of ``domain``, the tightest domain that holds all placed members.
+    #: Short name of the level of `domain`; null when only the whole cluster holds its members.
     level: str | None
+    #: The tightest domain that holds all placed members, as a path of label values.
     domain: DomainPath
-    #: Distinct domains used, by short level name, coarse to fine; ``hostname`` counts nodes.
+    #: Distinct domains used, by short level name, coarse to fine; `hostname` counts nodes.
     span: Mapping[str, int]
     reason: str | None
     message: str | None
+    #: What is wrong or noteworthy about it.
     conditions: tuple[ConditionEntry, ...]
+    #: Its subgroups without a parent, in declared order; only there when it has some.
+    sub_groups: tuple[SubGroupEntry, ...] | UnsetType = UNSET
+    #: The nodes that were reserved for it when it had to wait; only there when some were.
+    reservation: ReservationStatus | UnsetType = UNSET
     #: Only there for gangs whose roles have traffic.
     traffic: TrafficEntry | UnsetType = UNSET
     #: How close its placed members lie; only there when it has some.
@@ -77,17 +89,22 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CandidateEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How one domain looked before the gang was placed; ``blockedBy`` counts nodes that take no pod of it."""
+    """How one domain looked before the gang was placed."""
 
+    #: Its path of label values.
     domain: DomainPath
+    #: Pods of the gang that fit there.
     fits: int
+    #: Pods of the gang that look for a place.
     wanted: int
+    #: Nodes of the domain that take none of these pods, by reason.
     blocked_by: Mapping[str, int]
 
 
 class RejectionEntry(Struct, frozen=True, kw_only=True):
     """Why one node was refused."""
 
+    #: Name of the plugin that refused it.
     plugin: str
     reason: str
     message: str
@@ -96,13 +113,18 @@ class RejectionEntry(Struct, frozen=True, kw_only=True):
 class ExplainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """How the cluster looked to one pod when it was decided."""
 
+    #: `namespace/name` of the pod.
     pod: str
+    #: The domains that were looked at for its gang, the best first.
     candidates: tuple[CandidateEntry, ...]
-    #: node -> plugin -> score, and ``total``.
+    #: By node that passed the filters, and by plugin: its score after normalising and before its weight, and
+    #: `total`, the weighted sum.
     scores: Mapping[str, Mapping[str, float]]
+    #: Why nodes were refused, by node.
     rejected: Mapping[str, RejectionEntry]
+    #: Of a gang with task-topology: pods that belong on one node, in the order the buckets were made.
     buckets: tuple[tuple[str, ...], ...] | None
-    #: Refused nodes counted by reason; only there when ``rejected`` leaves some of them out.
+    #: Refused nodes counted by reason; only there when `rejected` leaves some of them out.
     rejected_by: Mapping[str, int] | UnsetType = UNSET
     #: What would have to be different for the pod's gang, or for it; only there where that was worked out.
     counterfactuals: tuple[Counterfactual, ...] | UnsetType = UNSET
@@ -113,17 +135,21 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
     api_version: str = API_VERSION
     kind: str = "SchedulingReport"
+    #: Every pod that is not finished, by namespace and name.
     pods: tuple[PodEntry, ...]
+    #: Every gang, by namespace and name.
     groups: tuple[GroupEntry, ...]
+    #: Every AppGroup, by namespace and name.
     app_groups: tuple[AppGroupEntry, ...] = ()
+    #: How every pod that was to be scheduled was decided; only there with `--explain`.
     explain: tuple[ExplainEntry, ...] | UnsetType = UNSET
-    #: About objects other than gangs.
+    #: What is wrong or noteworthy about objects other than gangs and AppGroups.
     conditions: tuple[ConditionEntry, ...] = ()
     #: Documents that could not be read and were skipped.
     errors: tuple[str, ...] = ()
-    #: Objects of known kinds that scheduling does not need, by kind.
+    #: Objects of known kinds that scheduling does not need: their number, by kind.
     unused: Mapping[str, int] = {}
-    #: The constants behind what ``quality`` models; only there when some gang has one.
+    #: The constants behind what `quality` models; only there when some gang has one.
     model: Model | UnsetType = UNSET
 
     @property
@@ -185,6 +211,7 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
         rank=run.engine.state.rank(pod) if binding is None else binding.rank,
         reason=reason,
         message=message,
+        sub_group=pod.subgroup or UNSET,
         app_group=UNSET if application is None else application.group.name,
     )
 
@@ -226,12 +253,14 @@ def _group(
         min_member=min_member,
         scheduled=sum(run.node_of(pod) is not None for pod in members),
         topology=topology or None,
-        level=None if place is None else _level(place),
+        level=None if place is None else level_of(place),
         domain=() if place is None else place.path,
-        span={} if place is None else dict(zip(_level_names(place), place.span.values(), strict=True)),
+        span={} if place is None else span_of(place),
         reason=reason,
         message=message,
         conditions=condition_entries(conditions),
+        sub_groups=UNSET if group is None else sub_group_entries(run, group, members) or UNSET,
+        reservation=UNSET if outcome is None or outcome.reservation is None else outcome.reservation.status,
         traffic=UNSET if outcome is None or outcome.improvement is None else _traffic(outcome.improvement),
         quality=quality,
     )
@@ -248,16 +277,6 @@ def _why(run: Run, key: str, outcome: Outcome | None, members: list[Pod]) -> tup
     if members or key in run.finished_groups:
         return None, None
     return str(Reason.GANG_INCOMPLETE), "none of its members has appeared"
-
-
-def _level_names(place: Place) -> tuple[str, ...]:
-    return (*tuple(place.span)[:-1], NODE_LEVEL)
-
-
-def _level(place: Place) -> str | None:
-    return (
-        None if place.level is None else dict(zip(place.span, _level_names(place), strict=True))[place.level]
-    )
 
 
 def _group_order(entry: GroupEntry) -> tuple[object, ...]:

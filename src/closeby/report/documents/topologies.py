@@ -11,39 +11,44 @@ from closeby.cluster.resources import main_resources, offered, taking_pods
 from closeby.objects.arrays import Amounts
 from closeby.objects.labels import API_VERSION, HOSTNAME
 from closeby.objects.natural import natural_key
-from closeby.report.documents.common import ConditionEntry, condition_entries
-from closeby.report.documents.scheduling import NODE_LEVEL, DomainPath
+from closeby.report.documents.common import NODE_LEVEL, ConditionEntry, condition_entries
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.topology.uplinks import Uplinks
+from closeby.whatif.records import DomainPath
 
 
 class LevelEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One level, coarse to fine; the last one is the single node."""
 
     name: str
+    #: The label of nodes whose values are its domains.
     node_label: str
+    #: How many domains it has.
     domains: int
 
 
 class TenantEntry(Struct, frozen=True, kw_only=True):
-    """A gang (``namespace/name``) and how many of its pods are there."""
+    """A gang with pods in a domain."""
 
+    #: `namespace/name` of the gang.
     gang: str
+    #: How many of its pods are there.
     pods: int
 
 
 class UplinksEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What leads from a domain to the next coarser one, and what most of its siblings have; null: unknown.
+    """What leads from a domain to the next coarser one, and what most of its siblings have; null: unknown."""
 
-    ``cost`` is how many edges that way counts as: 1, more where siblings are connected better.
-    """
-
+    #: Cables that lead there.
     cables: int | None
+    #: Cables that most siblings have.
     usual_cables: int | None
     #: Bits per second of all cables together.
     bandwidth: int | None
+    #: Bits per second that most siblings have.
     usual_bandwidth: int | None
+    #: How many edges that way counts as: 1, more where siblings are connected better.
     cost: float
 
 
@@ -53,17 +58,23 @@ class DomainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     Equal paths are different domains where a label is missing: such a node lies alone.
     """
 
+    #: Its label values, the coarsest level first.
     path: DomainPath
     #: None for the whole cluster.
     level: str | None
     #: False where the node lacks this level's label.
     labelled: bool
+    #: Nodes in it.
     nodes: int
     #: Nodes that are cordoned or not ready.
     unavailable: int
+    #: What its nodes offer to pods, by resource.
     capacity: Mapping[str, float]
+    #: What pods there ask for.
     used: Mapping[str, float]
+    #: What is left on nodes that take new pods.
     free: Mapping[str, float]
+    #: Gangs with pods there.
     gangs: tuple[TenantEntry, ...]
     #: Pods that belong to no gang.
     single_pods: int
@@ -72,30 +83,40 @@ class DomainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UnlabelledEntry(Struct, frozen=True, kw_only=True):
-    """A node and the labels of levels that it lacks."""
+    """A node that lacks labels of levels."""
 
+    #: Its name.
     node: str
+    #: The labels that it lacks.
     missing: tuple[str, ...]
 
 
 class TopologyEntry(Struct, frozen=True, kw_only=True):
-    """One topology; ``domains`` lists each parent before its children."""
+    """One topology."""
 
     name: str
+    #: The API version of the object that it was read from; empty where there is none.
     source: str
+    #: Its levels, coarse to fine.
     levels: tuple[LevelEntry, ...]
+    #: Its domains, each parent before its children.
     domains: tuple[DomainEntry, ...]
+    #: Nodes that lack labels of levels.
     unlabelled: tuple[UnlabelledEntry, ...]
 
 
 class TopologyReport(Struct, frozen=True, kw_only=True, rename="camel"):
-    """All topologies asked for. ``mainResources``: the GPUs if there are any, else cpu and memory."""
+    """All topologies asked for."""
 
     api_version: str = API_VERSION
     kind: str = "TopologyReport"
+    #: The resources that matter most here: the GPUs if there are any, else cpu and memory.
     main_resources: tuple[str, ...]
+    #: The topologies.
     topologies: tuple[TopologyEntry, ...]
+    #: What is wrong or noteworthy about objects that were read.
     conditions: tuple[ConditionEntry, ...] = ()
+    #: Documents that could not be read and were skipped.
     errors: tuple[str, ...] = ()
 
 

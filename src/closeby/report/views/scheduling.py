@@ -10,7 +10,6 @@ from rich.text import Text
 from closeby.objects.natural import natural_key
 from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
 from closeby.report.documents.common import ConditionEntry
-from closeby.report.documents.lines import PartLine
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.views.app_groups import app_groups_table, edges_tables
 from closeby.report.views.decisions import decision_views
@@ -21,13 +20,8 @@ from closeby.report.views.quality import quality_sections
 LINES_PER_GANG = 8
 
 
-def scheduling_views(
-    report: SchedulingReport, parts: dict[str, tuple[PartLine, ...]], *, quality: bool = False
-) -> Iterator[RenderableType]:
-    """All sections that have something to say; ``parts`` holds the subgroups of gangs that have some.
-
-    ``quality`` adds how close what was placed lies.
-    """
+def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iterator[RenderableType]:
+    """All sections that have something to say; ``quality`` adds how close what was placed lies."""
     names = Names(
         {pod.namespace for pod in report.pods}
         | {group.namespace for group in report.groups}
@@ -35,7 +29,7 @@ def scheduling_views(
     )
     yield _summary(report.pods)
     if report.groups:
-        yield section("Gangs", _groups_table(report, names, parts))
+        yield section("Gangs", _groups_table(report, names))
     if report.app_groups:
         yield section("Applications", app_groups_table(report.app_groups, names))
     if quality:
@@ -84,12 +78,13 @@ def _summary(pods: Sequence[PodEntry]) -> Text:
     return text
 
 
-def _groups_table(report: SchedulingReport, names: Names, parts: dict[str, tuple[PartLine, ...]]) -> Table:
+def _groups_table(report: SchedulingReport, names: Names) -> Table:
     members = Counter((pod.namespace, pod.group) for pod in report.pods)
     table = plain_table("gang", "placed", "where", "over", right=("placed",))
     several = len({group.topology for group in report.groups if group.topology}) > 1
     for group in report.groups:
-        below = parts.get(f"{group.namespace}/{group.name}", ())
+        tops = group.sub_groups if isinstance(group.sub_groups, tuple) else ()
+        below = [part for top in tops for part in top.leaves()]
         table.add_row(
             names.of(group.namespace, group.name),
             _placed(group, members[group.namespace, group.name]),
@@ -98,8 +93,8 @@ def _groups_table(report: SchedulingReport, names: Names, parts: dict[str, tuple
         )
         for part in below if group.scheduled else ():
             of = f"  of {part.topology}" if group.topology is None and part.topology else ""
-            where = Text.assemble(path_text(part.domain) if part.placed else "–", (of, "dim"))
-            table.add_row(Text(f"  {part.name}", style="dim"), f"{part.placed}/{part.pods}", where)
+            where = Text.assemble(path_text(part.domain) if part.scheduled else "–", (of, "dim"))
+            table.add_row(Text(f"  {part.name}", style="dim"), f"{part.scheduled}/{part.pods}", where)
     return table
 
 
