@@ -86,7 +86,13 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--version"], ["demo"], ["simulate", "-f", str(TOUR), "-o", "json"], ["completion", "bash"]],
+    [
+        ["--version"],
+        ["demo"],
+        ["simulate", "-f", str(TOUR), "-o", "json"],
+        ["completion", "bash"],
+        ["schema", "SchedulingReport"],
+    ],
     ids=lambda one: one[0],
 )
 def test_what_is_installed_from_the_wheel_runs(installed: Path, arguments: list[str], tmp_path: Path) -> None:
