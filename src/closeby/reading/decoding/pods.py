@@ -18,7 +18,8 @@ from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.keys import EXPECTED_END, POD_GROUP, ROLE, SUBGROUP, unread_wishes, wish_path
 from closeby.reading.decoding.podspecs import PodSpecWire
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of, seconds
+from closeby.reading.decoding.resizing import ResizeStatusWire, hold_what_it_has
+from closeby.reading.decoding.wire import ObjectWire, namespace_of, seconds
 
 KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
 
@@ -51,7 +52,7 @@ _LONGEST_NUMBER: Final = 10
 _LONGEST_DEADLINE: Final = 2**31 - 1
 
 
-class PodStatusWire(Wire, gc=False):
+class PodStatusWire(ResizeStatusWire, gc=False):
     """``status``."""
 
     phase: str | None = None
@@ -125,6 +126,8 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     labels, annotations = meta.label_map, meta.annotation_map
     spec_wire = wire.spec or PodSpecWire()
     node_name = spec_wire.node_name or None
+    if node_name is not None and isinstance(wire, PodWire) and wire.status is not None:
+        hold_what_it_has(spec_wire, wire.status)
     group_field = spec_wire.scheduling_group.pod_group_name if spec_wire.scheduling_group else None
     try:
         read = reading.pool.read(spec_wire)

@@ -41,6 +41,7 @@ class PortWire(Wire, gc=False):
 class ContainerWire(Wire):
     """A container or an init container."""
 
+    name: str = ""
     resources: ResourcesWire | None = None
     ports: list[PortWire] | None = None
     restart_policy: str | None = None
@@ -65,11 +66,11 @@ def effective_requests(spec: ContainersWire) -> tuple[tuple[str, int], ...]:
     """
     running: Amounts = {}
     for path, container in _containers(spec.containers, "containers"):
-        _add(running, _requests(container.resources, path))
+        _add(running, requests_or_limits(container.resources, path))
     sidecars: Amounts = {}
     start: Amounts = {}
     for path, container in _containers(spec.init_containers, "initContainers"):
-        wanted = _requests(container.resources, path)
+        wanted = requests_or_limits(container.resources, path)
         if container.restart_policy == "Always":
             # It keeps running: beside the containers, and beside each init container after it.
             _add(running, wanted)
@@ -82,7 +83,7 @@ def effective_requests(spec: ContainersWire) -> tuple[tuple[str, int], ...]:
             start[name] = max(start.get(name, 0), value)
     total = {name: max(running.get(name, 0), start.get(name, 0)) for name in (running | start)}
     total.update(_pod_level(spec.resources, total))
-    _add(total, _amounts(spec.overhead, ("overhead",)))
+    _add(total, read_amounts(spec.overhead, ("overhead",)))
     try:
         return tuple((name, amount_of_nanos(name, value)) for name, value in sorted(total.items()) if value)
     except QuantityError as error:
@@ -108,8 +109,8 @@ def refusals(spec: ContainersWire) -> tuple[tuple[Path, str, str], ...]:
 
 
 def _refused(resources: ResourcesWire, path: Path) -> Iterator[tuple[Path, str, str]]:
-    requests = _amounts(resources.requests, (*path, "requests"))
-    limits = _amounts(resources.limits, (*path, "limits"))
+    requests = read_amounts(resources.requests, (*path, "requests"))
+    limits = read_amounts(resources.limits, (*path, "limits"))
     for part, amounts in (("requests", requests), ("limits", limits)):
         for name, value in amounts.items():
             if _is_device(name) and value % NANOS:
@@ -157,11 +158,11 @@ def qos_class(spec: ContainersWire) -> str:
         ]
     for path, resources in claims:
         limited = _computing(
-            _amounts(resources.limits if resources else None, (*path, "resources", "limits"))
+            read_amounts(resources.limits if resources else None, (*path, "resources", "limits"))
         )
         guaranteed = guaranteed and len(limited) == 2
         _add(limits, limited)
-        _add(requests, _computing(_requests(resources, path)))
+        _add(requests, _computing(requests_or_limits(resources, path)))
     if not requests and not limits:
         return "BestEffort"
     return "Guaranteed" if guaranteed and requests == limits else "Burstable"
@@ -186,12 +187,16 @@ def _containers(containers: list[ContainerWire] | None, name: str) -> Iterator[t
         yield (name, i), container
 
 
-def _requests(resources: ResourcesWire | None, path: Path) -> Amounts:
-    """Requests of one container; a limit stands in for a request that is not there."""
+def requests_or_limits(resources: ResourcesWire | None, path: Path) -> Amounts:
+    """Requests of one container in billionths; a limit stands in for a request that is not there.
+
+    Raises:
+        FieldError: as ``read_amounts``.
+    """
     if resources is None:
         return {}
-    wanted = _amounts(resources.limits, (*path, "resources", "limits"))
-    wanted.update(_amounts(resources.requests, (*path, "resources", "requests")))
+    wanted = read_amounts(resources.limits, (*path, "resources", "limits"))
+    wanted.update(read_amounts(resources.requests, (*path, "resources", "requests")))
     return wanted
 
 
@@ -201,10 +206,10 @@ def _pod_level(resources: ResourcesWire | None, containers: Mapping[str, int]) -
         return {}
     settled = {
         name: value
-        for name, value in _amounts(resources.limits, ("resources", "limits")).items()
+        for name, value in read_amounts(resources.limits, ("resources", "limits")).items()
         if name not in containers
     }
-    settled.update(_amounts(resources.requests, ("resources", "requests")))
+    settled.update(read_amounts(resources.requests, ("resources", "requests")))
     return {name: value for name, value in settled.items() if _settled_by_pod(name)}
 
 
@@ -216,7 +221,12 @@ def _computing(amounts: Amounts) -> Amounts:
     return {name: value for name, value in amounts.items() if name in ("cpu", "memory") and value}
 
 
-def _amounts(quantities: Quantities | None, path: Path) -> Amounts:
+def read_amounts(quantities: Quantities | None, path: Path) -> Amounts:
+    """Quantities in billionths of their unit.
+
+    Raises:
+        FieldError: one is none, is negative or too large.
+    """
     result: Amounts = {}
     for name, text in (quantities or {}).items():
         try:
