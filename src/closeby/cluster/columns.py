@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from closeby.cluster.changes import ChangeLog
 from closeby.objects.arrays import Amounts, Ints
 from closeby.objects.nodes import Node
-from closeby.objects.pods import HostPort, Pod, PodSpec
+from closeby.objects.pods import Exclusive, Pod, PodSpec, conflict
 from closeby.topology.labels import LabelTable
 from closeby.topology.node_groups import QOS_ANNOTATION
 
@@ -36,24 +36,14 @@ class Demand(Struct, frozen=True):
 
     rows: tuple[int, ...]
     amounts: tuple[int, ...]
-    host_ports: tuple[HostPort, ...]
-
-
-def conflict(one: HostPort, other: HostPort) -> bool:
-    """Two pods cannot both have these ports on one node (0.0.0.0 stands for every address)."""
-    anywhere = "0.0.0.0" in (one.host_ip, other.host_ip)
-    return (
-        one.port == other.port
-        and one.protocol == other.protocol
-        and (anywhere or one.host_ip == other.host_ip)
-    )
+    exclusive: tuple[Exclusive, ...]
 
 
 def demand_of(spec: PodSpec, row_of: dict[str, int]) -> Demand:
     """The demand of a spec; every resource it names must have a row."""
     pairs = [(row_of["pods"], 1)]
     pairs += [(row_of[resource], min(amount, MOST + 1)) for resource, amount in spec.requests if amount]
-    return Demand(tuple(row for row, _ in pairs), tuple(amount for _, amount in pairs), spec.host_ports)
+    return Demand(tuple(row for row, _ in pairs), tuple(amount for _, amount in pairs), spec.exclusive)
 
 
 class Batch(Struct, frozen=True, eq=False):
@@ -90,7 +80,8 @@ class Cluster:
         self._removals = 0
         #: pod uid -> (pod, slot), for pods that hold capacity.
         self._placed: dict[str, tuple[Pod, int]] = {}
-        self._ports: dict[int, dict[HostPort, int]] = {}
+        #: slot -> what pods have there for themselves alone, with their number.
+        self._exclusive: dict[int, dict[Exclusive, int]] = {}
         self._demands: dict[int, tuple[PodSpec, Demand]] = {}
         self._add_rows(("pods",))
 
@@ -160,16 +151,16 @@ class Cluster:
         left: Amounts = self.allocatable[row, index] - self.requested[row, index]
         return np.maximum(left, 0, out=left)
 
-    def ports_taken(self, slot: int, wanted: Sequence[HostPort]) -> bool:
-        """Whether any of the wanted host ports is taken on a slot."""
-        taken = self._ports.get(slot)
+    def taken(self, slot: int, wanted: Sequence[Exclusive]) -> bool:
+        """Whether any of the wanted host ports or disks is taken on a slot."""
+        taken = self._exclusive.get(slot)
         if not taken:
             return False
-        return any(conflict(port, other) for port in wanted for other in taken)
+        return any(conflict(one, other) for one in wanted for other in taken)
 
-    def slots_with_ports(self) -> Iterable[int]:
-        """Slots on which some host port is taken."""
-        return self._ports.keys()
+    def slots_taken(self, wanted: Sequence[Exclusive]) -> list[int]:
+        """All slots on which any of the wanted host ports or disks is taken."""
+        return [slot for slot in self._exclusive if self.taken(slot, wanted)]
 
     # Nodes
 
@@ -245,8 +236,8 @@ class Cluster:
 
         The placements themselves stay as they are; what is assumed here must be forgotten before the end.
         """
-        requested, alive, ports = self.requested, self.alive, self._ports
-        self.requested, self._ports = np.zeros_like(requested), {}
+        requested, alive, exclusive = self.requested, self.alive, self._exclusive
+        self.requested, self._exclusive = np.zeros_like(requested), {}
         if inside is not None:
             self.alive = alive.copy()
             self.alive[: len(inside)] &= inside
@@ -258,7 +249,7 @@ class Cluster:
             rows = len(self.requested) - len(requested)
             if rows:  # A resource that no pod had requested before.
                 requested = np.concatenate([requested, np.zeros((rows, requested.shape[1]), dtype=np.int64)])
-            self.requested, self.alive, self._ports = requested, alive, ports
+            self.requested, self.alive, self._exclusive = requested, alive, exclusive
 
     # Inside
 
@@ -277,29 +268,29 @@ class Cluster:
             counts = sign * counts
         for row, amount in zip(demand.rows, demand.amounts, strict=True):
             self.requested[row, slots] += amount * counts
-        if demand.host_ports:
+        if demand.exclusive:
             for slot in batch.slots.tolist():
-                self._charge_ports(demand, slot, sign)
+                self._charge_exclusive(demand, slot, sign)
         self.usage_changes.add(slots)
 
     def _charge_one(self, spec: PodSpec, slot: int, sign: int) -> None:
         demand = self.demand(spec)
         for row, amount in zip(demand.rows, demand.amounts, strict=True):
             self.requested[row, slot] += sign * amount
-        if demand.host_ports:
-            self._charge_ports(demand, slot, sign)
+        if demand.exclusive:
+            self._charge_exclusive(demand, slot, sign)
         self.usage_changes.add_one(slot)
 
-    def _charge_ports(self, demand: Demand, slot: int, sign: int) -> None:
-        taken = self._ports.setdefault(slot, {})
-        for port in demand.host_ports:
-            count = taken.get(port, 0) + sign
+    def _charge_exclusive(self, demand: Demand, slot: int, sign: int) -> None:
+        taken = self._exclusive.setdefault(slot, {})
+        for one in demand.exclusive:
+            count = taken.get(one, 0) + sign
             if count:
-                taken[port] = count
+                taken[one] = count
             else:
-                del taken[port]
+                del taken[one]
         if not taken:
-            del self._ports[slot]
+            del self._exclusive[slot]
 
     def _take_slot(self) -> int:
         if self._free_slots:

@@ -1,6 +1,7 @@
 """A pod as the scheduler sees it: who it is, and its needs, which equal pods share."""
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -47,6 +48,37 @@ class HostPort(Struct, frozen=True):
     host_ip: str = "0.0.0.0"
 
 
+class InlineDisk(Struct, frozen=True):
+    """A network disk that the pod's spec names itself, and that a node attaches for one pod alone."""
+
+    #: Field of the volume: ``gcePersistentDisk``, ``awsElasticBlockStore``, ``rbd`` or ``iscsi``.
+    kind: str
+    #: What names the disk: name, ID, IQN, or pool and image.
+    name: str
+    #: Whether pods that only read it share it. An AWS disk is never shared.
+    shared: bool = False
+    #: Of ``rbd``, sorted: two disks are one where they have a monitor in common.
+    monitors: tuple[str, ...] = ()
+
+
+#: What one node has for one pod alone.
+Exclusive: TypeAlias = HostPort | InlineDisk
+
+
+def conflict(one: Exclusive, other: Exclusive) -> bool:
+    """Whether two pods cannot have these on one node."""
+    match one, other:
+        case HostPort(), HostPort():  # 0.0.0.0 stands for every address.
+            anywhere = "0.0.0.0" in (one.host_ip, other.host_ip)
+            same = one.port == other.port and one.protocol == other.protocol
+            return same and (anywhere or one.host_ip == other.host_ip)
+        case InlineDisk(), InlineDisk():
+            same = one.kind == other.kind and one.name == other.name
+            apart = bool(one.monitors) and set(one.monitors).isdisjoint(other.monitors)
+            return same and not apart and not (one.shared and other.shared)
+    return False
+
+
 class PodSpec(Struct, frozen=True, kw_only=True):
     """A pod's needs. Hashable, so that pods with equal needs are recognised and judged once."""
 
@@ -60,6 +92,8 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     preferred_affinity: tuple[PreferredTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
+    #: Sorted, without repeats.
+    inline_disks: tuple[InlineDisk, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     #: Hard constraints that closeby does not know yet, as field paths; such a pod waits.
     unsupported: tuple[str, ...] = ()
@@ -69,6 +103,11 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     priority_class_name: str = ""
     #: ``spec.priority``; None when only the class name (or nothing) is given.
     priority: int | None = None
+
+    @property
+    def exclusive(self) -> tuple[Exclusive, ...]:
+        """What no other pod on its node may have."""
+        return (*self.host_ports, *self.inline_disks) if self.inline_disks else self.host_ports
 
 
 class BandwidthLimits(Struct, frozen=True, gc=False):

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     TAINT_NOT_TOLERATED = "TaintNotTolerated"
     NODE_UNSCHEDULABLE = "NodeUnschedulable"
     HOST_PORT_CONFLICT = "HostPortConflict"
+    VOLUME_IN_USE = "VolumeInUse"
     #: There is room, but it is kept for a gang that has waited long and goes before.
     NODE_RESERVED = "NodeReserved"
     BANDWIDTH_RISK = "BandwidthRisk"

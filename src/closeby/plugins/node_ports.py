@@ -26,19 +26,13 @@ class NodePorts(Capacity):
         return bool(pod.spec.host_ports)
 
     def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
-        cluster, wanted = self.handle.cluster, pod.spec.host_ports
         room = np.ones(len(nodes), dtype=np.int64)
-        if isinstance(nodes.index, slice):
-            taken = [slot for slot in cluster.slots_with_ports() if cluster.ports_taken(slot, wanted)]
-        else:
-            slots = nodes.index.tolist()
-            taken = [place for place, slot in enumerate(slots) if cluster.ports_taken(slot, wanted)]
-        room[taken] = 0
+        room[nodes.taken(pod.spec.host_ports)] = 0
         return room
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         cluster = self.handle.cluster
-        taken = [_describe(port) for port in pod.spec.host_ports if cluster.ports_taken(slot, (port,))]
+        taken = [_describe(port) for port in pod.spec.host_ports if cluster.taken(slot, (port,))]
         noun = "host port" if len(taken) == 1 else "host ports"
         return Rejection(Reason.HOST_PORT_CONFLICT, f"{noun} {some(taken)} already taken")
 

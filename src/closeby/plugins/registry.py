@@ -16,6 +16,7 @@ from closeby.plugins.scheduling_gates import SchedulingGates
 from closeby.plugins.taint_toleration import TaintToleration
 from closeby.plugins.task_topology import TaskTopology
 from closeby.plugins.topology import TopologyPlacement
+from closeby.plugins.volume_restrictions import VolumeRestrictions
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.extension import Handle, Plugin
 from closeby.scheduling.profile import Profile, build_profile
@@ -31,6 +32,7 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodeResourcesFit,
     NodePorts,
+    VolumeRestrictions,
     CheckRiskNodeBandwidth,
     NetworkTopology,
     TaskTopology,

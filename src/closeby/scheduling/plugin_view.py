@@ -1,6 +1,6 @@
 """What a plugin sees in a cycle: some nodes as columns, columns of its own, and the state of the cycle."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
@@ -10,7 +10,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Exclusive, Pod
 from closeby.scheduling.pace import UNPACED
 from closeby.topology.labels import MISSING, LabelColumn
 from closeby.topology.tree import Tree
@@ -64,6 +64,12 @@ class Nodes:
         """What the pods there take."""
         row = self._cluster.row_of.get(resource)
         return self._none() if row is None else self._cluster.requested[row, self._index]
+
+    def taken(self, wanted: Sequence[Exclusive]) -> Sequence[int]:
+        """Places, in the order of ``slots``, where another pod has one of these host ports or disks."""
+        if self._slots is None:
+            return self._cluster.slots_taken(wanted)
+        return [place for place, slot in enumerate(self._slots.tolist()) if self._cluster.taken(slot, wanted)]
 
     def label_column(self, key: str) -> LabelColumn:
         """The whole column of a label (all slots); see ``label_codes`` for the codes of these nodes."""

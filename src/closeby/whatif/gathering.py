@@ -34,6 +34,7 @@ _ROOM: Final = frozenset(
         Reason.TAINT_NOT_TOLERATED,
         Reason.NODE_UNSCHEDULABLE,
         Reason.HOST_PORT_CONFLICT,
+        Reason.VOLUME_IN_USE,
         Reason.BANDWIDTH_RISK,
         Reason.NETWORK_COST_TOO_HIGH,
         Reason.GANG_DOES_NOT_FIT,

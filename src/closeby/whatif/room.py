@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from closeby.cluster.columns import conflict
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.natural import natural_key
 from closeby.objects.ownership import is_pinned
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import Pod, PodSpec, conflict
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import DependencyCost
@@ -126,11 +125,11 @@ class Room:
 
     def after(self, one: Alike, slot: int, gone: Sequence[Pod]) -> int:
         """How many of equal pods a node might hold without these."""
-        ports = one.pods[0].spec.host_ports
-        if ports:
+        wanted = one.pods[0].spec.exclusive
+        if wanted:
             uids = {pod.uid for pod in gone}
             left = (pod for pod in self.on.get(slot, ()) if pod.uid not in uids)
-            if any(conflict(each, port) for pod in left for each in pod.spec.host_ports for port in ports):
+            if any(conflict(held, each) for pod in left for held in pod.spec.exclusive for each in wanted):
                 return int(one.fits[slot])
         cluster, room = self._cluster, int(one.empty[slot])
         freed: dict[int, int] = {}

@@ -26,6 +26,7 @@ _PLUGINS: Final[Mapping[ReasonToken, str]] = {
     Reason.TAINT_NOT_TOLERATED: "TaintToleration",
     Reason.NODE_UNSCHEDULABLE: "NodeUnschedulable",
     Reason.HOST_PORT_CONFLICT: "NodePorts",
+    Reason.VOLUME_IN_USE: "VolumeRestrictions",
     Reason.BANDWIDTH_RISK: "CheckRiskNodeBandwidth",
     Reason.NETWORK_COST_TOO_HIGH: "NetworkMinCost",
     Reason.TOPOLOGY_NOT_FOUND: "topology",

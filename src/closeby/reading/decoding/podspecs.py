@@ -1,9 +1,12 @@
 """A pod's ``spec`` as needs, and the pool in which equal needs are one object."""
 
-import msgspec
-from msgspec import Struct
+from collections.abc import Sequence
 
-from closeby.objects.pods import PodSpec
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import astuple
+
+from closeby.objects.pods import InlineDisk, PodSpec
 from closeby.reading.decoding.affinity import (
     NodeAffinityWire,
     TolerationWire,
@@ -29,10 +32,10 @@ class Present(Wire):
 class PodAffinityWire(Wire):
     """``podAffinity`` or ``podAntiAffinity``."""
 
-    required: list[Present] | None = msgspec.field(
+    required: list[Present] | None = field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
-    preferred: list[Present] | None = msgspec.field(
+    preferred: list[Present] | None = field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )
 
@@ -51,11 +54,27 @@ class SpreadWire(Wire, gc=False):
     when_unsatisfiable: str | None = None
 
 
+class InlineDiskWire(Wire):
+    """A network disk in the spec itself; of each kind some of the fields name it."""
+
+    pd_name: str | None = None
+    volume_id: str | None = field(name="volumeID", default=None)
+    iqn: str | None = None
+    monitors: list[str] | None = None
+    image: str | None = None
+    pool: str | None = None
+    read_only: bool | None = None
+
+
 class VolumeWire(Wire):
     """``volumes[]``, of which only those that can bind a pod to a place matter."""
 
     persistent_volume_claim: Present | None = None
     ephemeral: Present | None = None
+    gce_persistent_disk: InlineDiskWire | None = None
+    aws_elastic_block_store: InlineDiskWire | None = None
+    rbd: InlineDiskWire | None = None
+    iscsi: InlineDiskWire | None = None
 
 
 class GateWire(Wire, gc=False):
@@ -137,6 +156,7 @@ def _needs(wire: PodSpecWire) -> PodSpec:
         preferred_affinity=preferred_terms(node_affinity),
         tolerations=tolerations_of(wire.tolerations),
         host_ports=host_ports(wire),
+        inline_disks=_inline_disks(wire.volumes or ()),
         scheduling_gates=tuple(gate.name for gate in wire.scheduling_gates or ()),
         unsupported=_unsupported(wire),
         qos_class=qos_class(wire),
@@ -144,6 +164,25 @@ def _needs(wire: PodSpecWire) -> PodSpec:
         priority_class_name=wire.priority_class_name or "",
         priority=wire.priority,
     )
+
+
+def _inline_disks(volumes: Sequence[VolumeWire]) -> tuple[InlineDisk, ...]:
+    """The disks that upstream's VolumeRestrictions knows; of AWS none is shared, even to be read."""
+    disks = set[InlineDisk]()
+    for volume in volumes:
+        for kind, disk in (
+            ("gcePersistentDisk", volume.gce_persistent_disk),
+            ("awsElasticBlockStore", volume.aws_elastic_block_store),
+            ("iscsi", volume.iscsi),
+            ("rbd", volume.rbd),
+        ):
+            if disk is None:
+                continue
+            name = disk.pd_name or disk.volume_id or disk.iqn or f"{disk.pool or 'rbd'}/{disk.image or ''}"
+            monitors = tuple(sorted(set(disk.monitors or ()))) if kind == "rbd" else ()
+            shared = bool(disk.read_only) and kind != "awsElasticBlockStore"
+            disks.add(InlineDisk(kind, name, shared, monitors))
+    return tuple(sorted(disks, key=astuple))
 
 
 def _unsupported(wire: PodSpecWire) -> tuple[str, ...]:
