@@ -1,6 +1,6 @@
-"""The Dockerfile, as far as it can be tried without Docker: what it copies is there, and its commands work.
+"""The Dockerfile, as far as any machine can try it: what it copies is there, and its commands work.
 
-The images that it begins with, their Python and their file system are not tried here.
+``test_built_image.py`` builds the image where there are the programs for it.
 """
 
 import os
