@@ -134,6 +134,14 @@ def test_labels_resources_and_status_are_not_looked_into() -> None:
     assert found.notices == ()
 
 
+def test_the_newest_fields_of_kais_pod_groups_are_known() -> None:
+    spec = "{minMember: 1, preemptionDelay: 5m, stalenessGracePeriod: 60s}"
+    manifests = read_good(
+        f"{{apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {{name: a}}, spec: {spec}}}"
+    )
+    assert manifests.notices == ()
+
+
 def test_every_kind_that_is_read_has_its_fields() -> None:
     known = {tuple(kind.split("/")) for kind in table().kinds}
     assert {(group, kind) for group, kind in READERS if group not in STRICT} - known == set()
