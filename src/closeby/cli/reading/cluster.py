@@ -16,7 +16,7 @@ from closeby.cli.reading.inputs import Inputs, Unusable, read_configuration_file
 from closeby.kube.client.connection import Connection, connect, connection_to, own_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
-from closeby.kube.gangs.records import MIRRORS
+from closeby.kube.gangs.status_records import MIRRORS
 from closeby.kube.metrics.asking import DEFAULT_NAMESPACE, SchedulerAddress, ask_for_story
 from closeby.kube.scheduler.live import DEFAULT_NAME
 from closeby.kube.state.reading import WholeCluster, read_cluster, read_nodes

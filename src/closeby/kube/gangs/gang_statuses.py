@@ -12,7 +12,6 @@ from typing import Final
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.waiting import RequestPace
 from closeby.kube.gangs.objects import GangObject, GangObjects
-from closeby.kube.gangs.records import GangRecords, Record
 from closeby.kube.gangs.start_events import StatusWritten
 from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import (
@@ -28,6 +27,7 @@ from closeby.kube.gangs.status import (
     scheduled,
     valid,
 )
+from closeby.kube.gangs.status_records import GangStatusRecords, Record
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.pod_statuses import UNSCHEDULABLE
 from closeby.kube.writing.statuses import Desired, ReportingSettings, StatusReconciler
@@ -91,7 +91,7 @@ class GangStatuses:
         self._starts = starts
         self._stands = settings.stands
         self._memory: dict[str, _Memory] = {}
-        self._records = GangRecords(writer, objects, self._condition, say)
+        self._records = GangStatusRecords(writer, objects, self._condition, say)
         self._moved = asyncio.Event()
         work: WorkQueue[str] = WorkQueue(
             time.monotonic, lambda key: key.partition("/")[0], _PACE, places=Places(all=_AT_ONCE)

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from closeby.kube.scheduler.waits import Wait
+from closeby.kube.scheduler.queue_meters import PodWait
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.quality.delays import SIZE_BUCKETS, size_bucket
@@ -88,7 +88,7 @@ class GangMeters:
         self._engine = engine
         self._gauge = GangGauge(engine.cluster)
 
-    def decided(self, outcome: Outcome, wait_of: Callable[[str], Wait | None]) -> None:
+    def decided(self, outcome: Outcome, wait_of: Callable[[str], PodWait | None]) -> None:
         """A gang was placed, or more of it; its pods are bound next."""
         waits = {one.pod.uid: wait_of(one.pod.uid) for one in outcome.bindings}
         known = {uid: wait.arrived for uid, wait in waits.items() if wait is not None}

@@ -22,9 +22,9 @@ from closeby.kube.gangs.binder import PreBindStep
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.scheduler.awaiting import GroupLooks, awaiting
 from closeby.kube.scheduler.binding_controller import BindingController, BindingDependencies
+from closeby.kube.scheduler.decision_log import DecisionLog
 from closeby.kube.scheduler.excluded import excluding
 from closeby.kube.scheduler.heartbeat import LIMIT, Heartbeat
-from closeby.kube.scheduler.lines import DecisionLines
 from closeby.kube.scheduler.measurement_events import MeasurementEvents
 from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
@@ -194,7 +194,7 @@ class LiveScheduler:
         self._caught_up = False
         #: Set once the first round of decisions was made.
         self.ready = asyncio.Event()
-        self._lines = DecisionLines(say, dry_run=settings.dry_run)
+        self._lines = DecisionLog(say, dry_run=settings.dry_run)
 
     @property
     def leading(self) -> bool:

@@ -15,8 +15,8 @@ from prometheus_client.registry import Collector
 
 from closeby.kube.metrics.meters import Meters, gauge
 from closeby.kube.scheduler.gang_meters import GangMeters
-from closeby.kube.scheduler.use import Use
-from closeby.kube.scheduler.waits import GATED, Wait, pods_by_queue, pods_by_reason, sizes
+from closeby.kube.scheduler.queue_meters import GATED, PodWait, pods_by_queue, pods_by_reason, sizes
+from closeby.kube.scheduler.usage_meters import UsageMeters
 from closeby.measurements.ageing import Known, State
 from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
@@ -50,11 +50,11 @@ class SchedulerMeters(Meters):
         super().__init__(clock)
         self.profile = profile
         #: By uid.
-        self.waits: dict[str, Wait] = {}
+        self.waits: dict[str, PodWait] = {}
         #: By work item: seconds that its decision took before it was suspended.
         self._suspended: dict[str, float] = {}
         self.engine: Engine | None = None
-        self.use: Use | None = None
+        self.use: UsageMeters | None = None
         self.in_flight: Callable[[], int] = lambda: 0
         self.measured: Mapping[Measured, Known] = {}
         self.registry.register(_Standing(self))
@@ -146,7 +146,7 @@ class SchedulerMeters(Meters):
                 if pod.node_name is not None or pod.terminating or pod.finished:
                     self._settled(pod.uid)
                 elif pod.uid not in self.waits:
-                    self.waits[pod.uid] = Wait(now)
+                    self.waits[pod.uid] = PodWait(now)
             elif isinstance(event, PodDeleted):
                 self._settled(event.uid)
                 self.gangs.gone(event.uid)
@@ -218,7 +218,7 @@ class SchedulerMeters(Meters):
         wait = self.waits.get(uid)
         if wait is None:
             # Carried on from before a restart, perhaps: it arrived before this process counted.
-            wait = self.waits[uid] = Wait(now)
+            wait = self.waits[uid] = PodWait(now)
         wait.binding_since = now
 
     def bound(self, uid: str) -> None:
@@ -259,7 +259,7 @@ class SchedulerMeters(Meters):
     def shows(self, engine: Engine) -> None:
         """The caches and queues of this engine are shown."""
         self.engine = engine
-        self.use = Use(engine)
+        self.use = UsageMeters(engine)
         self.gangs.shows(engine)
 
     def binds(self, in_flight: Callable[[], int]) -> None:

@@ -49,7 +49,7 @@ class Record(Struct, frozen=True, kw_only=True):
     reservation: ReservationStatus | None = None
 
 
-class GangRecords:
+class GangStatusRecords:
     """Writes records, each on the newest version of the object that we know."""
 
     def __init__(

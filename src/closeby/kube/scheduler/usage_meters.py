@@ -18,7 +18,7 @@ _RATIO: Final = "closeby_resource_utilisation_ratio"
 _LARGEST: Final = "closeby_largest_gang_ratio"
 
 
-class Use:
+class UsageMeters:
     """Looks up the use of an engine's cluster; nodes that take no pods count as full."""
 
     def __init__(self, engine: Engine) -> None:

@@ -5,7 +5,7 @@ from closeby.objects.unexpected import fields_of
 from closeby.scheduling.outcomes import Decision, Outcome
 
 
-class DecisionLines:
+class DecisionLog:
     """What was logged last of each work item."""
 
     def __init__(self, say: Say, *, dry_run: bool) -> None:

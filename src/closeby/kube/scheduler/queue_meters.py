@@ -36,7 +36,7 @@ _PLUGINS: Final[Mapping[ReasonToken, str]] = {
 }
 
 
-class Wait:
+class PodWait:
     """One pod on its way to a node; times in seconds of the meters' clock."""
 
     __slots__ = ("arrived", "attempts", "binding_since", "gang", "item", "over", "reason", "spent")
@@ -55,7 +55,7 @@ class Wait:
         self.gang = False
 
 
-def pods_by_queue(waits: Collection[Wait], resting: Collection[str]) -> Metric:
+def pods_by_queue(waits: Collection[PodWait], resting: Collection[str]) -> Metric:
     """``scheduler_pending_pods``; ``resting`` are the work items that are in back-off."""
     queues = Tally({"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0})
     queues.update(_queue(wait, resting) for wait in waits if wait.binding_since is None)
@@ -69,7 +69,7 @@ def pods_by_queue(waits: Collection[Wait], resting: Collection[str]) -> Metric:
     )
 
 
-def pods_by_reason(waits: Collection[Wait], profile: str, engine: Engine | None) -> Iterator[Metric]:
+def pods_by_reason(waits: Collection[PodWait], profile: str, engine: Engine | None) -> Iterator[Metric]:
     """Why pods and gangs wait."""
     refused = [wait for wait in waits if wait.reason is not None]
     filters = () if engine is None else engine.profile.filters
@@ -116,7 +116,7 @@ def sizes(in_flight: int, engine: Engine | None) -> Iterator[Metric]:
     )
 
 
-def _queue(wait: Wait, resting: Collection[str]) -> str:
+def _queue(wait: PodWait, resting: Collection[str]) -> str:
     if wait.reason is None:
         return "active"
     if wait.reason in GATED:
@@ -124,5 +124,5 @@ def _queue(wait: Wait, resting: Collection[str]) -> str:
     return "backoff" if wait.item in resting else "unschedulable"
 
 
-def _by_reason(refused: Collection[Wait]) -> dict[tuple[str, ...], float]:
+def _by_reason(refused: Collection[PodWait]) -> dict[tuple[str, ...], float]:
     return {(str(reason),): number for reason, number in Tally(wait.reason for wait in refused).items()}
