@@ -409,3 +409,26 @@ def test_the_table_tells_all_in_80_columns_and_without_colours(golden: Golden) -
     ):
         assert part in " ".join(result.stdout.split())
     golden("simulate", result.stdout)
+
+
+def test_gangs_by_nature_are_said_once(tmp_path: Path, golden: Golden) -> None:
+    """Two jobs that ask for nothing, and one that opts out."""
+    template = "{spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}"
+    node = "{kind: Node, apiVersion: v1, metadata: {name: n}, status: {allocatable: {cpu: 8, pods: 9}}}"
+    spec = f"spec: {{pytorchReplicaSpecs: {{Worker: {{replicas: 2, template: {template}}}}}}}"
+    jobs = [
+        f"{{kind: PyTorchJob, apiVersion: kubeflow.org/v1, metadata: {metadata}, {spec}}}"
+        for metadata in (
+            "{name: a}",
+            "{name: b}",
+            "{name: c, annotations: {closeby.dev/gang: 'false'}}",
+        )
+    ]
+    path = tmp_path / "jobs.yaml"
+    path.write_text("\n---\n".join([node, *jobs]))
+    found = report("simulate", "-f", path)
+    assert {one["name"]: one["byNature"] for one in found["groups"]} == {"a": "PyTorchJob", "b": "PyTorchJob"}
+    table = closeby("simulate", "-f", path).stdout
+    golden("simulate", table)
+    explained = closeby("explain", "podgroup/a", "-f", path).stdout
+    golden("simulate", explained)

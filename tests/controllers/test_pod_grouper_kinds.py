@@ -110,6 +110,37 @@ def test_a_job_set(whole_control_plane: ControlPlane, namespace: str) -> None:
     asyncio.run(run())
 
 
+def test_gangs_by_nature_and_one_that_opts_out(whole_control_plane: ControlPlane, namespace: str) -> None:
+    """There are 4 GPUs: the gang of 6 gets none of them, and the pods of the other job take two."""
+
+    def training_job(it: World, name: str, workers: int, annotations: dict[str, str]) -> Object:
+        roles = {"Worker": {"replicas": workers, "template": it.template()}}
+        return {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"pytorchReplicaSpecs": roles},
+        }
+
+    async def run() -> None:
+        racks = {"r1": 1}
+        async with world(whole_control_plane, namespace, racks) as it, it.grouping(), it.scheduling():
+            await define_kind(it.api, "kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
+            big = await it.create("kubeflow.org/v1", "pytorchjobs", training_job(it, "big", 6, {}))
+            await it.pods_of(big, "big-worker", 6, {})
+            await it.members("big", 6)
+            group = await it.group("big")
+            checked(group, big, {"minMember": 6})
+            assert group["metadata"]["annotations"] == {"closeby.dev/gang": "by-nature"}
+            out = {"closeby.dev/gang": "false"}
+            free = await it.create("kubeflow.org/v1", "pytorchjobs", training_job(it, "free", 2, out))
+            await it.pods_of(free, "free-worker", 2, {})
+            assert (await it.bound(2)).keys() == {"free-worker-0", "free-worker-1"}
+            assert (await it.groups()).keys() == {"big"}
+
+    asyncio.run(run())
+
+
 def test_a_training_job_whose_workers_alone_ask(whole_control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         async with world(whole_control_plane, namespace, RACKS) as it, it.grouping(), it.scheduling():

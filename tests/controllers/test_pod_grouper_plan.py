@@ -139,6 +139,49 @@ def test_the_gangs_of_each_kind() -> None:
         assert specs(plan) == wanted, (kind, spec)
 
 
+def test_jobs_that_are_made_after_others_do_not_count() -> None:
+    jobs = [
+        {"name": "driver", "template": {"spec": {"template": TEMPLATE}}},
+        {
+            "name": "workers",
+            "replicas": 2,
+            "dependsOn": [{"name": "driver", "status": "Ready"}],
+            "template": {"spec": {"template": TEMPLATE}},
+        },
+    ]
+    plan = plan_of(
+        lineage("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": jobs}, annotations={}), [], NO_QUEUES
+    )
+    assert specs(plan) == {"w": {"minMember": 1}}
+
+
+def test_a_gang_by_nature_says_so_in_its_pod_group() -> None:
+    roles = {"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": TEMPLATE}}}
+    written = {}
+    for annotations in ({}, WISH, {"closeby.dev/gang": "true"}):
+        plan = plan_of(
+            lineage("kubeflow.org/v1", "PyTorchJob", roles, annotations=annotations), [], NO_QUEUES
+        )
+        (gang,) = plan.gangs
+        assert gang.group.min_member == 3
+        owner = Ref("a", "kubeflow.org/v1", "PyTorchJob", "w", "u")
+        body = object_of(gang.group, "w", [owner])
+        raw = msgspec.Raw(msgspec.json.encode(body))
+        read = Decoder().read(POD_GROUPS, upserted(raw))
+        assert isinstance(read, Decoded) and isinstance(read.record, PodGroup)
+        written[str(annotations)] = read.record.by_nature
+    assert list(written.values()) == ["PyTorchJob", "", ""]
+
+
+def test_a_workload_opts_out_itself_or_through_an_owner_above_it() -> None:
+    roles = {"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": TEMPLATE}}}
+    out = {"closeby.dev/gang": "false"}
+    for own, above in ((out, {}), ({}, out)):
+        it = lineage("kubeflow.org/v1", "PyTorchJob", roles, above, annotations=own)
+        plan = plan_of(it, [pod("w-worker-0")], NO_QUEUES)
+        assert (plan.gangs, set(plan.alone)) == ((), {"w-worker-0"})
+
+
 def test_workloads_that_ask_for_nothing_are_no_gang() -> None:
     for api_version, kind in (("apps/v1", "Deployment"), ("batch/v1", "Job"), ("apps/v1", "StatefulSet")):
         plan = plan_of(

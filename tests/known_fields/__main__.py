@@ -36,8 +36,8 @@ _MORE: Types = {
 _ASIDE = frozenset(
     {
         "autoscalerOptions",
-        "elasticPolicy",
         "gcsFaultToleranceOptions",
+        "metrics",
         "policies",
         "volumeClaim",
         "volumeClaimPolicies",

@@ -23,6 +23,30 @@ from tests.lab.workload_text import (
     replicated,
 )
 
+#: A head, two replicas of two pods at least (of two), and a group without a minimum.
+RAY = (
+    "headGroupSpec: {template: T}, workerGroupSpecs: [{groupName: a, replicas: 2, minReplicas: 1,"
+    " numOfHosts: 2, template: T}, {groupName: b, replicas: 1, template: T}]"
+)
+THREE = "{replicas: 3, template: T}"
+
+
+def workload(api_version: str, kind: str, spec: str) -> str:
+    """A workload without annotations; ``T`` stands for a pod template."""
+    spec = spec.replace("emplate: T", f"emplate: {TEMPLATE}")
+    return f"""
+---
+apiVersion: {api_version}
+kind: {kind}
+metadata: {{name: w}}
+spec: {{{spec}}}
+"""
+
+
+def training(kind: str, spec: str) -> str:
+    """A training job of Kubeflow."""
+    return workload("kubeflow.org/v1", kind, spec)
+
 
 def test_kais_annotations_make_a_gang_of_all_pods() -> None:
     expansion = expanded(job(f"annotations: {{{KAI}, closeby.dev/placement-strategy: spread}}"))
@@ -46,6 +70,148 @@ def test_kais_batch_minimum() -> None:
 
 def test_kais_annotations_at_the_template_count_too() -> None:
     assert only_group(expanded(job(template=annotated(KAI)))).constraint == RACK
+
+
+#: Of each kind one without annotations: what starts together of how many pods.
+BY_NATURE = {
+    "JobSet": (JOB_SET, {"js": 5}, 5),
+    "PyTorchJob": (
+        training("PyTorchJob", f"pytorchReplicaSpecs: {{Master: {{template: T}}, Worker: {THREE}}}"),
+        {"w": 4},
+        4,
+    ),
+    "elastic": (
+        training(
+            "PyTorchJob", f"elasticPolicy: {{minReplicas: 2}}, pytorchReplicaSpecs: {{Worker: {THREE}}}"
+        ),
+        {"w": 2},
+        3,
+    ),
+    "MPIJob": (
+        training("MPIJob", f"mpiReplicaSpecs: {{Launcher: {{template: T}}, Worker: {THREE}}}"),
+        {"w": 4},
+        4,
+    ),
+    "late launcher": (
+        training(
+            "MPIJob",
+            "launcherCreationPolicy: WaitForWorkersReady, "
+            f"mpiReplicaSpecs: {{Launcher: {{template: T}}, Worker: {THREE}}}",
+        ),
+        {"w": 3},
+        4,
+    ),
+    "TFJob": (training("TFJob", f"tfReplicaSpecs: {{PS: {{template: T}}, Worker: {THREE}}}"), {"w": 4}, 4),
+    "JAXJob": (training("JAXJob", f"jaxReplicaSpecs: {{Worker: {THREE}}}"), {"w": 3}, 3),
+    "PaddleJob": (training("PaddleJob", f"paddleReplicaSpecs: {{Worker: {THREE}}}"), {"w": 3}, 3),
+    "XGBoostJob": (training("XGBoostJob", f"xgbReplicaSpecs: {{Worker: {THREE}}}"), {"w": 3}, 3),
+    "LeaderWorkerSet": (
+        workload(
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            "replicas: 2, leaderWorkerTemplate: {size: 3, workerTemplate: T}",
+        ),
+        {"w-0": 3, "w-1": 3},
+        6,
+    ),
+    "LeaderReady": (
+        workload(
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            "startupPolicy: LeaderReady, leaderWorkerTemplate: {size: 3, workerTemplate: T}",
+        ),
+        {"w-0": 1},
+        3,
+    ),
+    "InOrder": (
+        JOB_SET + "  startupPolicy: {startupPolicyOrder: InOrder}\n",
+        {"js": 1},
+        5,
+    ),
+    "dependsOn": (
+        JOB_SET.replace("replicas: 2", "replicas: 2\n    dependsOn: [{name: driver, status: Ready}]"),
+        {"js": 1},
+        5,
+    ),
+    "RayCluster": (workload("ray.io/v1", "RayCluster", RAY), {"w": 4}, 6),
+    "RayJob": (workload("ray.io/v1", "RayJob", f"rayClusterSpec: {{{RAY}}}"), {"w": 4}, 6),
+    "autoscaled": (
+        workload("ray.io/v1", "RayCluster", f"enableInTreeAutoscaling: true, {RAY}"),
+        {"w": 3},
+        6,
+    ),
+    "Volcano": (
+        workload(
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            "minAvailable: 3, tasks: [{name: a, replicas: 2, template: T},"
+            " {name: b, replicas: 3, dependsOn: {name: [a]}, template: T}]",
+        ),
+        {"w": 2},
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BY_NATURE)
+def test_workloads_that_are_gangs_by_nature(case: str) -> None:
+    """Less those pods that their controllers create only after others are ready."""
+    text, minima, pods = BY_NATURE[case]
+    expansion = expanded(text)
+    assert {group.name: group.min_member for group in expansion.groups} == minima
+    assert {one.group for one in expansion.pods} == minima.keys()
+    assert len(expansion.pods) == pods
+    kinds = {group.by_nature for group in expansion.groups}
+    # Volcano's Job says itself that it is a gang.
+    assert kinds == {""} if case == "Volcano" else all(kinds)
+
+
+@pytest.mark.parametrize("case", BY_NATURE)
+def test_a_workload_opts_out_of_being_a_gang(case: str) -> None:
+    text, _, pods = BY_NATURE[case]
+    metadata = "name: js" if "name: js" in text else "name: w"
+    out = text.replace(metadata, f"{metadata}, annotations: {{closeby.dev/gang: 'false'}}")
+    expansion = expanded(out)
+    assert expansion.groups == ()
+    assert [one.group for one in expansion.pods] == [None] * pods
+
+
+def test_a_template_opts_its_own_pods_out() -> None:
+    out = annotated("closeby.dev/gang: 'false'")
+    text = JOB_SET.replace(
+        f"name: driver, template: {{spec: {{template: {TEMPLATE}",
+        f"name: driver, template: {{spec: {{template: {out}",
+    )
+    expansion = expanded(text)
+    assert only_group(expansion).min_member == 4
+    assert [one.group for one in expansion.pods] == [None] + ["js"] * 4
+
+
+def test_who_opts_out_keeps_the_placement_that_is_asked_for() -> None:
+    keys = f"{KAI}, closeby.dev/gang: 'false'"
+    group = only_group(expanded(JOB_SET.replace("name: js", f"name: js, annotations: {{{keys}}}")))
+    assert (group.min_member, group.constraint, group.conditions) == (1, RACK, ())
+
+
+def test_any_workload_may_ask_to_be_a_gang() -> None:
+    group = only_group(expanded(job("annotations: {closeby.dev/gang: 'true'}")))
+    assert (group.min_member, group.by_nature, group.conditions) == (3, "", ())
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ("closeby.dev/gang: 'no'", "closeby.dev/gang"),
+        ("closeby.dev/gang: 'false', kai.scheduler/batch-min-member: '2'", "kai.scheduler/batch-min-member"),
+    ],
+)
+@pytest.mark.parametrize("text", [JOB_SET, job()])
+def test_what_says_neither_true_nor_false_is_refused(text: str, keys: str, key: str) -> None:
+    name = "name: js" if text == JOB_SET else "name: train"
+    (condition,) = only_group(expanded(text.replace(name, f"{name}, annotations: {{{keys}}}"))).conditions
+    assert (condition.reason, condition.blocking) == ("InvalidSpec", True)
+    assert condition.object in ("JobSet/default/js", "Job/default/train")
+    assert condition.field == f'metadata.annotations["{key}"]'
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,11 @@ def command(
 ) -> None:
     """Run closeby's controllers on a live cluster until SIGTERM or Ctrl-C.
 
-    pod-grouper creates a PodGroup for each workload that asks for a gang (by annotations such as
-    kai.scheduler/topology-required-placement) and labels its pods with it. app-groups and network-topologies
-    maintain the status of AppGroups and NetworkTopologies. Exits with code 1 when it loses leadership to
-    another replica, so that it is restarted. A dry run persists nothing and does not need leadership.
+    pod-grouper creates a PodGroup for each workload that is a gang (by nature as a JobSet, or by annotations
+    such as kai.scheduler/topology-required-placement) and labels its pods with it. app-groups and
+    network-topologies maintain the status of AppGroups and NetworkTopologies. Exits with code 1 when it loses
+    leadership to another replica, so that it is restarted. A dry run persists nothing and does not need
+    leadership.
 
     \b
     Example:

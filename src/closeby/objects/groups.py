@@ -88,6 +88,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] = {}
     #: ``Kind/name`` of the object that controls it; empty where there is none.
     owner: str = ""
+    #: The kind of its workload, if only that makes it a gang; empty where something asks for it.
+    by_nature: str = ""
     #: Where it came from, such as ``closeby.dev/v1alpha1`` or ``Job annotations``.
     source: str = ""
     #: What its reader found wrong; a blocking one keeps the gang pending with that reason.

@@ -21,6 +21,7 @@ _TEMPLATES: Final = {
     "PaddleJob": "spec.paddleReplicaSpecs.*.template",
     "PyTorchJob": "spec.pytorchReplicaSpecs.*.template",
     "RayCluster": "spec.workerGroupSpecs[*].template",
+    "RayJob": "spec.rayClusterSpec.workerGroupSpecs[*].template",
     "ReplicaSet": "spec.template",
     "ReplicationController": "spec.template",
     "StatefulSet": "spec.template",
@@ -50,6 +51,14 @@ class PodSet(Struct, frozen=True, kw_only=True):
     path: str = ""
     #: Name of the gang this set belongs to, where the workload is several; empty for the workload's own.
     gang: str = ""
+    #: How many of the pods there are when the workload starts; None: all. The controller creates the others
+    #: after these are ready, or an autoscaler does: a gang that waited for them would wait indefinitely.
+    at_start: int | None = None
+
+    @property
+    def starting(self) -> int:
+        """How many of its pods a gang may wait for."""
+        return self.replicas if self.at_start is None else min(self.at_start, self.replicas)
 
 
 class Workload(Struct, frozen=True, kw_only=True):

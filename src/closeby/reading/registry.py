@@ -32,7 +32,7 @@ from closeby.reading.dialects.jobset import read_job_set
 from closeby.reading.dialects.kubeflow import KINDS as TRAINING_KINDS
 from closeby.reading.dialects.kubeflow import read_training_job
 from closeby.reading.dialects.leaderworkerset import read_leader_worker_set
-from closeby.reading.dialects.ray import read_ray_cluster
+from closeby.reading.dialects.ray import read_ray_cluster, read_ray_job
 from closeby.reading.dialects.volcano_jobs import read_volcano_job
 
 Record = (
@@ -76,6 +76,7 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ("jobset.x-k8s.io", "JobSet"): Entry(read_job_set),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Entry(read_leader_worker_set),
     ("ray.io", "RayCluster"): Entry(read_ray_cluster),
+    ("ray.io", "RayJob"): Entry(read_ray_job),
     **{("kubeflow.org", kind): Entry(read_training_job) for kind in TRAINING_KINDS},
     ("scheduling.k8s.io", "PriorityClass"): Entry(read_priority_class),
     (OWN_GROUP, "PodGroup"): Entry(closeby.read_pod_group, ("v1alpha1",)),

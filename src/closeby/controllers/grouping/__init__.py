@@ -1,1 +1,1 @@
-"""The pod-grouper: PodGroups of workloads that ask for a gang, and pods that name them."""
+"""The pod-grouper: PodGroups of workloads that are gangs, and pods that name them."""

@@ -16,7 +16,14 @@ from closeby.kube.writing.writer import LONGEST_MESSAGE, StatusCondition
 from closeby.objects.bounds import sentences
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition
-from closeby.reading.decoding.keys import MANAGED_BY, PLACEMENT_STRATEGY, POD_GROUPER, ROLE_TOPOLOGY
+from closeby.reading.decoding.keys import (
+    BY_NATURE,
+    GANG,
+    MANAGED_BY,
+    PLACEMENT_STRATEGY,
+    POD_GROUPER,
+    ROLE_TOPOLOGY,
+)
 from closeby.reading.registry import OWN_GROUP
 
 Object = dict[str, object]
@@ -142,9 +149,11 @@ def object_of(group: PodGroup, name: str, owners: Sequence[Ref]) -> Object:
             for place, one in enumerate(owners)
         ],
     }
-    roles = {key: group.annotations[key] for key in ROLE_TOPOLOGY if key in group.annotations}
-    if roles:
-        metadata["annotations"] = roles
+    kept = {key: group.annotations[key] for key in ROLE_TOPOLOGY if key in group.annotations}
+    if group.by_nature:
+        kept[GANG] = BY_NATURE
+    if kept:
+        metadata["annotations"] = kept
     return {
         "apiVersion": POD_GROUPS.api_version,
         "kind": POD_GROUPS.kind,

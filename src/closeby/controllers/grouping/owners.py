@@ -21,6 +21,8 @@ from closeby.objects.reasons import Condition
 from closeby.objects.workloads import Workload
 from closeby.reading.registry import READERS
 
+#: Kinds that are read in manifests, and whose controllers make an object which says more of the pods.
+_PASSED: Final = frozenset({("ray.io", "RayJob")})
 #: Owners above owners; more is a mistake.
 _HIGHEST: Final = 16
 #: Owners of pods of which is remembered what stands at the top, as that does not change.
@@ -218,7 +220,7 @@ class Owners:
     def _read(self, owner: GroupOwner) -> Workload | Condition | None:
         """The owner as a workload, what is wrong with it, or None for a kind that is none."""
         ref = owner.ref
-        if (ref.group, ref.kind) not in READERS:
+        if (ref.group, ref.kind) not in READERS or (ref.group, ref.kind) in _PASSED:
             return None
         resource = self._kinds[ref.api_version, ref.kind]
         read = self._decoder.read(resource, Upserted(ref.name, ref.uid, "", owner.raw))

@@ -1,7 +1,7 @@
 """Says which gangs some pods of one owner are, and which of the pods belong to none. Pure computation.
 
 The rules are the simulator's (``reading.dialects.gangs``). Only what a live cluster adds is here: pods that
-are there already, owners that closeby can't count the pods of, and pods that are made one after another.
+are there already, and owners that closeby can't count the pods of.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,7 +83,6 @@ def _of_workload(lineage: Lineage, workload: Workload, pods: Sequence[Pod], queu
         pod_sets=tuple(_still_to_run(one) for one in sets),
     )
     asked = gangs_of(workload, queues)
-    first = _first(lineage, workload)
     gangs = []
     placed: set[str] = set()
     for gang in asked.gangs:
@@ -95,8 +94,8 @@ def _of_workload(lineage: Lineage, workload: Workload, pods: Sequence[Pod], queu
         if len(asked.gangs) == 1:
             members |= {uid: None for uid, place in position.items() if place is None}
         placed |= members.keys()
-        group = _distinct(gang.group, workload)
-        gangs.append(PlannedGang(_at_once(group, workload, gang.members, first), members))
+        group = msgspec.structs.replace(gang.group, min_member=max(1, gang.group.min_member))
+        gangs.append(PlannedGang(_distinct(group, workload), members))
     asking = [pod for pod in pods if pod.uid not in placed and _asks(pod.annotations)]
     if asking:
         # It was written on the pods after their template was read.
@@ -202,85 +201,3 @@ def _still_to_run(pods: PodSet) -> PodSet:
         return pods
     left = max(0, min(pods.replicas, pods.completions - pods.completed))
     return msgspec.structs.replace(pods, replicas=left)
-
-
-# Pods that are made one after another, or only if there is room
-
-
-class _Startup(Struct, frozen=True, rename="camel"):
-    startup_policy_order: str = ""
-
-
-class _Elastic(Struct, frozen=True, rename="camel"):
-    min_replicas: int | None = None
-
-
-class _Workers(Struct, frozen=True, rename="camel"):
-    min_replicas: int | None = None
-    num_of_hosts: int | None = None
-
-
-class _Spec(Struct, frozen=True, rename="camel"):
-    pod_management_policy: str | None = None
-    launcher_creation_policy: str | None = None
-    #: A word at a LeaderWorkerSet, an object at a JobSet.
-    startup_policy: str | _Startup | None = None
-    elastic_policy: _Elastic | None = None
-    enable_in_tree_autoscaling: bool | None = None
-    worker_group_specs: tuple[_Workers, ...] | None = None
-
-
-class _Object(Struct, frozen=True):
-    spec: _Spec = _Spec()
-
-
-_read: Final = msgspec.json.Decoder(_Object).decode
-
-
-def _first(lineage: Lineage, workload: Workload) -> Mapping[int, int] | None:
-    """By position of a pod set: with how many of its pods the gang starts; None: with all of them.
-
-    Where the rest is made only when the first run, a gang that waited for all would wait indefinitely. Where
-    an autoscaler adds pods, each of them is welcome without the others.
-    """
-    if not lineage.raw:
-        return None
-    try:
-        spec = _read(lineage.raw).spec
-    except msgspec.DecodeError:
-        return None
-    kind, sets = workload.kind, workload.pod_sets
-    if kind == "StatefulSet" and spec.pod_management_policy != "Parallel":
-        return dict.fromkeys(range(len(sets)), 1)
-    if kind == "MPIJob" and spec.launcher_creation_policy == "WaitForWorkersReady":
-        return {i: 0 if one.name == "launcher" else one.replicas for i, one in enumerate(sets)}
-    if kind == "PyTorchJob" and spec.elastic_policy is not None:
-        least = spec.elastic_policy.min_replicas or 1
-        return {i: least if one.name == "worker" else one.replicas for i, one in enumerate(sets)}
-    if kind == "LeaderWorkerSet" and spec.startup_policy == "LeaderReady":
-        return {i: 1 if one.name == "leader" else 0 for i, one in enumerate(sets)}
-    if kind == "JobSet" and spec.startup_policy == _Startup("InOrder"):
-        first = next((i for i, one in enumerate(sets) if one.replicas), 0)
-        return {i: one.replicas if i == first else 0 for i, one in enumerate(sets)}
-    if kind == "RayCluster" and spec.enable_in_tree_autoscaling:
-        groups = enumerate(spec.worker_group_specs or (), start=1)
-        return {0: 1} | {i: (one.min_replicas or 0) * (one.num_of_hosts or 1) for i, one in groups}
-    return None
-
-
-def _at_once(
-    group: PodGroup, workload: Workload, members: Mapping[int, str | None], first: Mapping[int, int] | None
-) -> PodGroup:
-    """The gang with minima that its pods can reach, one pod at least."""
-    if first is not None:
-        counts = {i: min(first[i], workload.pod_sets[i].replicas) for i in members}
-        by_subgroup = {members[i]: number for i, number in counts.items()}
-        group = msgspec.structs.replace(
-            group,
-            min_member=min(group.min_member, sum(counts.values())),
-            subgroups=tuple(
-                msgspec.structs.replace(one, min_member=min(one.min_member, by_subgroup.get(one.name, 0)))
-                for one in group.subgroups
-            ),
-        )
-    return msgspec.structs.replace(group, min_member=max(1, group.min_member))

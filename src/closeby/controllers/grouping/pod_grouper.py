@@ -1,4 +1,4 @@
-"""The pod-grouper: makes the PodGroups of workloads that ask for a gang, and lets their pods name them.
+"""The pod-grouper: makes the PodGroups of workloads that are gangs, and lets their pods name them.
 
 Every pod of our scheduler that has an owner is marked with whether it belongs to a gang: by the label
 ``closeby.dev/pod-group``, or by the annotation of that name with the value ``none``. Until then a scheduler

@@ -20,6 +20,10 @@ from closeby.reading.decoding.errors import field_path
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 POD_GROUPER: Final = "closeby-pod-grouper"
 
+#: Whether the pods of a workload are a gang: ``false`` for one whose kind is a gang by nature, ``true`` for
+#: one of another kind. On PodGroups of the pod-grouper ``by-nature`` says that nothing asked for the gang.
+GANG: Final = "closeby.dev/gang"
+BY_NATURE: Final = "by-nature"
 #: closeby's own keys.
 POD_GROUP: Final = "closeby.dev/pod-group"
 SUBGROUP: Final = "closeby.dev/subgroup"
@@ -37,6 +41,7 @@ MIRROR_OF: Final = "closeby.dev/mirror-of"
 #: When the pod's owner expects it to be done, as an RFC 3339 time.
 EXPECTED_END: Final = "closeby.dev/expected-end"
 _OWN: Final = (
+    GANG,
     POD_GROUP,
     SUBGROUP,
     RANK,

@@ -16,6 +16,7 @@ class ReplicatedSpecWire(Wire):
 
     replicas: int | None = None
     template: TemplateWire | None = None
+    pod_management_policy: str | None = None
     volume_claim_templates: list[Present] | None = None
 
 
@@ -52,7 +53,7 @@ def read_replicated(document: Document, reading: DocumentReading) -> Workload:
 
 
 def read_stateful_set(document: Document, reading: DocumentReading) -> Workload:
-    """A StatefulSet; its pods are numbered.
+    """A StatefulSet; its pods are numbered, and made one after another unless its policy is ``Parallel``.
 
     Raises:
         FieldError: a value that can't be read.
@@ -98,4 +99,5 @@ def _replicated(document: Document, reading: DocumentReading, *, indexed: bool) 
     names = numbered(owner.name, count(spec.replicas, ("spec", "replicas")))
     claims = ["spec.volumes[*].persistentVolumeClaim"] if spec.volume_claim_templates else []
     pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), unsupported=claims)
-    return owner.workload((msgspec.structs.replace(pods, indexed=indexed),))
+    at_start = 1 if indexed and spec.pod_management_policy != "Parallel" else None
+    return owner.workload((msgspec.structs.replace(pods, indexed=indexed, at_start=at_start),))

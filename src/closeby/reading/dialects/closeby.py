@@ -9,9 +9,9 @@ from closeby.objects.groups import OnPartial, PodGroup
 from closeby.objects.reasons import Reason
 from closeby.objects.times import parse_duration
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF, POD_GROUPER
+from closeby.reading.decoding.keys import BY_NATURE, GANG, MANAGED_BY, MIRROR_OF, POD_GROUPER
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import Meta, ObjectWire, Wire
 from closeby.reading.dialects.plans import read_plan, read_ranks
 from closeby.reading.dialects.podgroups import (
     ConstraintWire,
@@ -102,8 +102,16 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         ranks=read_ranks((wire.status or {}).get("ranks")),
         mirrors=wire.meta.label_map.get(MIRROR_OF, ""),
         counts_finished=not (by_the_grouper and owners & _COUNTED_DOWN),
+        by_nature=_by_nature(wire.meta),
     )
     return checked(group, given_minimum=spec.min_member is not None)
+
+
+def _by_nature(meta: Meta) -> str:
+    """The kind of the workload that is a gang by nature, as the pod-grouper found."""
+    if meta.annotation_map.get(GANG) != BY_NATURE:
+        return ""
+    return meta.controller.partition("/")[0] or "workload"
 
 
 def _with_policy(group: PodGroup, placement: OwnPlacementWire) -> PodGroup:

@@ -4,7 +4,7 @@ What is written at the workload holds for all of its pods; what is written at a 
 pods of that template, and makes them a subgroup where the workload has several templates.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -15,11 +15,20 @@ from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.workloads import PodSet, Workload
-from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, ROLE_TOPOLOGY, members_apart, wish_conditions
-from closeby.reading.dialects import kai, kueue
+from closeby.reading.decoding.keys import (
+    GANG,
+    PLACEMENT_STRATEGY,
+    ROLE_TOPOLOGY,
+    members_apart,
+    wish_conditions,
+)
+from closeby.reading.dialects import kai, kubeflow, kueue
 from closeby.reading.dialects.kueue import QUEUE_NAME, Queues
 from closeby.reading.dialects.podgroups import STRATEGY_FIELD, PlacementAsk, with_condition, with_strategy
 
+#: Kinds whose pods can do nothing without one another: they are gangs without being asked. (So is Volcano's
+#: Job, which declares its gang itself.)
+BY_NATURE: Final = frozenset({"JobSet", "LeaderWorkerSet", "RayCluster", "RayJob", *kubeflow.KINDS})
 #: Kinds that Kueue admits as a whole; it lets the pods of others in one by one.
 _ADMITTED_WHOLE: Final = frozenset({"Job", "JobSet", "StatefulSet", "LeaderWorkerSet"})
 _ADMITTED_SUFFIX: Final = "Job"
@@ -76,9 +85,8 @@ def gangs_of(workload: Workload, queues: Queues) -> AskedGang:
             named.add(pods.template.group)
     gangs = []
     for name, sets in by_gang.items():
-        asks = {i: read_ask(p.template_annotations, workload.id, _part(p)) for i, p in sets.items()}
-        if owner_ask.given or any(ask.given for ask in asks.values()) or _is_gang(workload, queue):
-            gang = _gang(workload, name, sets, owner_ask, asks)
+        gang = _gang_of(workload, name, sets, owner_ask, queue)
+        if gang is not None:
             gangs.append(_with_queue(gang, workload, queue, queues, flavor))
     conditions = wishes + _template_wishes(workload)
     if gangs:
@@ -89,14 +97,34 @@ def gangs_of(workload: Workload, queues: Queues) -> AskedGang:
     return AskedGang(flavor=flavor, conditions=conditions)
 
 
+def _gang_of(
+    workload: Workload, name: str, sets: Mapping[int, PodSet], owner_ask: PlacementAsk, queue: str | None
+) -> Gang | None:
+    """The gang of some pod sets, if they are one."""
+    asks = {i: read_ask(p.template_annotations, workload.id, _part(p)) for i, p in sets.items()}
+    choices = {i: _choice(workload, pods) for i, pods in sets.items()}
+    alone = {i for i, choice in choices.items() if choice == "false"}
+    keys = (kai.BATCH_MIN_MEMBER, *ROLE_TOPOLOGY)
+    asked = owner_ask.given or any(ask.given for ask in asks.values())
+    asked = asked or any(key in workload.annotations for key in keys)
+    members = {i: pods for i, pods in sets.items() if asked or i not in alone}
+    told = asked or _is_gang(workload, queue) or any(choices[i] is not None for i in members)
+    if not members or not (told or workload.kind in BY_NATURE):
+        return None
+    gang = _gang(workload, name, members, owner_ask, {i: asks[i] for i in members}, alone)
+    group = msgspec.structs.replace(gang.group, by_nature="" if told else workload.kind)
+    return Gang(_with_choices(group, workload, members, alone), gang.members)
+
+
 def _gang(
     workload: Workload,
     name: str,
     sets: Mapping[int, PodSet],
     owner_ask: PlacementAsk,
     asks: Mapping[int, PlacementAsk],
+    alone: Set[int],
 ) -> Gang:
-    """The gang of some pod sets."""
+    """The gang of some pod sets; it waits for no pods of those that are to start ``alone``."""
     group = workload.gang or PodGroup(
         namespace=workload.namespace,
         name=name,
@@ -127,7 +155,49 @@ def _gang(
     group = with_strategy(group, strategy, STRATEGY_FIELD, owner=workload.id)
     group = _with_batch_minimum(group, workload)
     names = {subgroup.name for subgroup in subgroups}
-    return Gang(group, {i: pods.name if pods.name in names else None for i, pods in sets.items()})
+    members = {i: pods.name if pods.name in names else None for i, pods in sets.items()}
+    starting = {i: 0 if i in alone else pods.starting for i, pods in sets.items()}
+    late = any(starting[i] < pods.replicas for i, pods in sets.items())
+    return Gang(_at_start(group, members, starting) if late else group, members)
+
+
+def _at_start(group: PodGroup, members: Mapping[int, str | None], starting: Mapping[int, int]) -> PodGroup:
+    """The gang with minima that the pods can reach which are there at its start."""
+    by_subgroup = {members[i]: number for i, number in starting.items()}
+    return msgspec.structs.replace(
+        group,
+        min_member=max(1, min(group.min_member, sum(starting.values()))),
+        subgroups=tuple(
+            msgspec.structs.replace(one, min_member=min(one.min_member, by_subgroup.get(one.name, 0)))
+            for one in group.subgroups
+        ),
+    )
+
+
+def _choice(workload: Workload, pods: PodSet) -> str | None:
+    """What is said about whether some pods are a gang: at their template, else at the workload."""
+    return pods.template_annotations.get(GANG, workload.annotations.get(GANG))
+
+
+def _with_choices(
+    group: PodGroup, workload: Workload, sets: Mapping[int, PodSet], alone: Set[int]
+) -> PodGroup:
+    """Refuses what is neither true nor false, and a minimum for pods that are no gang."""
+    places = {"metadata.annotations": workload.annotations}
+    places |= {_part(pods): pods.template_annotations for pods in sets.values()}
+    for part, annotations in places.items():
+        text = annotations.get(GANG)
+        if text in (None, "true", "false"):
+            continue
+        message, remedy = f"{GANG}: {quoted(text or '')} is neither true nor false", 'write "true" or "false"'
+        group = with_condition(
+            group, Reason.INVALID_SPEC, f'{part}["{GANG}"]', message, remedy, owner=workload.id
+        )
+    if alone and kai.BATCH_MIN_MEMBER in workload.annotations:
+        message, remedy = f"contradicts {GANG}: false", "take out one of the two"
+        field = f'metadata.annotations["{kai.BATCH_MIN_MEMBER}"]'
+        group = with_condition(group, Reason.INVALID_SPEC, field, message, remedy, owner=workload.id)
+    return group
 
 
 def _subgroups(
@@ -193,12 +263,7 @@ def _named(constraint: TopologyConstraint | None, topology: str) -> TopologyCons
 def _is_gang(workload: Workload, queue: str | None) -> bool:
     """Whether the workload starts as a gang although no constraint asks for closeness."""
     whole = workload.kind in _ADMITTED_WHOLE or workload.kind.endswith(_ADMITTED_SUFFIX)
-    return (
-        workload.gang is not None
-        or kai.BATCH_MIN_MEMBER in workload.annotations
-        or any(key in workload.annotations for key in ROLE_TOPOLOGY)
-        or (queue is not None and whole)
-    )
+    return workload.gang is not None or (queue is not None and whole)
 
 
 def _queue(workload: Workload) -> str | None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from closeby.objects.workloads import Workload
+from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import Owner, StatusWire, at_most, count, finished, with_role
 from closeby.reading.decoding.reading import DocumentReading
@@ -10,11 +10,24 @@ from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
 from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job
 
 
+class DependencyWire(Wire, gc=False):
+    """``dependsOn[]``: the job is created when another one is ready or complete."""
+
+    name: str = ""
+
+
+class StartupPolicyWire(Wire, gc=False):
+    """``startupPolicy``."""
+
+    startup_policy_order: str | None = None
+
+
 class ReplicatedJobWire(Wire):
     """``replicatedJobs[]``."""
 
     name: str = ""
     replicas: int | None = None
+    depends_on: list[DependencyWire] | None = None
     template: WithSpec[JobSpecWire] | None = None
 
 
@@ -23,6 +36,7 @@ class SpecWire(Wire):
 
     replicated_jobs: list[ReplicatedJobWire] | None = None
     suspend: bool | None = None
+    startup_policy: StartupPolicyWire | None = None
 
 
 class JobSetWire(ObjectWire):
@@ -35,6 +49,8 @@ class JobSetWire(ObjectWire):
 def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     """A JobSet with one pod set for each replicated job; pods are called ``jobset-job-index-index``.
 
+    Jobs that depend on others start later, and in order all but the first one.
+
     Raises:
         FieldError: a value that can't be read.
     """
@@ -42,7 +58,8 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or SpecWire()
     over = finished(wire.status)
-    pod_sets = []
+    in_order = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
+    pod_sets: list[PodSet] = []
     for i, job in enumerate(spec.replicated_jobs or ()):
         path = ("spec", "replicatedJobs", i)
         template = job.template or WithSpec[JobSpecWire]()
@@ -59,5 +76,7 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
             (*path, "template", "spec", "template"),
             inherited=template.meta.annotation_map,
         )
-        pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True))
+        later = job.depends_on or (in_order and any(one.replicas for one in pod_sets))
+        at_start = 0 if later else None
+        pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True, at_start=at_start))
     return owner.workload(pod_sets, suspended=bool(spec.suspend))

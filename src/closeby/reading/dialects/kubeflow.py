@@ -8,6 +8,7 @@ from msgspec import field
 
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.owners import (
     Owner,
     StatusWire,
@@ -43,6 +44,12 @@ class RunPolicyWire(Wire):
     scheduling_policy: SchedulingPolicyWire | None = None
 
 
+class ElasticPolicyWire(Wire, gc=False):
+    """``elasticPolicy`` of a PyTorchJob."""
+
+    min_replicas: int | None = None
+
+
 Roles = dict[str, ReplicaSpecWire]
 
 
@@ -56,6 +63,8 @@ class SpecWire(Wire):
     paddle: Roles | None = field(name="paddleReplicaSpecs", default=None)
     xgboost: Roles | None = field(name="xgbReplicaSpecs", default=None)
     run_policy: RunPolicyWire | None = None
+    elastic_policy: ElasticPolicyWire | None = None
+    launcher_creation_policy: str | None = None
 
 
 class TrainingJobWire(ObjectWire):
@@ -80,6 +89,9 @@ KINDS = tuple(_ROLES)
 def read_training_job(document: Document, reading: DocumentReading) -> Workload:
     """A training job with one pod set for each role, called like the role in lower case.
 
+    An MPIJob's launcher may be created after its workers, and an elastic PyTorchJob may start with few of
+    them.
+
     Raises:
         FieldError: a value that can't be read.
     """
@@ -95,9 +107,17 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
         replicas = count(replica_spec.replicas, (*path, "replicas"))
         names = numbered(f"{owner.name}-{role.lower()}", 0 if over else replicas)
         pods = owner.pod_set(role.lower(), names, replica_spec.template, (*path, "template"))
-        pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True))
+        at_start = _at_start(spec, role.lower(), ("spec", "elasticPolicy", "minReplicas"))
+        pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True, at_start=at_start))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", field_name))
     policy = spec.run_policy or RunPolicyWire()
     asked = policy.scheduling_policy
     gang = None if asked is None else owner.gang(pod_sets, asked.min_available, asked.priority_class)
     return owner.workload(pod_sets, suspended=bool(policy.suspend), gang=gang)
+
+
+def _at_start(spec: SpecWire, role: str, path: Path) -> int | None:
+    if role == "launcher" and spec.launcher_creation_policy == "WaitForWorkersReady":
+        return 0
+    least = spec.elastic_policy.min_replicas if spec.elastic_policy else None
+    return count(least, path) if role == "worker" and least is not None else None

@@ -23,10 +23,13 @@ class SpecWire(Wire):
 
     replicas: int | None = None
     leader_worker_template: GroupTemplateWire | None = None
+    startup_policy: str | None = None
 
 
 def read_leader_worker_set(document: Document, reading: DocumentReading) -> Workload:
     """A LeaderWorkerSet. Replica 2 is the gang ``name-2``: leader ``name-2``, workers ``name-2-1`` and on.
+
+    With ``startupPolicy: LeaderReady`` the workers are created when their leader is ready.
 
     Raises:
         FieldError: a value that can't be read.
@@ -47,6 +50,7 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
         (*path, "leaderTemplate" if has_leader else "workerTemplate"),
     )
     worker = owner.pod_set("worker", (), group.worker_template, (*path, "workerTemplate"))
+    later = 0 if spec.startup_policy == "LeaderReady" else None
     pod_sets = []
     for replica in range(replicas if size else 0):
         gang = f"{owner.name}-{replica}"
@@ -54,7 +58,7 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
         pod_sets.append(msgspec.structs.replace(leader, replicas=1, pod_names=(gang,), gang=gang))
         if workers:
             worker = msgspec.structs.replace(
-                worker, replicas=size - 1, pod_names=workers, gang=gang, indexed=True
+                worker, replicas=size - 1, pod_names=workers, gang=gang, indexed=True, at_start=later
             )
             pod_sets.append(worker)
     return owner.workload(pod_sets)

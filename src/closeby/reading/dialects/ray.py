@@ -1,14 +1,19 @@
-"""Reads ``RayCluster`` (``ray.io``): a head and groups of workers.
+"""Reads ``RayCluster`` and ``RayJob`` (``ray.io``): a head and groups of workers.
 
-Those of a RayJob or a RayService are made by its controller as RayClusters of their own.
+The cluster of a RayJob or a RayService is made by its controller as a RayCluster of its own.
 """
 
-from closeby.objects.workloads import Workload
+from typing import Final
+
+import msgspec
+
+from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered, with_role
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import Wire, WithSpec
+from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
 
 #: What KubeRay calls the group of the head in its label ``ray.io/group``.
 HEAD_GROUP = "headgroup"
@@ -32,17 +37,39 @@ class WorkersWire(Wire):
 
 
 class SpecWire(Wire):
-    """``spec``."""
+    """``spec`` of a RayCluster."""
 
     suspend: bool | None = None
+    enable_in_tree_autoscaling: bool | None = None
     head_group_spec: HeadWire | None = None
     worker_group_specs: list[WorkersWire] | None = None
 
 
+class JobSpecWire(Wire):
+    """``spec`` of a RayJob."""
+
+    suspend: bool | None = None
+    ray_cluster_spec: SpecWire | None = None
+
+
+class JobStatusWire(Wire, gc=False):
+    """``status`` of a RayJob."""
+
+    job_deployment_status: str | None = None
+
+
+class RayJobWire(ObjectWire):
+    """A RayJob."""
+
+    spec: JobSpecWire | None = None
+    status: JobStatusWire | None = None
+
+
+_OVER: Final = frozenset({"Complete", "Failed", "ValidationFailed"})
+
+
 def read_ray_cluster(document: Document, reading: DocumentReading) -> Workload:
     """A RayCluster with one pod set for the head and one for each group of workers, called like the group.
-
-    A replica of a group is ``numOfHosts`` pods; without ``replicas`` there are as many as ``minReplicas``.
 
     Raises:
         FieldError: a value that can't be read.
@@ -50,18 +77,45 @@ def read_ray_cluster(document: Document, reading: DocumentReading) -> Workload:
     wire = document.decode(WithSpec[SpecWire])
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or SpecWire()
+    return owner.workload(_pod_sets(owner, spec, ("spec",)), suspended=bool(spec.suspend))
+
+
+def read_ray_job(document: Document, reading: DocumentReading) -> Workload:
+    """A RayJob: the pods of its cluster. One that runs on a cluster that is there already has none.
+
+    The pod that submits the job is left out: it is created when the cluster is ready.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(RayJobWire)
+    owner = Owner(document, reading, wire.meta)
+    spec = wire.spec or JobSpecWire()
+    over = wire.status is not None and wire.status.job_deployment_status in _OVER
+    cluster = None if over else spec.ray_cluster_spec
+    sets = [] if cluster is None else _pod_sets(owner, cluster, ("spec", "rayClusterSpec"))
+    return owner.workload(sets, suspended=bool(spec.suspend))
+
+
+def _pod_sets(owner: Owner, spec: SpecWire, path: Path) -> list[PodSet]:
+    """The head and the groups of workers of a cluster.
+
+    A replica of a group is ``numOfHosts`` pods; without ``replicas`` there are as many as ``minReplicas``.
+    The cluster starts with ``minReplicas``. The server writes 0 where none is given, so 0 means a minimum of
+    0 only where an autoscaler adds the workers.
+    """
     head = (spec.head_group_spec or HeadWire()).template
     names = [f"{owner.name}-head"]
-    pod_sets = [with_role(owner.pod_set(HEAD_GROUP, names, head, ("spec", "headGroupSpec", "template")))]
+    pod_sets = [with_role(owner.pod_set(HEAD_GROUP, names, head, (*path, "headGroupSpec", "template")))]
     for i, group in enumerate(spec.worker_group_specs or ()):
-        path = ("spec", "workerGroupSpecs", i)
-        least = count(group.min_replicas, (*path, "minReplicas"), default=0)
-        replicas = 0 if group.suspend else count(group.replicas, (*path, "replicas"), default=least)
-        hosts = count(group.num_of_hosts, (*path, "numOfHosts"))
-        pods = at_most(replicas * hosts, (*path, "replicas"))
+        place = (*path, "workerGroupSpecs", i)
+        least = count(group.min_replicas, (*place, "minReplicas"), default=0)
+        replicas = 0 if group.suspend else count(group.replicas, (*place, "replicas"), default=least)
+        hosts = count(group.num_of_hosts, (*place, "numOfHosts"))
+        pods = at_most(replicas * hosts, (*place, "replicas"))
         names = [*numbered(f"{owner.name}-{group.group_name}-worker", pods)]
-        pod_sets.append(
-            with_role(owner.pod_set(group.group_name, names, group.template, (*path, "template")))
-        )
-    at_most(sum(one.replicas for one in pod_sets), ("spec", "workerGroupSpecs"))
-    return owner.workload(pod_sets, suspended=bool(spec.suspend))
+        workers = with_role(owner.pod_set(group.group_name, names, group.template, (*place, "template")))
+        at_start = least * hosts if least or spec.enable_in_tree_autoscaling else None
+        pod_sets.append(msgspec.structs.replace(workers, at_start=at_start))
+    at_most(sum(one.replicas for one in pod_sets), (*path, "workerGroupSpecs"))
+    return pod_sets

@@ -25,6 +25,12 @@ class PartitionPolicyWire(Wire):
     network_topology: NetworkTopologyWire | None = None
 
 
+class DependsOnWire(Wire):
+    """``dependsOn``: the task's pods are created when those of other tasks run."""
+
+    name: list[str] | None = None
+
+
 class TaskWire(Wire):
     """``tasks[]``."""
 
@@ -32,6 +38,7 @@ class TaskWire(Wire):
     replicas: int | None = None
     min_available: int | None = None
     partition_policy: PartitionPolicyWire | None = None
+    depends_on: DependsOnWire | None = None
     template: TemplateWire | None = None
 
 
@@ -85,7 +92,8 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
         replicas = count(task.replicas, (*path, "replicas"))
         names = numbered(f"{owner.name}-{name}", 0 if over else replicas)
         pods = owner.pod_set(name, names, task.template, (*path, "template"))
-        pod_sets.append(_with_role(pods))
+        at_start = 0 if task.depends_on and task.depends_on.name else None
+        pod_sets.append(msgspec.structs.replace(_with_role(pods), at_start=at_start))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", "tasks"))
     return owner.workload(pod_sets, gang=_gang(owner, spec, pod_sets))
 

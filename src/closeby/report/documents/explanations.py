@@ -50,7 +50,12 @@ from closeby.report.documents.scheduling import (
     pod_entry,
     rejections,
 )
-from closeby.report.documents.sentences import app_group_sentences, gang_sentences, pod_sentences
+from closeby.report.documents.sentences import (
+    app_group_sentences,
+    by_nature_sentences,
+    gang_sentences,
+    pod_sentences,
+)
 from closeby.report.documents.subgroups import PartLine, part_lines
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
 from closeby.scheduling.outcomes import Outcome, item_key
@@ -156,6 +161,7 @@ def explain(
         sentences=(
             *((BY_THIS_COMMAND,) if explanation.is_by_this_command else ()),
             *explanation.sentences,
+            *by_nature_sentences(explanation.gang),
             *reserved_sentences(reserves if waits else None, own),
         ),
         conditions=(*explanation.conditions, *condition_entries(measured)),

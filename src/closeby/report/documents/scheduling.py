@@ -82,6 +82,8 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     sub_groups: tuple[SubGroupEntry, ...] | UnsetType = UNSET
     #: The nodes that were reserved for it when it had to wait; only there when some were.
     reservation: ReservationStatus | UnsetType = UNSET
+    #: The kind of its workload (a JobSet, say); only there when nothing but that makes it a gang.
+    by_nature: str | UnsetType = UNSET
     #: Only there for gangs whose roles have traffic.
     traffic: TrafficEntry | UnsetType = UNSET
     #: How close its placed members lie; only there when it has some.
@@ -261,6 +263,7 @@ def _group(
         conditions=condition_entries(conditions),
         sub_groups=UNSET if group is None else sub_group_entries(run, group, members) or UNSET,
         reservation=UNSET if outcome is None or outcome.reservation is None else outcome.reservation.status,
+        by_nature=UNSET if group is None or not group.by_nature else group.by_nature,
         traffic=UNSET if outcome is None or outcome.improvement is None else _traffic(outcome.improvement),
         quality=quality,
     )

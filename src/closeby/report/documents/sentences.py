@@ -11,6 +11,15 @@ from closeby.report.documents.lines import DomainLine, NodeLine
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, TrafficEntry
 from closeby.scheduling.outcomes import Outcome
 
+#: How a workload whose kind makes it a gang is taken out.
+OPT_OUT = 'the annotation closeby.dev/gang: "false" on the workload (or a pod template) opts out'
+
+
+def by_nature_sentences(entry: GroupEntry | None) -> Iterable[str]:
+    """That only its workload's kind makes a gang one, and how to opt out."""
+    if entry is not None and isinstance(entry.by_nature, str):
+        yield f"It is a gang by nature ({entry.by_nature}), without being asked; {OPT_OUT}."
+
 
 def gang_sentences(
     entry: GroupEntry,

@@ -11,6 +11,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
 from closeby.report.documents.common import ConditionEntry
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
+from closeby.report.documents.sentences import OPT_OUT
 from closeby.report.views.app_groups import app_groups_table, edges_tables
 from closeby.report.views.decisions import decision_views
 from closeby.report.views.layout import Indented, plain_table, section, worth_knowing
@@ -30,6 +31,7 @@ def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iter
     yield _summary(report.pods)
     if report.groups:
         yield section("Gangs", _groups_table(report, names))
+        yield from _by_nature(report, names)
     if report.app_groups:
         yield section("Applications", app_groups_table(report.app_groups, names))
     if quality:
@@ -49,6 +51,18 @@ def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iter
     if report.unused:
         kinds = ", ".join(f"{count} {kind}" for kind, count in report.unused.items())
         yield Text(f"\nNot needed for scheduling and left aside: {kinds}.", style="dim")
+
+
+def _by_nature(report: SchedulingReport, names: Names) -> Iterator[RenderableType]:
+    """Which gangs are gangs only because of their workloads' kinds, in one line for all of them."""
+    kinds: dict[str, list[str]] = {}
+    for group in report.groups:
+        if isinstance(group.by_nature, str):
+            kinds.setdefault(group.by_nature, []).append(names.of(group.namespace, group.name))
+    if kinds:
+        found = ", ".join(f"{kind} {names_text(gangs)}" for kind, gangs in sorted(kinds.items()))
+        text = f"Gangs by nature, without being asked: {found}; {OPT_OUT}."
+        yield Indented(Text(text, style="dim"), (1, 0, 0, 2))
 
 
 def _untold(report: SchedulingReport) -> Iterator[ConditionEntry]:
