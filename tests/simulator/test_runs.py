@@ -61,7 +61,11 @@ def test_what_waits_says_why_it_does_after_all_others_were_placed(golden: Golden
     group = gang("wide", min_member=5, required="rack")
     found = simulate(manifests([*wide, *pods(None, 1)], group, nodes="a r1 : a1=4"), Configuration())
     assert list(found.bindings) == ["default/pod-0"]
-    assert {one.message for one in found.leftovers.values()} == {"3 of 5 pods fit in the whole cluster"}
+    assert {one.pod.name: one.reason for one in found.leftovers.values()} == dict.fromkeys(
+        (f"wide-{number}" for number in range(5)), "GangDoesNotFit"
+    )
+    (lack,) = found.gang_outcomes["default/wide"].lacks
+    assert (lack.free, lack.asked) == (3, 5)
     golden("refusals", found.gang_outcomes["default/wide"].message or "")
 
 

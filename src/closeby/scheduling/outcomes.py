@@ -13,6 +13,7 @@ from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken, Rejection
 from closeby.objects.recorded import ReservationStatus
+from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
 
 
 class DomainFit(Struct, frozen=True, kw_only=True):
@@ -138,6 +139,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
     #: Members of a gang that belong on one node, as pod names in the order the sets were made; None without.
     buckets: tuple[tuple[str, ...], ...] | None = None
 
+    #: Resources that the item lacks, the scarcest first, and nodes that lack a label which it asks for.
+    lacks: tuple[ResourceLack, ...] = ()
+    unlabelled: Unlabelled | None = None
     #: How an application's placement was improved; None when its pods have no traffic.
     improvement: Improvement | None = None
     #: Nodes that are kept free for the item while it waits.

@@ -37,10 +37,14 @@ from closeby.report.documents.decided import (
 )
 from closeby.report.documents.lines import (
     DomainLine,
+    LackEntry,
+    MissingLabelEntry,
     NodeLine,
     domain_lines,
     explanation_of,
+    lack_entries,
     node_lines,
+    unlabelled_entry,
 )
 from closeby.report.documents.prospects import prospect
 from closeby.report.documents.scheduling import (
@@ -97,6 +101,10 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: tuple[NodeLine, ...] = ()
     #: Of a single pod: why nodes were refused, by node.
     rejected: Mapping[str, RejectionEntry] = {}
+    #: Of what waits for want of resources: which, the scarcest first.
+    lacks: tuple[LackEntry, ...] = ()
+    #: Of what waits for a label that nodes lack: which label and how many nodes.
+    unlabelled: MissingLabelEntry | None = None
     #: What is wrong or noteworthy about it.
     conditions: tuple[ConditionEntry, ...] = ()
     #: What would have to be different; empty where that was not asked, or where nothing of the kind helps.
@@ -276,6 +284,8 @@ def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
         subgroups=() if entry.sub_groups is UNSET else part_lines(entry.sub_groups),
         buckets=None if outcome is None else outcome.buckets,
         domains=domains,
+        lacks=lack_entries(outcome),
+        unlabelled=unlabelled_entry(outcome),
         conditions=entry.conditions,
     )
     now = NowEntry(scheduled=view.now.scheduled, reason=view.now.reason, message=view.now.message)
@@ -289,6 +299,7 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
     now = entry = pod_entry(run, pod)
     application = run.engine.applications.of(pod)
     outcome = run.pod_outcomes.get(key) if application is None else run.app_outcomes.get(application.key)
+    own = outcome if application is None else None
     shown = explanation_of(outcome, key)
     nodes = node_lines(shown)
     known = None if live is None else live.of_pod(pod)
@@ -310,6 +321,8 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
         pods=(entry,),
         nodes=nodes,
         rejected={} if shown is None else rejections(shown),
+        lacks=lack_entries(own),
+        unlabelled=unlabelled_entry(own),
     )
     return _in_cluster(explanation, decided, () if known is None else (known,), _now((now,)))
 

@@ -9,6 +9,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.words import path_text
 from closeby.report.documents.scheduling import by_frequency
+from closeby.scheduling.judging.lacking import ResourceLack
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
@@ -45,6 +46,77 @@ class NodeLine(Struct, frozen=True, kw_only=True):
     total: float
     #: By plugin.
     scores: Mapping[str, float]
+
+
+class LackEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A resource of which more is asked for than is free where the pods may go; ``cpu`` in cores."""
+
+    #: Its name.
+    resource: str
+    #: What all pods ask for together.
+    asked: float
+    #: What one of them asks for at the most.
+    each: float
+    #: What is free on nodes that they may use.
+    free: float
+    #: The number of nodes that they may use with some of it free.
+    nodes: int
+    #: The most that is free on one of these nodes.
+    largest: float
+    #: What is free on nodes that they may not use.
+    barred: float
+    #: The number of nodes that they may not use with some of it free.
+    barred_nodes: int
+    #: False where no node has any of it.
+    offered: bool
+    #: Names of resources that nodes have, the nearest first; only there where no node offers this one.
+    known: tuple[str, ...]
+
+
+class MissingLabelEntry(Struct, frozen=True, kw_only=True):
+    """Nodes that carry no label which a level or a pod asks for, and the command that labels them."""
+
+    #: The label's key.
+    label: str
+    #: How many nodes do not carry it.
+    nodes: int
+    #: Their names; empty where there are many.
+    names: tuple[str, ...]
+    #: The command that labels them.
+    remedy: str
+
+
+def lack_entries(outcome: Outcome | None) -> tuple[LackEntry, ...]:
+    """The resources that a refused item lacks, the scarcest first."""
+    return () if outcome is None else tuple(_lack_entry(one) for one in outcome.lacks)
+
+
+def _lack_entry(lack: ResourceLack) -> LackEntry:
+    unit = 1000 if lack.resource == "cpu" else 1
+
+    def amount(value: int) -> float:
+        return value / unit if value % unit else value // unit
+
+    return LackEntry(
+        resource=lack.resource,
+        asked=amount(lack.asked),
+        each=amount(lack.each),
+        free=amount(lack.free),
+        nodes=lack.nodes,
+        largest=amount(lack.largest),
+        barred=amount(lack.barred),
+        barred_nodes=lack.barred_nodes,
+        offered=lack.offered,
+        known=lack.known,
+    )
+
+
+def unlabelled_entry(outcome: Outcome | None) -> MissingLabelEntry | None:
+    """The nodes without a label that a refused item needs."""
+    bare = None if outcome is None else outcome.unlabelled
+    if bare is None:
+        return None
+    return MissingLabelEntry(label=bare.label, nodes=bare.nodes, names=bare.names, remedy=bare.remedy)
 
 
 def domain_lines(

@@ -6,11 +6,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from closeby.objects.bounds import shown
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.words import all_pods, names_text, plural, plural_noun
 from closeby.scheduling.extension import Scope
+from closeby.scheduling.judging.lacking import Unlabelled
 from closeby.scheduling.placing.tools import Placed
 from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
@@ -35,6 +37,8 @@ class _Asked(Struct, frozen=True, eq=False):
     needed: int
     own: tuple[Placed, ...]
     hypothetical: HypotheticalCluster
+    #: Nodes that could hold its pods but do not carry the label of the level.
+    bare: Unlabelled | None = None
 
     def room(self, level: int, *, pinned: bool = True) -> NDArray[np.int64]:
         """Pods that each domain of a level would hold; -1 where the gang may not lie.
@@ -60,7 +64,7 @@ def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Po
     level = ROOT_LEVEL if required is None else tree.level_named(required)
     if level is None or (level == ROOT_LEVEL and reason == Reason.TOPOLOGY_PLACEMENT_FAILED):
         return
-    state = run.engine.state
+    state, outcome = run.engine.state, run.gang_outcomes.get(group.key)
     placed = [(pod, run.engine.cluster.placement(pod.uid)) for pod in state.placed(group.key)]
     there = len(placed) + len(state.done(group.key))
     asked = _Asked(
@@ -71,9 +75,10 @@ def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Po
         needed=min(max(group.min_member - there, 1), len(waiting)),
         own=tuple((pod, slot) for pod, slot in placed if slot is not None),
         hypothetical=run.engine.fork().hypothetical,
+        bare=None if outcome is None else outcome.unlabelled,
     )
-    if not asked.hypothetical.knows_all(asked.pod):
-        return
+    if not asked.hypothetical.knows_all(asked.pod) or (asked.bare is not None and asked.bare.every):
+        return  # What a level that no node carries could hold is no question.
     room = asked.room(level)
     if (room >= asked.needed).any():
         yield _some_day(asked, int((room >= asked.needed).sum()))
@@ -114,11 +119,16 @@ def _never(asked: _Asked, most: int) -> str:
         held = f"hold only {most} of its {pods}" if most else f"not hold {some}"
         return f"{even}, the cluster would {held}."
     instead = []
+    advice = ""
+    if asked.bare is not None:
+        which = "node" if asked.bare.nodes == 1 else f"{asked.bare.nodes:,} nodes"
+        advice = f": label the {which} without {shown(asked.bare.label)}"
     if any((asked.room(level) >= asked.needed).any() for level in range(ROOT_LEVEL, asked.level)):
         instead.append("for a coarser level")
     if most:
         instead.append("for fewer pods at once")
-    advice = f": ask {' or '.join(instead)}" if instead else ""
+    if instead:
+        advice += f"{', or' if advice else ':'} ask {' or '.join(instead)}"
     held = f"more than {most} of its {pods}" if most else some
     return f"{even}, no {asked.named(asked.level)} would hold {held}{advice}."
 

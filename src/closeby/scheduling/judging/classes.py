@@ -214,6 +214,17 @@ class ClassTable:
         else:
             self._update(pod_class, _distinct(usage))
 
+    def usable(self, pod_class: PodClass, slots: Ints | None) -> Bools:
+        """From which slots (of some, or of all) nothing but a lack of resources keeps such a pod.
+
+        ``pod_class`` is up to date. Filters whose answer depends on what was placed elsewhere are not asked.
+        """
+        allowed: Bools = pod_class.static if slots is None else pod_class.static[slots]
+        nodes = Nodes(self._cluster, slots)
+        for plugin in pod_class.node_filters:
+            allowed = allowed & plugin.filter(self._blank, pod_class.pod, nodes)
+        return allowed
+
     def counts(self, pod_class: PodClass, tree: Tree) -> DomainCounts:
         """Pods that fit per domain of a tree; ``pod_class`` must be up to date."""
         counts = pod_class.counts.get(tree.name)

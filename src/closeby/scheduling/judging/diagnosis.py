@@ -8,18 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Ints
+from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
-from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason, ReasonToken, Rejection
+from closeby.objects.words import names_text
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.judging.figures import DomainCounts, Weighted, active_scorers, plugin_scores
+from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_of, lacks_text, unlabelled
 from closeby.scheduling.judging.outlook import LooksAhead
 from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.topology.labels import MISSING
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 _NO_SLOTS: Ints = np.zeros(0, dtype=np.intp)
@@ -34,6 +36,16 @@ class Refusal(NamedTuple):
 
     plugin: Filter
     slots: Ints
+
+
+class NoNode(NamedTuple):
+    """Why no node takes a pod."""
+
+    reason: ReasonToken
+    message: str
+    #: Resources that it lacks, where that is a reason, and nodes without a label that it asks for.
+    lacks: tuple[ResourceLack, ...] = ()
+    unlabelled: Unlabelled | None = None
 
 
 class Diagnosis:
@@ -84,25 +96,90 @@ class Diagnosis:
             for reason, count in _count(state, pod, refused).most_common()
         )
 
-    def why_no_node(self, state: CycleState, pod: Pod) -> tuple[ReasonToken, str]:
-        """The reason to give for a single pod that fits nowhere, and the count of nodes by reason.
+    def why_no_node(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> "NoNode":
+        """The reason to give for a single pod that fits nowhere (of ``slots``), and nodes by reason.
 
         Nodes that would take the pod if they were not kept for others say more than nodes that could if they
         had room, and those more than nodes that never will; otherwise the most frequent reason wins.
         """
-        refused = self.refusals(state, pod)
+        refused = self.refusals(state, pod, slots)
         if not refused:
-            return Reason.INSUFFICIENT_RESOURCES, "the cluster has no nodes"
+            return NoNode(Reason.INSUFFICIENT_RESOURCES, "the cluster has no nodes")
         usage = _count(state, pod, [one for one in refused if one.plugin.filter_scope is not Scope.STATIC])
         tally = _count(state, pod, refused)
         for_others = [one for one in refused if isinstance(one.plugin, ReservedNodes | LooksAhead)]
         reason = (_count(state, pod, for_others) or usage or tally).most_common(1)[0][0]
         telling = (*for_others, *refused)
         examples = (one.plugin.rejection(state, pod, int(one.slots[0])) for one in telling)
-        example = next((found.message for found in examples if found.reason == reason), "")
+        lacks: tuple[ResourceLack, ...] = ()
+        if reason == Reason.INSUFFICIENT_RESOURCES:
+            lacks = self.lacks(self._table.shares((pod,)), slots)
+        bare = self._unlabelled(pod, refused) if reason == Reason.NODE_AFFINITY_MISMATCH else None
         counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
-        instance = f" (for instance {example})" if example else ""
-        return reason, f"0 of {sum(tally.values())} nodes take it: {counts}{instance}"
+        if lacks:
+            detail = lacks_text(lacks)
+        else:
+            example = next((found.message for found in examples if found.reason == reason), "")
+            parts = [f"for instance {example}"] if example and (bare is None or not bare.every) else []
+            detail = "; ".join((*parts, *((bare.text, bare.remedy) if bare is not None else ())))
+        said = f"0 of {sum(tally.values())} nodes take it: {counts}" + (f" ({detail})" if detail else "")
+        return NoNode(reason, said, lacks, bare)
+
+    def lacks(self, demand: Sequence[Share], slots: Ints | None = None) -> tuple[ResourceLack, ...]:
+        """The resources that pods lack, of all nodes or of some, the scarcest first."""
+        cluster = self._cluster
+        index = slice(0, cluster.capacity) if slots is None else slots
+        usable = [self._table.usable(share.pod_class, slots) for share in demand]
+        each = [(share.pods[0], len(share.pods)) for share in demand]
+        if not each or not cluster.node_count:
+            return ()
+        alive: Bools = cluster.alive[index]
+        found = lacks_of(cluster, each, index, alive, np.logical_or.reduce(usable))
+        if found or len(each) == 1:
+            return found
+        single = (lacks_of(cluster, [one], index, alive, own) for one, own in zip(each, usable, strict=True))
+        return next((lacks for lacks in single if lacks), ())
+
+    def without_level(self, demand: Sequence[Share], tree: Tree, level: int) -> Unlabelled | None:
+        """Nodes that could hold pods of a gang, were they empty, but carry no label of a level."""
+        if level >= tree.node_level:
+            return None
+        cluster, alive = self._cluster, tree.slot_at[self._cluster.alive[tree.slot_at]]
+        able = np.zeros(len(alive), dtype=np.bool_)
+        for share in demand:
+            demanded = cluster.demand(share.pods[0].spec)
+            holds = share.pod_class.static[alive]
+            for row, amount in zip(demanded.rows, demanded.amounts, strict=True):
+                holds = holds & (cluster.allocatable[row, alive] >= amount)
+            able |= holds
+        bare = alive[able & ~tree.labelled[level][tree.owners_of_slots(alive, level)]]
+        if not len(bare):
+            return None
+        label = tree.levels[level].node_label
+        return unlabelled(cluster, label, bare, every=not tree.labelled[level].any())
+
+    def _unlabelled(self, pod: Pod, refused: Sequence[Refusal]) -> Unlabelled | None:
+        """The label that most nodes lack of those that a pod's node selector or only affinity term names."""
+        slots = [one.slots for one in refused if one.plugin.reason == Reason.NODE_AFFINITY_MISMATCH]
+        wanted: dict[str, str | None] = dict(pod.spec.node_selector)
+        terms = pod.spec.required_affinity or ()
+        for one in terms[0].expressions if len(terms) == 1 else ():
+            if one.operator in ("In", "Exists", "Gt", "Lt"):
+                wanted.setdefault(one.key, one.values[0] if one.operator == "In" and one.values else None)
+        if not slots:
+            return None
+        all_slots = np.concatenate(slots)
+        found = [
+            unlabelled(self._cluster, key, all_slots, value=value, every=self._is_unknown(key))
+            for key, value in wanted.items()
+        ]
+        return max((one for one in found if one is not None), key=lambda one: one.nodes, default=None)
+
+    def _is_unknown(self, label: str) -> bool:
+        """Whether no node carries a label."""
+        cluster = self._cluster
+        codes = Nodes(cluster).label_codes(label)
+        return not (codes[cluster.alive[: cluster.capacity]] != MISSING).any()
 
     def explain_pod(self, state: CycleState, pod: Pod, everything: bool) -> PodExplanation:
         """Scores of the nodes that pass, refusals of those that do not."""
@@ -155,7 +232,9 @@ class Diagnosis:
             for index in order[:limit].tolist()
         )
 
-    def roomiest(self, demand: Sequence[Share], tree: Tree, level: int) -> tuple[Domain, int, str] | None:
+    def roomiest(
+        self, demand: Sequence[Share], tree: Tree, level: int
+    ) -> tuple[Domain, int, tuple[ResourceLack, ...], str] | None:
         """The labelled domain of a level with the most room for a gang, how many fit, and what it lacks."""
         counts = [self._table.counts(share.pod_class, tree) for share in demand]
         room = np.where(tree.labelled[level], self._room(demand, counts, tree, level), -1)
@@ -164,7 +243,8 @@ class Diagnosis:
         domain = Domain(level, int(np.argmax(room)))
         first, end = tree.span(domain)
         slots = tree.slot_at[first:end]
-        return domain, int(room.max()), self._lack(demand, slots[self._cluster.alive[slots]])
+        slots = slots[self._cluster.alive[slots]]
+        return domain, int(room.max()), self.lacks(demand, slots), self._lack(demand, slots)
 
     def _room(
         self, demand: Sequence[Share], counts: Sequence[DomainCounts], tree: Tree, level: int
@@ -197,21 +277,17 @@ class Diagnosis:
         )
 
     def _lack(self, demand: Sequence[Share], slots: Ints) -> str:
-        """The resource of which the domain has least for the gang: free where it may go, and asked for."""
-        slots = slots[np.logical_or.reduce([share.pod_class.static[slots] for share in demand])]
-        asked: Counter[str] = Counter()
+        """What keeps a gang from being held by a domain: resources that it lacks, else nodes by reason."""
+        lacks = self.lacks(demand, slots)
+        if lacks:
+            return lacks_text(lacks, nodes=False)
         for share in demand:
-            for resource, amount in share.pods[0].spec.requests:
-                asked[resource] += amount * len(share.pods)
-        tightest: tuple[float, str] | None = None
-        for resource, amount in sorted(asked.items()):
-            free = int(self._cluster.free(self._cluster.row_of[resource], slots).sum())
-            text = (
-                f"{resource}: {format_amount(resource, free)} free, {format_amount(resource, amount)} asked"
-            )
-            if amount and (tightest is None or free / amount < tightest[0]):
-                tightest = (free / amount, text)
-        return "" if tightest is None else tightest[1]
+            if share.pod_class.fits[slots].sum() < len(share.pods):
+                tally = self.tally(CycleState(), share.pods[0], slots)
+                counts = ", ".join(f"{count} {reason}" for reason, count in tally.most_common())
+                names = names_text([pod.name for pod in share.pods])
+                return f"{names}: {counts}" if counts else ""
+        return ""
 
     def _scores(
         self, state: CycleState, pod: Pod, feasible: Ints

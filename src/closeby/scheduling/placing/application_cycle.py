@@ -122,7 +122,8 @@ class _ApplicationCycle:
                 continue
             if kind not in kept_out:
                 self._state.pace.take(100 + self._tools.cluster.capacity // 50)
-                kept_out[kind] = self._tools.diagnosis.why_no_node(self._state, pod)
+                why = self._tools.diagnosis.why_no_node(self._state, pod)
+                kept_out[kind] = why.reason, why.message
             left.append((pod, *kept_out[kind]))
         return tuple(left)
 

@@ -69,10 +69,16 @@ def place_pod(tools: Tools, pod: Pod) -> Attempt:
     if slot is None:
         tools.pace.take(200 + tools.cluster.capacity // 50)
         tools.post_filter(state, (pod,))
-        reason, message = tools.diagnosis.why_no_node(state, pod)
-        refusal = Condition(reason=reason, object=f"Pod/{pod.key}", message=message, blocking=True)
+        why = tools.diagnosis.why_no_node(state, pod)
+        refusal = Condition(reason=why.reason, object=f"Pod/{pod.key}", message=why.message, blocking=True)
         need = need_of(tools.table, tools.table.shares((pod,)))
-        return Attempt(refusal=refusal, need=need, explanations=explanations)
+        return Attempt(
+            refusal=refusal,
+            need=need,
+            explanations=explanations,
+            lacks=why.lacks,
+            unlabelled=why.unlabelled,
+        )
     statement.assume_one(pod, slot)
     placed = ((pod, slot),)
     refusal = tools.permit(state, placed)
@@ -262,6 +268,8 @@ class Decider:
             domains=attempt.domains,
             conditions=conditions,
             explanations=attempt.explanations,
+            lacks=attempt.lacks,
+            unlabelled=attempt.unlabelled,
             improvement=attempt.improvement,
         )
         return CycleResult(Decision(outcome), attempt.need)

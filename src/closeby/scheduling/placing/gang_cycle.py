@@ -9,11 +9,13 @@ from closeby.cluster.columns import Batch
 from closeby.objects.arrays import Bools
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import all_pods
 from closeby.scheduling.extension import Candidate, Placement
 from closeby.scheduling.gangs.parts import NodeSet, Part, entangled, with_preferences_required
 from closeby.scheduling.gangs.places import split_part
 from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
 from closeby.scheduling.judging.classes import Share
+from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_text
 from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.pace import BACKTRACKS, Budget
@@ -143,6 +145,9 @@ class _GangCycle:
         self._most = 0
         #: Pods of a class that has not enough room in the whole cluster, whatever the topology.
         self._short: Share | None = None
+        #: What the refused gang lacks.
+        self._lacks: tuple[ResourceLack, ...] = ()
+        self._unlabelled: Unlabelled | None = None
 
     def run(self) -> Attempt:
         table, waiting = self._tools.table, self._gang.waiting
@@ -161,6 +166,8 @@ class _GangCycle:
             self._tools.post_filter(self._state, waiting)
             return Attempt(
                 refusal=refusal,
+                lacks=self._lacks,
+                unlabelled=self._unlabelled,
                 need=need,
                 domains=domains,
                 explanations=explanations,
@@ -306,11 +313,13 @@ class _GangCycle:
             room = short.pod_class.total
             asked = self._tools.explains(self._group.key)
             nodes = self._tools.diagnosis.kept_out(self._state, short.pods[0], examples=asked)
+            self._lacks = self._tools.diagnosis.lacks((short,))
             message = f"{room} of {len(short.pods)} pods fit in the whole cluster"
             if not self._tools.cluster.node_count:
                 message = "the cluster has no nodes"
-            elif nodes:
-                message += f" ({nodes})"
+            else:
+                message += f": {lacks_text(self._lacks)}" if self._lacks else ""
+                message += f" ({nodes})" if nodes else ""
             return self._refusal(Reason.GANG_DOES_NOT_FIT, message)
         if self._budget.spent:
             return self._refusal(
@@ -333,17 +342,20 @@ class _GangCycle:
             )
         name = levels.tree.level_names[levels.required]
         wanted = sum(len(share.pods) for share in demand)
-        message = f"no {name} of topology {levels.tree.name} holds all {wanted} pods"
+        message = f"no {name} of topology {levels.tree.name} holds {all_pods(wanted)}"
         best = self._tools.diagnosis.roomiest(demand, levels.tree, levels.required)
+        bare = self._unlabelled = self._tools.diagnosis.without_level(demand, levels.tree, levels.required)
         if self._state.anchors:
             message += " beside the members that already run"
-        elif best is None:
-            message += ": no node carries that level's label"
-        else:
-            domain, room, lack = best
+        elif best is not None:
+            domain, room, lacks, lack = best
+            self._lacks = lacks
             path = "/".join(value or "-" for value in levels.tree.path(domain))
             message += f": the roomiest, {path}, takes {room}" + (f" ({lack})" if lack else "")
-        return self._refusal(Reason.TOPOLOGY_PLACEMENT_FAILED, message)
+        if bare is not None:
+            message += f"{': ' if best is None else '; '}{bare.text}"
+        remedy = "" if bare is None else bare.remedy
+        return self._refusal(Reason.TOPOLOGY_PLACEMENT_FAILED, message, remedy)
 
     def _fits_nowhere(self) -> bool:
         """Whether unequal pods are known not to fit beside each other even without any topology."""

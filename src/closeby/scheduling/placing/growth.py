@@ -129,7 +129,9 @@ class Growth:
                 if left and leaf.name in required:
                     rest = Share(share.pod_class, tuple(left))
                     left = self._grow(search, leaf, required[leaf.name], rest, anchors)
-                leftover += [(pod, *self._why_left(leaf, share)) for pod in left]
+                if left:
+                    why = self._why_left(leaf, share, *chosen)
+                    leftover += [(pod, *why) for pod in left]
         return tuple(leftover)
 
     def _grow(
@@ -168,13 +170,31 @@ class Growth:
             left = left[len(grown) :]
         return left
 
-    def _why_left(self, leaf: Part, share: Share) -> tuple[ReasonToken, str]:
-        self._tools.table.refresh(share.pod_class)
+    def _why_left(
+        self, leaf: Part, share: Share, candidate: Candidate | None, scope: NodeSet
+    ) -> tuple[ReasonToken, str]:
+        """Why pods beyond the minimum find no node: their own reason, else that of the gang's domain."""
+        tools, pod = self._tools, share.pods[0]
+        tools.table.refresh(share.pod_class)
+        tools.pace.take(100 + tools.cluster.capacity // 50)
+        beyond = "beyond the minimum: "
         if share.pod_class.total == 0:
-            return Reason.INSUFFICIENT_RESOURCES, "no node has room for this member beyond the minimum"
-        if (leaf.levels is not None and leaf.levels.required is not None) or self._gang.constraints.required:
-            return Reason.TOPOLOGY_PLACEMENT_FAILED, "the gang's domain has no room for this member"
-        return Reason.GANG_DOES_NOT_FIT, "no allowed node has room for this member"
+            why = tools.diagnosis.why_no_node(self._state, pod)
+            return why.reason, f"{beyond}{why.message}"
+        bound = (leaf.levels is not None and leaf.levels.required is not None) or (
+            self._gang.constraints.required
+        )
+        reason = Reason.TOPOLOGY_PLACEMENT_FAILED if bound else Reason.GANG_DOES_NOT_FIT
+        inside = scope if candidate is None else scope.narrowed(candidate, tools.cluster.capacity)
+        allowed = inside.allowed(tools.cluster.capacity)
+        alive = tools.cluster.alive[: tools.cluster.capacity]
+        slots = np.flatnonzero(alive if allowed is None else alive & allowed)
+        full = share.pod_class.fits[slots] == 0
+        where = "the gang's domain" if bound else "the nodes that the gang may use"
+        if len(slots) and full.all():
+            why = tools.diagnosis.why_no_node(self._state, pod, slots)
+            return reason, f"{beyond}{where}: {why.message}"
+        return reason, f"{beyond}{where} has no room for this member"
 
     def _required(self, part: Part, scope: NodeSet) -> dict[str, NodeSet]:
         """Where each leaf must stay, as far as those above it require a level: what they prefer binds no pod.

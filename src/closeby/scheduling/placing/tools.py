@@ -18,6 +18,7 @@ from closeby.scheduling.gangs.rosters import Constraints, Roster, constraints_of
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
+from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
 from closeby.scheduling.judging.needs import Need, RoomIndex
 from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.moving.layout import Sites
@@ -48,6 +49,9 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     #: Elastic members, or pods of an application.
     leftover: tuple[Left, ...] = ()
     refusal: Condition | None = None
+    #: Of a refused item, as in ``Outcome``.
+    lacks: tuple[ResourceLack, ...] = ()
+    unlabelled: Unlabelled | None = None
     #: Without that much room every attempt ends in a refusal; None when nothing is known.
     need: Need | None = None
     domains: tuple[DomainFit, ...] = ()

@@ -1,0 +1,206 @@
+"""What pods lack: resources of which they ask for more than is free on the nodes that they may use."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.cluster.columns import Cluster
+from closeby.cluster.resources import offered
+from closeby.objects.arrays import Bools, Ints
+from closeby.objects.bounds import shown
+from closeby.objects.natural import natural_key
+from closeby.objects.pods import Pod
+from closeby.objects.quantities import format_amount
+from closeby.objects.words import plural
+from closeby.topology.labels import MISSING
+
+#: Resources that a message names, and names that are proposed for one that no node offers.
+NAMED: Final = 3
+KNOWN: Final = 5
+#: Nodes without a label that are listed one by one; of more, the command that lists them is given.
+LISTED: Final = 8
+
+
+class ResourceLack(Struct, frozen=True, kw_only=True):
+    """One resource that some pods lack."""
+
+    resource: str
+    #: Of how many pods, by all of them, and by one of them at the most.
+    pods: int
+    asked: int
+    each: int
+    #: Free on nodes that the pods may use, on so many nodes, and on one of them at the most.
+    free: int
+    nodes: int
+    largest: int
+    #: How many of the pods that is enough for, node by node.
+    fits: int = 0
+    #: Free on nodes that they may not use, on so many nodes.
+    barred: int = 0
+    barred_nodes: int = 0
+    #: Whether any node has some of it, and if not, what nodes have instead: the nearest names first.
+    offered: bool = True
+    known: tuple[str, ...] = ()
+
+    def text(self, *, nodes: bool = True) -> str:
+        """``nvidia.com/gpu: 32 free on 4 nodes, 64 asked``; without ``nodes`` not on how many."""
+        name = shown(self.resource)
+        if not self.offered:
+            return f"no node offers {name}" + (f"; known: {', '.join(self.known)}" if self.known else "")
+        free, asked, each = (self._amount(one) for one in (self.free, self.asked, self.each))
+        if self.free < self.asked and free == asked:  # Rounded for reading, they would hide what lacks.
+            free, asked = str(self.free), str(self.asked)
+        where = f" on {plural(self.nodes, 'node')}" if nodes and self.nodes else ""
+        if self.pods == 1 and self.nodes > 1:
+            said = f"at most {self._amount(self.largest)} free on one node, {asked} asked"
+        elif self.free < self.asked:
+            said = f"{free} free{where}, {asked} asked"
+        elif self.largest < self.each:
+            said = f"{free} free{where}, at most {self._amount(self.largest)} on one, {each} per pod asked"
+        else:
+            said = f"{free} free{where}, enough for {self.fits:,} of {self.pods:,} pods with {each} each"
+        if self.barred:
+            there = plural(self.barred_nodes, "node")
+            said += f", {self._amount(self.barred)} more free on {there} that may not be used"
+        return f"{name}: {said}"
+
+    def _amount(self, amount: int) -> str:
+        return format_amount(self.resource, amount)
+
+
+def lacks_of(
+    cluster: Cluster, demand: Sequence[tuple[Pod, int]], index: Ints | slice, alive: Bools, usable: Bools
+) -> tuple[ResourceLack, ...]:
+    """What so many pods like these lack on some slots, the scarcest first.
+
+    ``alive`` says which slots hold a node, ``usable`` from which of them only a lack of resources keeps pods.
+    What does not lack costs a few array operations.
+    """
+    asked, each = Counter[str](), Counter[str]()
+    count = sum(number for _, number in demand)
+    for pod, number in demand:
+        for resource, amount in (*pod.spec.requests, ("pods", 1)):
+            asked[resource] += amount * number
+            each[resource] = max(each[resource], amount)
+    found: list[tuple[float, str, ResourceLack]] = []
+    any_usable = bool(usable.any())
+    for resource, amount in asked.items():
+        if not amount or (resource == "pods" and found):  # Places for pods count where nothing else lacks.
+            continue
+        row, most = cluster.row_of.get(resource), each[resource]
+        if row is None:
+            found.append((-1.0, resource, _unknown(cluster, resource, count, amount, most)))
+            continue
+        left = cluster.allocatable[row, index] - cluster.requested[row, index]
+        largest = int((left * usable).max(initial=0))
+        if count == 1 and largest >= most:
+            continue
+        if not largest and not cluster.allocatable[row].any():
+            found.append((-1.0, resource, _unknown(cluster, resource, count, amount, most)))
+            continue
+        if not any_usable:  # Something else than resources keeps the pods out.
+            continue
+        free = np.maximum(left, 0)
+        here = free * usable
+        total, fits = int(here.sum()), count
+        enough = total >= amount and largest >= most
+        if len(demand) == 1 and enough and total < amount + len(here) * most:
+            fits = int((here // most).sum())
+        if enough and fits >= count:
+            continue
+        barred = free * (alive & ~usable)
+        lack = ResourceLack(
+            resource=resource,
+            pods=count,
+            asked=amount,
+            each=most,
+            free=total,
+            nodes=int(np.count_nonzero(here)),
+            largest=largest,
+            fits=fits,
+            barred=0 if resource == "pods" else int(barred.sum()),
+            barred_nodes=int(np.count_nonzero(barred)),
+        )
+        found.append((total / amount, resource, lack))
+    return tuple(lack for *_, lack in sorted(found, key=lambda one: one[:2]))
+
+
+def lacks_text(lacks: Sequence[ResourceLack], *, nodes: bool = True) -> str:
+    """The first few as one line; empty where nothing lacks."""
+    return "; ".join(lack.text(nodes=nodes) for lack in lacks[:NAMED])
+
+
+def _unknown(cluster: Cluster, resource: str, pods: int, asked: int, each: int) -> ResourceLack:
+    known = _nearest(resource, offered(cluster))
+    return ResourceLack(
+        resource=resource,
+        pods=pods,
+        asked=asked,
+        each=each,
+        free=0,
+        nodes=0,
+        largest=0,
+        offered=False,
+        known=known,
+    )
+
+
+def _nearest(name: str, names: Collection[str]) -> tuple[str, ...]:
+    """The names most like one; else those of devices, or all."""
+    close = get_close_matches(shown(name), names, n=KNOWN, cutoff=0.6)
+    if close:
+        return tuple(close)
+    devices = [one for one in names if "/" in one]
+    return tuple(devices or names)[:KNOWN]
+
+
+class Unlabelled(Struct, frozen=True, kw_only=True):
+    """Nodes that carry no label which a constraint or a pod asks for."""
+
+    label: str
+    #: What the label would have to be; None where any value may do.
+    value: str | None = None
+    #: How many there are, and whether that is every node.
+    nodes: int
+    every: bool
+    #: The first of them, in natural order.
+    names: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """``8 nodes carry no label example.com/rack``."""
+        if self.every:
+            return f"no node carries label {shown(self.label)}"
+        verb = "carries" if self.nodes == 1 else "carry"
+        return f"{plural(self.nodes, 'node')} {verb} no label {shown(self.label)}"
+
+    @property
+    def remedy(self) -> str:
+        """The command that labels them."""
+        label = f"{shown(self.label)}={shown(self.value or 'VALUE')}"
+        if self.every:
+            return f"label them: kubectl label nodes NODE {label}"
+        if self.nodes > len(self.names):
+            which = f"'!{shown(self.label)}'"
+            return f"label them: kubectl label nodes NODE {label} (kubectl get nodes -l {which} lists them)"
+        return (
+            f"label {'them' if self.nodes > 1 else 'it'}: kubectl label nodes {' '.join(self.names)} {label}"
+        )
+
+
+def unlabelled(
+    cluster: Cluster, label: str, slots: Ints, *, value: str | None = None, every: bool
+) -> Unlabelled | None:
+    """Which of some slots lack a label; None if none do. ``every``: no node at all carries it."""
+    codes = cluster.labels.column(label).codes
+    missing = slots[codes[slots] == MISSING]
+    if not len(missing):
+        return None
+    names: tuple[str, ...] = ()
+    if len(missing) <= LISTED:
+        names = tuple(sorted((cluster.node_at(slot).name for slot in missing.tolist()), key=natural_key))
+    return Unlabelled(label=label, value=value, nodes=len(missing), every=every, names=names)
