@@ -124,7 +124,8 @@ def _once(
             inputs.configuration,
             Asked(
                 scheduler_name=scheduler_name,
-                explain=explain is not None,
+                # The report of pictures explains what the table does not.
+                explain=explain is not None or pictures.page is not None,
                 explain_everything=explain == "all",
                 optimum=optimum,
                 measure=measures(inputs.configuration, live=False),

@@ -4,10 +4,14 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -17,10 +21,21 @@ from selenium.webdriver.common.keys import Keys
 from closeby.lab.pictures.album import Heading
 from closeby.lab.pictures.gang_marks import SINGLE, colours_of
 from closeby.lab.pictures.page import page_of_comparison, page_of_history, page_of_run
+from closeby.lab.pictures.paper import DARK
 from closeby.lab.pictures.rack_map import TINT
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.replay.history import History
-from tests.lab.pictures.histories import applications, reserving_story, story, who_holds
+from closeby.report.views.layout import plain_table, section
+from tests.lab.pictures.histories import (
+    STORY,
+    UNTIL,
+    Job,
+    applications,
+    history,
+    reserving_story,
+    story,
+    who_holds,
+)
 from tests.lab.pictures.test_files import some_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -300,11 +315,137 @@ def test_policies_side_by_side_are_drawn(browser: webdriver.Chrome, tmp_path: Pa
     both = {name: [story(name)] for name in ("ours", "theirs")}
     opened(browser, tmp_path, page_of_comparison(both, HEADING, []))
     assert {"ours", "theirs", "2-8 GPUs"} <= set(run(browser, TEXTS, 0))
+    assert {"ours", "theirs", "9-64 GPUs"} <= set(run(browser, TEXTS, 1))
     check_quiet(browser, tmp_path)
 
 
 def test_applications_side_by_side_are_drawn(browser: webdriver.Chrome, tmp_path: Path) -> None:
     both = {name: [applications(name)] for name in ("ours", "theirs")}
     opened(browser, tmp_path, page_of_comparison(both, HEADING, []))
-    assert {"ours", "theirs", "cost of a pair", "pairs in one zone"} <= set(run(browser, TEXTS, 1))
+    assert {"ours", "theirs", "cost of a pair"} <= set(run(browser, TEXTS, 2))
+    assert {"ours", "theirs", "pairs in one zone"} <= set(run(browser, TEXTS, 4))
+    check_quiet(browser, tmp_path)
+
+
+@contextmanager
+def window(browser: webdriver.Chrome, width: int, scheme: str = "light") -> Iterator[None]:
+    """A window of this width, on a screen that likes light or dark pages."""
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        yield
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def wide_table() -> Table:
+    """Wider than a telephone."""
+    table = plain_table(*(f"a column that is number {number}" for number in range(9)), right=())
+    table.add_row(*("a-word-that-can-not-be-broken" for _ in range(9)))
+    return table
+
+
+@pytest.mark.parametrize("width", [420, 1024, 1600])
+def test_no_page_is_wider_than_its_window(browser: webdriver.Chrome, tmp_path: Path, width: int) -> None:
+    views: list[RenderableType] = [section("Told", wide_table()), Text("in use  " + "▇" * 200)]
+    both = {name: [story(name)] for name in ("ours", "theirs")}
+    pages = (
+        page_of_history(story(), HEADING, views),
+        page_of_run(some_run(), HEADING, views),
+        page_of_comparison(both, HEADING, views),
+    )
+    with window(browser, width):
+        for page in pages:
+            opened(browser, tmp_path, page)
+            seen, all_of_it = run(
+                browser,
+                "return [document.documentElement.clientWidth, document.documentElement.scrollWidth];",
+            )
+            assert all_of_it == seen
+
+
+def test_a_dark_screen_gets_a_dark_page(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    """Paper and free nodes are dark, gangs keep their colours, and the other way round when that changes."""
+    past = story()
+    scene = scene_of(past)
+    colours = dict(zip([tenant.name for tenant in scene.tenants], colours_of(scene), strict=True))
+    paper = "return getComputedStyle(document.body).backgroundColor;"
+    with window(browser, 1400, "dark"):
+        opened(browser, tmp_path, page_of_history(past, HEADING, []))
+        assert run(browser, paper) == "rgb(18, 22, 29)"
+        (wide,) = [(x, y) for one, x, y in run(browser, MARKS, 0, "job") if one["node"] == "n3"]
+        (free,) = [(x, y) for one, x, y in run(browser, MARKS, 0, "has") if one["node"] == "n7"]
+        assert browser.execute_script(PIXEL, "over-time", *free) == DARK["#FFFFFF"]
+        assert browser.execute_script(PIXEL, "over-time", *wide) == colours["wide"].upper()
+    assert run(browser, paper) == "rgb(255, 255, 255)"
+    end = time.monotonic() + PATIENCE
+    while (
+        run(browser, "await window.closeby;")
+        or browser.execute_script("return document.querySelectorAll('#over-time canvas').length") != 1
+        or browser.execute_script(PIXEL, "over-time", *free) != "#FFFFFF"
+    ):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def sought(browser: webdriver.Chrome, text: str) -> list[str]:
+    """What is told when this is searched for."""
+    lines: list[str] = run(
+        browser,
+        """
+        const box = document.getElementById("sought");
+        window.searched = undefined;
+        box.value = arguments[0];
+        box.dispatchEvent(new Event("input", {bubbles: true}));
+        while (!window.searched) await new Promise((done) => setTimeout(done, 20));
+        await window.searched;
+        return [...document.querySelectorAll("#found li")].map((one) => one.innerText);
+        """,
+        text,
+    )
+    return lines
+
+
+def test_a_job_is_found(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    """It is told in words, the slider moves to where it runs, and tables show nothing else."""
+    table = plain_table("job", "what")
+    for name in ("wide", "later"):
+        table.add_row(name, "some words")
+    opened(browser, tmp_path, page_of_history(story(), HEADING, [table]))
+    (told,) = sought(browser, "LATER")
+    assert told.startswith("later: 2 pods × 4 GPUs; came at 10 min, waited 10 min, ran until the end; ")
+    assert told.endswith("1 zone, 1 leaf, 2 nodes; on the map from 20 min to 40 min")
+    assert drawn(browser) == expected(story(), 20.0)
+    rows = "return [...document.querySelectorAll('tr:has(td)')].filter((one) => one.offsetParent).length;"
+    assert run(browser, rows) == 1
+    (waits,) = sought(browser, "never")
+    assert waits == "never: 9 pods × 4 GPUs; came at 15 min and never started"
+    assert sought(browser, "no such job") == ["Nothing of this name is in the report."]
+    assert sought(browser, "") == []
+    assert run(browser, rows) == 2
+    check_quiet(browser, tmp_path)
+
+
+def test_what_is_found_stands_out_on_the_map(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    opened(browser, tmp_path, page_of_run(some_run(), HEADING, []))
+    marks = {one["job"]: (x, y) for one, x, y in run(browser, MARKS, 0, "job")}
+    before = {job: browser.execute_script(PIXEL, "state", *at) for job, at in marks.items()}
+    assert sought(browser, "train")[0].startswith("default/train: 2 pods × 4 GPUs on nodes; ")
+    after = {job: browser.execute_script(PIXEL, "state", *at) for job, at in marks.items()}
+    assert after["default/train"] == before["default/train"]
+    assert after["default/solo-0"] != before["default/solo-0"]
+
+
+def test_names_that_are_patterns_or_markup_are_searched_as_they_are(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    evil = "a.*(b[</script><img src=x onerror=alert(1)>"
+    past = history({evil: Job(nodes=("n1", "n2"), start=0.0, end=9.0), **STORY}, UNTIL)
+    opened(browser, tmp_path, page_of_history(past, Heading(title=evil, details=evil), [Text(evil)]))
+    (told,) = sought(browser, "a.*(b[")
+    assert told.startswith(f"{evil}: 2 pods")
+    assert sought(browser, ".*") == [told]
     check_quiet(browser, tmp_path)

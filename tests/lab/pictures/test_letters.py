@@ -8,7 +8,7 @@ import pytest
 from closeby.lab.pictures.album import Heading, pictures_of_history, to_svg
 from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.gang_marks import GANGS, colours_of, ink_on, letters, pieces_of
-from closeby.lab.pictures.paper import Sheet
+from closeby.lab.pictures.paper import ON_DARK, ON_LIGHT, Sheet
 from closeby.lab.pictures.scene import Scene, scene_of
 from tests.lab.pictures.histories import Job, history, story, tree_of
 from tests.lab.pictures.test_boxes import grid
@@ -75,7 +75,7 @@ def test_more_gangs_than_colours_have_letters_of_their_own() -> None:
     assert {letter: said.count(letter) for letter in "ABCDEFGHIJK"} == dict.fromkeys("ABCDEFGHIJK", 3)
 
 
-@pytest.mark.parametrize(("fill", "ink"), [("#332288", "#FFFFFF"), ("#DDCC77", "#1F2937")])
+@pytest.mark.parametrize(("fill", "ink"), [("#332288", ON_DARK), ("#DDCC77", ON_LIGHT)])
 def test_ink_is_read_on_its_colour(fill: str, ink: str) -> None:
     assert ink_on(fill) == ink
 

@@ -4,15 +4,33 @@ import json
 import re
 from typing import Any
 
+import altair as alt
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from closeby.lab.pictures.album import Heading
+from closeby.lab.pictures.cdfs import COLOURS
+from closeby.lab.pictures.gang_marks import GANGS
 from closeby.lab.pictures.page import markup, page_of_comparison, page_of_history, page_of_run
+from closeby.lab.pictures.paper import DARK, ON_DARK, ON_LIGHT
+from closeby.objects.labels import HOSTNAME
+from closeby.reading.configuration import Configuration
+from closeby.reading.manifests import Manifests
 from closeby.report.views.layout import plain_table, section
-from tests.lab.pictures.histories import STORY, UNTIL, Job, applications, history, story
+from closeby.simulator.runs import Asked, simulate
+from tests.lab.pictures.histories import (
+    STORY,
+    UNTIL,
+    Job,
+    applications,
+    history,
+    reserving_story,
+    story,
+)
 from tests.lab.pictures.test_files import some_run
+from tests.worlds import draw, fabric, gang, pods, spec
 
+HEX = re.compile(r"#[0-9A-Fa-f]{6}\b")
 HEADING = Heading(title="a story on seven nodes", details="5 jobs")
 CHART = re.compile(
     r'<div class="chart" id="([\w-]+)"[^>]*><script type="application/json">(.*?)</script>', re.DOTALL
@@ -34,10 +52,10 @@ def test_views_become_headings_tables_and_lines() -> None:
         "<p>two",
         "lines</p>",
         "<h3>Waiting</h3>",
-        "<table>",
+        '<div class="table" tabindex="0"><table>',
         '<tr><th>size</th><th class="number">jobs</th></tr>',
         '<tr><td>&lt;all&gt;</td><td class="number">12</td></tr>',
-        "</table>",
+        "</table></div>",
         "<p>a &amp; b</p>",
     ]
 
@@ -48,6 +66,7 @@ def test_a_run_over_time_has_measures_a_slider_and_distributions() -> None:
     assert "<p>as in the table</p>" in page
     found = charts(page)
     assert list(found) == ["over-time", "delay", "span"]
+    assert page.index('id="over-time"') < page.index('id="delay"') < page.index("<p>as in the table</p>")
     stop, moment = [one for one in found["over-time"]["params"] if one["name"] in ("moment", "stop")]
     assert stop["value"] == 2
     assert stop["bind"] == {"input": "range", "min": 0, "max": 6, "step": 1, "name": "Moment"}
@@ -62,16 +81,16 @@ def test_a_state_has_no_slider() -> None:
 
 def test_a_comparison_has_distributions() -> None:
     page = page_of_comparison({"ours": [story()], "theirs": [story()]}, HEADING, [])
-    assert list(charts(page)) == ["delay", "span"]
+    assert list(charts(page)) == ["delay", "delay-2", "span", "span-2"]
 
 
 def test_applications_have_talk_in_place_of_the_span_of_gangs() -> None:
     both = {name: [applications(name)] for name in ("ours", "theirs")}
     page = page_of_comparison(both, HEADING, [])
-    assert list(charts(page)) == ["delay", "talk"]
+    assert list(charts(page)) == ["delay", "delay-2", "talk", "talk-2", "talk-3", "talk-4"]
     assert "Excess span is not drawn" in page
     one = page_of_history(applications(), HEADING, [])
-    assert list(charts(one)) == ["over-time", "delay", "talk"]
+    assert list(charts(one)) == ["over-time", "delay", "talk", "talk-2", "talk-3", "talk-4"]
     assert "Excess span is not drawn" not in page_of_history(story(), HEADING, [])
 
 
@@ -116,3 +135,44 @@ def test_the_time_after_jobs_came_and_waited_is_drawn_short_and_said_so() -> Non
     )
     assert said in page
     assert "are drawn shorter" not in page_of_history(story(), HEADING, [])
+
+
+def test_what_spaces_align_keeps_its_width() -> None:
+    assert markup([Text("in use  ▁▂▇")]) == "<pre>in use  ▁▂▇</pre>"
+
+
+def test_a_report_of_files_explains_what_waits_first() -> None:
+    run = simulate(
+        Manifests(
+            nodes=tuple(draw("a l1 : n1=4", ["zone", "leaf"])),
+            topologies=(fabric("zone", "leaf", HOSTNAME),),
+            groups=(gang("fits", min_member=1), gang("large", min_member=9)),
+            pods=(*pods("fits", 1, spec(gpu=1)), *pods("large", 9, spec(gpu=4))),
+        ),
+        Configuration(),
+        Asked(explain=True),
+    )
+    found = re.findall(r'<details data-name="([^"]+)"', page_of_run(run, HEADING, []))
+    assert found == ["default/large", "default/fits"]
+    assert "<details" not in page_of_run(some_run(), HEADING, [])
+
+
+def test_documents_obey_the_schema_of_their_language() -> None:
+    """Nothing is checked while it is drawn."""
+    pages = (
+        page_of_history(reserving_story(), HEADING, []),
+        page_of_history(applications(), HEADING, []),
+        page_of_run(some_run(), HEADING, []),
+    )
+    for page in pages:
+        for document in charts(page).values():
+            alt.Chart.from_dict(document)
+
+
+def test_every_colour_of_ink_and_paper_has_one_for_dark_paper() -> None:
+    """Gangs keep theirs; what is drawn with any other colour is read on both papers."""
+    known = {*DARK, *GANGS, ON_DARK, ON_LIGHT, *COLOURS}
+    for past in (reserving_story(), applications()):
+        page = page_of_history(past, HEADING, [])
+        used = {one for document in charts(page).values() for one in HEX.findall(json.dumps(document))}
+        assert used - known == set()

@@ -136,7 +136,7 @@ class Pictures(NamedTuple):
         heading = heading_of_simulation(report)
         self._write(
             lambda: pictures_of_history(history, heading, self.at),
-            lambda: page_of_history(history, heading, views()),
+            lambda: page_of_history(history, heading, views(), self.at),
             not_drawn({history.policy: [history]}),
         )
 
@@ -167,12 +167,14 @@ class Pictures(NamedTuple):
     ) -> None:
         """Draw and write, and say so on standard error, and what is left out."""
         from closeby.cli.reading.inputs import Unusable
+        from closeby.cli.simulating.given import progress_of
         from closeby.lab.pictures.album import write_pictures
 
         try:
             if self.folder is not None:
                 drawn = pictures()
-                write_pictures(Path(self.folder), drawn)
+                with progress_of("pictures", len(drawn)) as progress:
+                    write_pictures(Path(self.folder), drawn, progress)
                 names = ", ".join(picture.name for picture in drawn) or "none, as there are no nodes"
                 click.echo(f"pictures in {self.folder}, as .svg and .png: {names}", err=True)
                 if left_out:

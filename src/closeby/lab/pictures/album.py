@@ -1,7 +1,7 @@
 """All pictures of a run, of a state, or of several runs, each with its heading and its files (SVG, PNG)."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from closeby.lab.documents.simulation import SimulationReport
 from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.cdfs import delay_cdfs, span_cdfs, talk_cdfs
 from closeby.lab.pictures.fabric import fabric, limbs_of
-from closeby.lab.pictures.paper import Chart, finished, moment_of
+from closeby.lab.pictures.paper import Chart, finished, moment_of, nothing_sought, unchecked
 from closeby.lab.pictures.rack_map import rack_map
 from closeby.lab.pictures.scene import GPU, POD, Scene, scene_of
 from closeby.lab.pictures.snapshot import snapshot
@@ -112,15 +112,17 @@ class Picture(Struct, frozen=True, kw_only=True, eq=False):
     def document(self) -> dict[str, Any]:
         """The chart as a Vega-Lite document with its title and its notes."""
         lines = [self.heading.title, self.heading.details, *self.notes]
-        parameters = () if self.moment is None else (moment_of(self.moment),)
+        parameters = () if self.moment is None else (moment_of(self.moment), nothing_sought())
         return finished(self.chart, self.title, [line for line in lines if line], *parameters)
 
 
+@unchecked
 def pictures_of_run(run: Run, heading: Heading) -> tuple[Picture, ...]:
     """``rack-map`` and ``fabric`` of the state after a run over manifests."""
     return _maps(snapshot(run), heading, 0, "")
 
 
+@unchecked
 def pictures_of_history(history: History, heading: Heading, at: float | None = None) -> tuple[Picture, ...]:
     """``rack-map`` and ``fabric`` at the moment ``at`` (seconds; None: when most GPUs are busy), and
     ``timeline`` and ``distributions`` of the whole run."""
@@ -141,6 +143,7 @@ def pictures_of_history(history: History, heading: Heading, at: float | None = N
     )
 
 
+@unchecked
 def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> tuple[Picture, ...]:
     """``delay``, and ``span`` or ``talk``, with a line for each policy if there are several.
 
@@ -281,25 +284,30 @@ def _names(svg: str) -> Iterable[str]:
     return dict.fromkeys(found[2] for found in _NAMED.finditer(svg))
 
 
-def to_png(document: dict[str, Any]) -> bytes:
-    """A chart as PNG."""
-    return vl_convert.vegalite_to_png(document, vl_version=VEGA_LITE, scale=SCALE, allowed_base_urls=[])
+def to_png(svg: str) -> bytes:
+    """A chart that was drawn as SVG as PNG."""
+    return vl_convert.svg_to_png(svg, scale=SCALE)
 
 
-def write_pictures(folder: Path, pictures: Iterable[Picture]) -> tuple[Path, ...]:
+def write_pictures(
+    folder: Path, pictures: Iterable[Picture], progress: Callable[[int], None] | None = None
+) -> tuple[Path, ...]:
     """Each picture as ``<name>.svg`` and ``<name>.png``.
 
-    The folder is made if it is not there; files of these names are overwritten.
+    The folder is made if it is not there; files of these names are overwritten. ``progress`` hears how many
+    pictures are written.
 
     Raises:
         OSError: a file can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for picture in pictures:
-        document = picture.document()
+    for number, picture in enumerate(pictures, start=1):
+        drawn = to_svg(picture.document())
         svg, png = folder / f"{picture.name}.svg", folder / f"{picture.name}.png"
-        svg.write_text(to_svg(document), encoding="utf-8")
-        png.write_bytes(to_png(document))
+        svg.write_text(drawn, encoding="utf-8")
+        png.write_bytes(to_png(drawn))
         written += [svg, png]
+        if progress is not None:
+            progress(number)
     return tuple(written)

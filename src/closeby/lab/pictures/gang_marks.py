@@ -9,7 +9,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.lab.pictures.boxes import Boxes
-from closeby.lab.pictures.paper import INK, THERE, Sheet, colour, data
+from closeby.lab.pictures.paper import ON_DARK, ON_LIGHT, THERE, Sheet, colour, data
 from closeby.lab.pictures.scene import Scene
 from closeby.objects.arrays import Floats, Ints
 from closeby.topology.tree import ROOT_LEVEL
@@ -40,7 +40,7 @@ def colours_of(scene: Scene) -> tuple[str, ...]:
 def ink_on(fill: str) -> str:
     """The ink that is read best on a colour: white on dark ones, else dark."""
     red, green, blue = (int(fill[at : at + 2], 16) for at in (1, 3, 5))
-    return FREE if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else INK
+    return ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else ON_LIGHT
 
 
 def _colour_indices(scene: Scene) -> NDArray[np.intp]:

@@ -18,18 +18,29 @@ from rich.text import Text
 from closeby.lab.pictures.album import (
     VEGA_LITE,
     Heading,
+    Picture,
     distributions,
     maps_of,
     not_drawn,
     notes_on,
     stop_of,
 )
-from closeby.lab.pictures.paper import finished, moment_by_slider, moment_of
+from closeby.lab.pictures.lookup import explanations_of, index_of_history, index_of_run
+from closeby.lab.pictures.paper import (
+    DARK,
+    finished,
+    moment_by_slider,
+    moment_of,
+    nothing_sought,
+    unchecked,
+)
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.pictures.snapshot import snapshot
 from closeby.lab.pictures.timeline import axis_of, scrubbed_timeline
 from closeby.lab.replay.history import History
 from closeby.objects.words import harmless
+from closeby.report.documents.explanations import Explanation
+from closeby.report.views.explanation import explanation_views
 from closeby.report.views.layout import Section
 from closeby.simulator.runs import Run
 
@@ -54,7 +65,8 @@ def _parts(view: RenderableType) -> Iterator[str]:
     elif isinstance(view, Table):
         yield _table(view)
     elif text := _plain(view).strip("\n"):
-        yield f"<p>{_escaped(text)}</p>"
+        # What is aligned by spaces, such as a line of bars below another, needs letters of one width.
+        yield f"<pre>{_escaped(text)}</pre>" if "  " in text else f"<p>{_escaped(text)}</p>"
 
 
 def _table(table: Table) -> str:
@@ -63,7 +75,7 @@ def _table(table: Table) -> str:
     rows = zip(*(list(column.cells) for column in table.columns), strict=True)
     lines = [_row("th", heads, numeric)] if any(heads) and table.show_header else []
     lines += [_row("td", [_plain(cell) for cell in row], numeric) for row in rows]
-    return "<table>\n" + "\n".join(lines) + "\n</table>"
+    return '<div class="table" tabindex="0"><table>\n' + "\n".join(lines) + "\n</table></div>"
 
 
 def _row(tag: str, cells: Iterable[str], numeric: Iterable[bool]) -> str:
@@ -89,21 +101,29 @@ SVG = "svg"
 #: What the page needs of the libraries.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 HINT = "Point at a gang to see where the rest of it is."
+#: Said where a screen is narrower than the maps.
+WIDE = '<p class="aside narrow">The pictures are wider than this window: move them sideways.</p>'
+#: So many gangs, applications and pods are explained; few of them are unfolded from the start.
+MOST_EXPLAINED = 200
+FEW = 3
 #: Where the slider is put.
 SLIDER = '<div id="moment"></div>'
 
 
-def page_of_history(history: History, heading: Heading, views: Iterable["RenderableType"]) -> str:
-    """A run over time: measures as ``views`` tell them, the cluster at a moment that a slider chooses, and
-    distributions."""
-    scene = scene_of(history)
+@unchecked
+def page_of_history(
+    history: History, heading: Heading, views: Iterable["RenderableType"], at: float | None = None
+) -> str:
+    """A run over time: the cluster at a moment that a slider chooses, distributions, and measures as
+    ``views`` tell them. The slider begins at ``at`` (seconds), by default when most GPUs are busy."""
+    scene = scene_of(history, at)
     moments = scene.moments
     slider = alt.binding_range(min=0, max=moments.count - 1, step=1, name="Moment")
     charts = alt.vconcat(scrubbed_timeline(history, moments), *maps_of(scene).values(), spacing=26)
-    chosen = moment_by_slider(moments.stops.tolist(), stop_of(history, scene, None), slider)
+    chosen = moment_by_slider(moments.stops.tolist(), stop_of(history, scene, at), slider)
     return _page(
         heading,
-        _section("Measures", markup(views)),
+        _search("job", index_of_history(history, scene)),
         _section(
             "The cluster over time",
             SLIDER,
@@ -112,53 +132,110 @@ def page_of_history(history: History, heading: Heading, views: Iterable["Rendera
                 *axis_of(history, moments).notes,
                 *notes_on(scene),
             ),
-            _chart("over-time", finished(charts, "", (), *chosen), CANVAS, slider="#moment"),
+            WIDE,
+            _chart(
+                "over-time", finished(charts, "", (), *chosen, nothing_sought()), CANVAS, slider="#moment"
+            ),
         ),
         _distributions({history.policy: [history]}, heading),
+        _section("Measures", markup(views)),
     )
 
 
+@unchecked
 def page_of_run(run: Run, heading: Heading, views: Iterable["RenderableType"]) -> str:
-    """The state after a run over manifests: the maps, and what ``views`` tell."""
+    """The state after a run over manifests: the maps, what ``views`` tell, and why all of it is so.
+
+    Gangs, applications and pods are explained as far as the run recorded explanations.
+    """
     scene = snapshot(run)
     maps = list(maps_of(scene).values())
-    charts = finished(alt.vconcat(*maps, spacing=26), "", (), moment_of(0.0)) if maps else None
+    whole = alt.vconcat(*maps, spacing=26)
+    charts = finished(whole, "", (), moment_of(0.0), nothing_sought()) if maps else None
     return _page(
         heading,
+        _search("gang or pod", index_of_run(run, scene)),
         _section(
             "The cluster",
             _asides(HINT, *notes_on(scene)),
-            "" if charts is None else _chart("state", charts, CANVAS),
+            "" if charts is None else WIDE + _chart("state", charts, CANVAS),
         ),
         _section("What went where", markup(views)),
+        _explained(run),
     )
 
 
+def _search(what: str, index: dict[str, Any]) -> str:
+    """The box in which a name is sought, and what it knows."""
+    text = json.dumps(index, separators=(",", ":"), ensure_ascii=False)
+    return (
+        f'<div id="search"><input type="search" id="sought" placeholder="Search for a {what}" '
+        f'aria-label="Search for a {what}" autocomplete="off"><ul id="found" aria-live="polite"></ul></div>\n'
+        f'<script type="application/json" id="jobs">{_harmless(text)}</script>'
+    )
+
+
+def _explained(run: Run) -> str:
+    """What `closeby explain` says, of what waits first; empty where the run recorded no explanations."""
+    found = list(explanations_of(run, MOST_EXPLAINED + 1))
+    if not found:
+        return ""
+    left = (
+        f"Of more than {MOST_EXPLAINED} the first are explained, those that wait before all others; for "
+        "another run: closeby explain NAME -f with the same files."
+    )
+    parts = [
+        f'<details data-name="{escape(one.subject.split("/", 1)[1])}"{" open" if len(found) <= FEW else ""}>'
+        f"<summary>{_escaped(_headline(one))}</summary>\n{markup(explanation_views(one))}\n</details>"
+        for one in found[:MOST_EXPLAINED]
+    ]
+    return _section("Why", _asides(left if len(found) > MOST_EXPLAINED else ""), *parts)
+
+
+def _headline(explanation: Explanation) -> str:
+    told = explanation.sentences[1 if explanation.is_by_this_command else 0 :]
+    return f"{explanation.subject}: {told[0]}" if told else explanation.subject
+
+
+@unchecked
 def page_of_comparison(
     histories: Mapping[str, Sequence[History]], heading: Heading, views: Iterable["RenderableType"]
 ) -> str:
-    """Policies side by side: what ``views`` tell, and distributions with a line for each policy."""
-    return _page(heading, _section("Measures", markup(views)), _distributions(histories, heading))
+    """Policies side by side: distributions with a line for each policy, and what ``views`` tell."""
+    return _page(heading, _distributions(histories, heading), _section("Measures", markup(views)))
 
 
 def _distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> str:
     pictures = distributions(histories, heading)
     charts = "\n".join(
-        f"<div>\n<h3>{escape(one.title)}</h3>\n{_asides(*one.notes)}\n"
-        f"{_chart(one.name, finished(one.chart, '', ()), SVG)}\n</div>"
+        f"<div>\n<h3>{escape(one.title)}</h3>\n{_asides(*one.notes)}\n{_panels(one)}\n</div>"
         for one in pictures
     )
     return _section("Distributions", _asides(not_drawn(histories)), f'<div class="beside">\n{charts}\n</div>')
 
 
+def _panels(picture: Picture) -> str:
+    """Each panel as a chart of its own: the page puts as many beside each other as it has room for."""
+    whole = picture.chart
+    panels: list[Any] = whole.hconcat if isinstance(whole, alt.HConcatChart) else [whole]
+    names = [picture.name, *(f"{picture.name}-{number}" for number in range(2, len(panels) + 1))]
+    charts = (_chart(name, finished(panel, "", ()), SVG) for name, panel in zip(names, panels, strict=True))
+    return '<div class="beside">\n' + "\n".join(charts) + "\n</div>"
+
+
 def _page(heading: Heading, *body: str) -> str:
-    template = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    return template.substitute(
+    return Template(_text("page.html")).substitute(
         title=escape(heading.title),
         subtitle=escape(heading.details),
         body="\n".join(body),
+        dark=json.dumps(DARK, separators=(",", ":")),
         library=_library(),
+        script=Template(_text("page.js")).substitute(),
     )
+
+
+def _text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 @cache

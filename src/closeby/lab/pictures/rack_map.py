@@ -20,7 +20,7 @@ from closeby.lab.pictures.gang_marks import (
     letters,
     pieces_of,
 )
-from closeby.lab.pictures.paper import INK, PALE_INK, THERE, Sheet, colour, data
+from closeby.lab.pictures.paper import INK, IS_SOUGHT, PALE_INK, SOUGHT, THERE, Sheet, colour, data
 from closeby.lab.pictures.scene import POD, Scene, amount_text
 from closeby.objects.words import path_text
 
@@ -277,12 +277,18 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
             y=sheet.y("top"),
             y2="bottom:Q",
             color=colour("fill"),
-            opacity=alt.condition(hover, alt.value(1.0), alt.value(0.2)),
+            opacity=_opacity(),
             tooltip=[alt.Tooltip(f"{field}:N") for field in fields],
         )
         .add_params(hover)
     )
     return chart
+
+
+def _opacity() -> alt.OpacityValue:
+    """A gang that is pointed at or searched for stands out."""
+    there = {"and": [{"param": HOVER}, f"{SOUGHT} === '' || {IS_SOUGHT}"]}
+    return alt.OpacityValue(0.2, condition={"test": there, "value": 1.0})
 
 
 def _key(sheet: Sheet, boxes: Boxes, scene: Scene) -> Iterator[alt.Chart]:

@@ -84,6 +84,8 @@ HEIGHT = 110.0
 LOW = 52.0
 #: Room for labels beside each axis, so that the titles stand below each other.
 LABELS = 44
+#: How much higher than its capacity a panel is.
+HEADROOM = 1.12
 #: Up to this count an axis names every number.
 FEW = 4
 BUSY = "#2166AC"
@@ -92,7 +94,8 @@ JOBS = "#6B3FA0"
 
 
 def timeline(history: History, moments: Moments, height: float = HEIGHT) -> alt.VConcatChart:
-    """GPUs busy, GPUs that waiting jobs ask for, and waiting jobs, one above the other."""
+    """GPUs or cores busy and how many there are, GPUs that waiting jobs ask for, and waiting jobs, one above
+    the other."""
     return alt.vconcat(*_panels(history, moments, height, None), spacing=12)
 
 
@@ -103,12 +106,15 @@ def scrubbed_timeline(history: History, moments: Moments) -> alt.VConcatChart:
 
 
 class _Series(Struct, frozen=True, kw_only=True, eq=False):
-    """One line over time."""
+    """One line over time; T moments, in seconds."""
 
+    times: Floats
     values: NDArray[np.int64]
     title: str
     ink: str
     top: float
+    #: How much there is of it; 0 where there is no such bound.
+    capacity: float = 0.0
 
 
 def _panels(
@@ -116,26 +122,64 @@ def _panels(
 ) -> Iterator[alt.LayerChart]:
     samples = history.samples
     queued_gpus, queued = float(samples.queued_gpus.max(initial=1)), float(samples.queued.max(initial=1))
-    series = [_Series(values=samples.queued, title="jobs queued", ink=JOBS, top=queued)]
+    at = samples.times
+    series = [_Series(times=at, values=samples.queued, title="jobs queued", ink=JOBS, top=queued)]
     if history.told_in_gpus:
-        capacity = float(history.node_gpus.sum())
+        gpus = float(history.node_gpus.sum())
         series = [
-            _Series(values=samples.busy, title="GPUs busy", ink=BUSY, top=capacity),
-            _Series(values=samples.queued_gpus, title="GPUs queued", ink=QUEUED, top=queued_gpus),
+            _Series(times=at, values=samples.busy, title="GPUs busy", ink=BUSY, top=gpus, capacity=gpus),
+            _Series(times=at, values=samples.queued_gpus, title="GPUs queued", ink=QUEUED, top=queued_gpus),
+            *series,
+        ]
+    elif (cores := history.node_cpu.sum() / 1000) and history.jobs.graphs:
+        times, held = _cores_held(history)
+        series = [
+            _Series(times=times, values=held, title="cores busy", ink=BUSY, top=cores, capacity=cores),
             *series,
         ]
     axis = axis_of(history, moments)
     over = [*([] if above is None else [above]), *([_end(axis)] if axis.bent else [])]
     for number, one in enumerate(series):
-        layers = _line(one, samples.times, moments, axis, with_times=one is series[-1], low=height <= LOW)
+        layers = [*_line(one, moments, axis, with_times=one is series[-1], low=height <= LOW)]
+        if one.capacity:
+            layers += _capacity(one, axis)
         chart = alt.LayerChart(layer=[*layers, *over])
         yield chart.properties(width=WIDTH, height=height, name=f"timeline_{number}")
 
 
+def _cores_held(history: History) -> tuple[Floats, NDArray[np.int64]]:
+    """Cores that applications hold after each moment at which some start or end."""
+    ran = np.flatnonzero(~np.isnan(history.started))
+    graphs = [history.jobs.graphs[job] for job in ran.tolist()]
+    cores = np.asarray([0.0 if one is None else one.cores for one in graphs])
+    ends = history.ended[ran]
+    gone = ~np.isnan(ends)
+    times = np.concatenate((np.zeros(1), history.started[ran], ends[gone]))
+    change = np.concatenate((np.zeros(1), cores, -cores[gone]))
+    moments, row = np.unique(times, return_inverse=True)
+    held = np.cumsum(np.bincount(row.reshape(-1), weights=change))
+    return moments, np.round(held).astype(np.int64)
+
+
+def _capacity(series: _Series, axis: TimeAxis) -> Iterator[alt.Chart]:
+    """A line at all there is, with the number above its end."""
+    name = series.title.split(" ")[0]
+    rows = data(
+        end=np.asarray([axis.last]),
+        most=np.asarray([series.capacity]),
+        text=[f"{series.capacity:,.0f} {name}"],
+    )
+    base = alt.Chart(rows)
+    yield base.mark_rule(color=RULE, strokeWidth=1, strokeDash=[5, 3]).encode(y="most:Q")
+    yield base.mark_text(color=RULE, align="right", baseline="bottom", fontSize=9, dy=-1, clip=False).encode(
+        x="end:Q", y="most:Q", text="text:N"
+    )
+
+
 def _line(
-    series: _Series, times: Floats, moments: Moments, axis: TimeAxis, *, with_times: bool, low: bool
+    series: _Series, moments: Moments, axis: TimeAxis, *, with_times: bool, low: bool
 ) -> tuple[alt.Chart, alt.Chart]:
-    values = series.values
+    values, times = series.values, series.times
     kept = thinned(axis.places(moments.in_units(times)), values)
     rows = data(
         # The last value holds until the end; without this point its step would have no length.
@@ -149,7 +193,9 @@ def _line(
         scale=axis.scale(),
         axis=alt.Axis(grid=False, labels=with_times, labelFlush=False, values=list(axis.marks), format=",~g"),
     )
-    scale = alt.Scale(domain=[0, max(series.top, 1.0)], nice=False)
+    # Room for the line at the capacity, and for its name.
+    top = max(series.top, 1.0) * (HEADROOM if series.capacity else 1.0)
+    scale = alt.Scale(domain=[0, top], nice=False)
     # Values of the same moment would be stacked otherwise.
     y = alt.Y(
         "value:Q", title=series.title, scale=scale, axis=_counts(series.top, 2 if low else 4), stack=None
