@@ -1,6 +1,7 @@
 """The page about fields names every field, key and version that the readers know."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from closeby.reading.dialects import (
     volcano,
     volcano_jobs,
 )
+from closeby.reading.known_fields import table
 from closeby.reading.registry import NOTED, READERS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "fields.md").read_text()
@@ -69,6 +71,72 @@ def named(text: str) -> set[str]:
 )
 def test_every_field_is_on_the_page(title: str, wire: type[Struct]) -> None:
     assert {field.encode_name for field in fields(wire)} - named(section(title)) == set()
+
+
+SECTIONS = {
+    "/Pod": "Pods",
+    "/Node": "Nodes",
+    "/ReplicationController": "Workloads",
+    "apps": "Workloads",
+    "batch": "Workloads",
+    "batch.volcano.sh": "Workloads",
+    "jobset.x-k8s.io": "Workloads",
+    "kubeflow.org": "Workloads",
+    "leaderworkerset.x-k8s.io": "Workloads",
+    "ray.io": "Workloads",
+    "scheduling.k8s.io": "PodGroups",
+    "scheduling.k8s.io/PriorityClass": "Topologies, queues and networks",
+    "scheduling.run.ai": "PodGroups",
+    "scheduling.volcano.sh": "PodGroups",
+    "scheduling.x-k8s.io": "PodGroups",
+    "kai.scheduler": "Topologies, queues and networks",
+    "kueue.x-k8s.io": "Topologies, queues and networks",
+}
+#: Types whose fields stand in a section of their own, or that are honoured, or waited for, as a whole.
+ELSEWHERE = {
+    "EphemeralVolumeSource",
+    "NodeAffinity",
+    "ObjectMeta",
+    "PersistentVolumeClaim",
+    "PersistentVolumeClaimVolumeSource",
+    "PodAffinity",
+    "PodAntiAffinity",
+    "PodResourceClaim",
+    "PodTemplateSpec",
+    "Taint",
+    "Toleration",
+    "TopologySpreadConstraint",
+    "WorkloadReference",
+    "kueue.x-k8s.io/ResourceFlavor.spec.tolerations",
+    "scheduling.PodGroupResourceClaim",
+}
+
+
+def set_aside(title: str) -> set[str]:
+    """The fields that a section calls without bearing on placement; what is in them is not listed."""
+    (paragraph,) = re.findall(
+        r"^No bearing on placement[^:]*: (.+?)\n\n", section(title) + "\n\n", re.M | re.S
+    )
+    return named(paragraph)
+
+
+def unlisted(called: str, title: str, seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The fields of a type of the schemas that a section does not name."""
+    here, aside = named(section(title)), set_aside(title)
+    for field, kind in table().types[called].items():
+        inner = (kind or "").lstrip("[{")
+        if field not in here:
+            yield f"{called}.{field}"
+        elif inner and field not in aside and inner not in seen | ELSEWHERE:
+            yield from unlisted(inner, title, seen | {inner})
+
+
+@pytest.mark.parametrize("kind", table().kinds)
+def test_every_field_of_the_schemas_is_on_the_page(kind: str) -> None:
+    title = SECTIONS.get(kind) or SECTIONS[kind.partition("/")[0]]
+    spec = table().types[table().kinds[kind]].get("spec")
+    called = table().kinds[kind] if spec is None else spec
+    assert sorted(set(unlisted(called, title))) == []
 
 
 def rows(title: str) -> list[tuple[str, str]]:
