@@ -95,6 +95,7 @@ SECTIONS = {
 #: Types whose fields stand in a section of their own, or that are honoured, or waited for, as a whole.
 ELSEWHERE = {
     "EphemeralVolumeSource",
+    "JobSchedulingConfiguration",
     "NodeAffinity",
     "ObjectMeta",
     "PersistentVolumeClaim",
@@ -109,7 +110,11 @@ ELSEWHERE = {
     "WorkloadReference",
     "kueue.x-k8s.io/ResourceFlavor.spec.tolerations",
     "scheduling.PodGroupResourceClaim",
+    "scheduling.volcano.sh/PodGroup.spec.subGroupPolicy.labelSelector",
+    *(name for name in table().types if name.endswith("VolumeSource")),
 }
+#: What every object has.
+HEAD = {"apiVersion", "kind", "metadata", "status"}
 
 
 def set_aside(title: str) -> set[str]:
@@ -131,12 +136,13 @@ def unlisted(called: str, title: str, seen: frozenset[str] = frozenset()) -> Ite
             yield from unlisted(inner, title, seen | {inner})
 
 
-@pytest.mark.parametrize("kind", table().kinds)
+# Of a CompositePodGroup nothing is honoured, which the page says.
+@pytest.mark.parametrize("kind", sorted(table().kinds.keys() - {"scheduling.k8s.io/CompositePodGroup"}))
 def test_every_field_of_the_schemas_is_on_the_page(kind: str) -> None:
     title = SECTIONS.get(kind) or SECTIONS[kind.partition("/")[0]]
     spec = table().types[table().kinds[kind]].get("spec")
     called = table().kinds[kind] if spec is None else spec
-    assert sorted(set(unlisted(called, title))) == []
+    assert set(unlisted(called, title)) - {f"{called}.{field}" for field in HEAD} == set()
 
 
 def rows(title: str) -> list[tuple[str, str]]:

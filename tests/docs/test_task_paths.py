@@ -1,4 +1,4 @@
-"""What the pages offer under "I want to …" are commands and options that exist, and they print what is shown."""
+"""What pages offer under "I want to …" are commands and options that exist; they print what is shown."""
 
 import re
 from pathlib import Path

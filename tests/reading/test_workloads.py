@@ -215,6 +215,67 @@ def test_a_stateful_set_with_claims_waits() -> None:
     assert one.pod_sets[0].template.spec.unsupported == ("spec.volumes[*].persistentVolumeClaim",)
 
 
+@pytest.mark.parametrize(
+    ("api", "kind", "spec"),
+    [
+        (
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            "{volumeClaimPolicies: [{}], replicatedJobs: [{name: a, template: {spec: {template: T}}}]}",
+        ),
+        (
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            "{leaderWorkerTemplate: {size: 2, volumeClaimTemplates: [{}], workerTemplate: T}}",
+        ),
+        (
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            "{volumes: [{mountPath: /a, volumeClaimName: a}], tasks: [{replicas: 1, template: T}]}",
+        ),
+        (
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            "{volumes: [{mountPath: /a, volumeClaim: {}}], tasks: [{replicas: 1, template: T}]}",
+        ),
+    ],
+)
+def test_pods_that_get_claims_from_their_controller_wait(api: str, kind: str, spec: str) -> None:
+    one = workload(api, kind, spec.replace("T}", f"{TEMPLATE}}}"))
+    assert {pods.template.spec.unsupported for pods in one.pod_sets} == {
+        ("spec.volumes[*].persistentVolumeClaim",)
+    }
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "waits_for"),
+    [
+        ("{}", ()),
+        ("{schedulingPolicy: {basic: {}}}", ()),
+        ("{schedulingPolicy: {gang: {minCount: 2}}}", ("Job/x spec.scheduling.schedulingPolicy.gang",)),
+        (
+            "{schedulingConstraints: {topology: [{key: rack}]}}",
+            ("Job/x spec.scheduling.schedulingConstraints",),
+        ),
+        ("{resourceClaims: [{name: a}]}", ("Job/x spec.scheduling.resourceClaims",)),
+    ],
+)
+def test_a_job_that_asks_for_a_gang_in_its_own_spec_waits(
+    scheduling: str, waits_for: tuple[str, ...]
+) -> None:
+    one = workload("batch/v1", "Job", f"{{scheduling: {scheduling}, template: {TEMPLATE}}}")
+    assert one.pod_sets[0].template.spec.unsupported == waits_for
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
+def test_a_volcano_task_that_asks_for_one_numa_node_waits(policy: str) -> None:
+    spec = f"{{tasks: [{{replicas: 1, topologyPolicy: {policy}, template: {TEMPLATE}}}]}}"
+    one = workload("batch.volcano.sh/v1alpha1", "Job", spec)
+    waits = policy in ("restricted", "single-numa-node")
+    wanted = ("Job/x spec.tasks[0].topologyPolicy",) if waits else ()
+    assert one.pod_sets[0].template.spec.unsupported == wanted
+
+
 def test_an_owner_is_remembered() -> None:
     (one,) = read_good(
         """

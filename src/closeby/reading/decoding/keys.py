@@ -142,7 +142,7 @@ _OTHERS: Final[Mapping[str, bool]] = {
 #: HAMi's keys, which choose among the devices of a node, for each vendor (``nvidia.com/use-gpuuuid``).
 _DEVICES: Final = re.compile(r"(no)?use-[a-z]*(uuid|type)|numa-bind|vgpu-mode")
 #: Values of Volcano's ``numa-topology-policy`` by which the kubelet's and the scheduler's choice must agree.
-_STRICT_NUMA: Final = frozenset({"restricted", "single-numa-node"})
+STRICT_NUMA: Final = frozenset({"restricted", "single-numa-node"})
 
 
 class Wish(Struct, frozen=True):
@@ -228,7 +228,7 @@ def _hard(key: str, entries: Mapping[str, str]) -> bool:
         # The pod sets of a group share one domain, which a required level makes binding.
         return KUEUE_REQUIRED in entries
     value = entries[key]
-    if value in _STRICT_NUMA or "MustGather" in value:
+    if value in STRICT_NUMA or "MustGather" in value:
         return True
     return "required" in key or "exclusive" in key or value in ("required", "hard")
 

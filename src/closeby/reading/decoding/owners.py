@@ -34,6 +34,10 @@ class StatusWire(Wire):
     conditions: list[ConditionWire] | None = None
 
 
+#: What pods wait for whose controller gives them claims that no template shows.
+CLAIMS: Final = "spec.volumes[*].persistentVolumeClaim"
+
+
 class Owner:
     """A workload under construction: what its pod sets need to know of it."""
 

@@ -4,7 +4,7 @@ import msgspec
 
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.owners import Owner, StatusWire, count, finished, numbered
+from closeby.reading.decoding.owners import CLAIMS, Owner, StatusWire, count, finished, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
@@ -20,6 +20,21 @@ class ReplicatedSpecWire(Wire):
     volume_claim_templates: list[Present] | None = None
 
 
+class SchedulingPolicyWire(Wire):
+    """``scheduling.schedulingPolicy``, one of two."""
+
+    basic: Present | None = None
+    gang: Present | None = None
+
+
+class JobSchedulingWire(Wire):
+    """``scheduling`` (Kubernetes 1.37): the PodGroup that the Job's controller creates."""
+
+    scheduling_policy: SchedulingPolicyWire | None = None
+    scheduling_constraints: Present | None = None
+    resource_claims: list[Present] | None = None
+
+
 class JobSpecWire(Wire):
     """``spec`` of a Job."""
 
@@ -28,6 +43,7 @@ class JobSpecWire(Wire):
     completion_mode: str | None = None
     suspend: bool | None = None
     template: TemplateWire | None = None
+    scheduling: JobSchedulingWire | None = None
 
 
 class JobStatusWire(StatusWire):
@@ -72,7 +88,8 @@ def read_job(document: Document, reading: DocumentReading) -> Workload:
     spec = wire.spec or JobSpecWire()
     status = wire.status or JobStatusWire()
     names = numbered(owner.name, 0 if finished(status) else pods_of_job(spec, ("spec",)))
-    pods = owner.pod_set(owner.name, names, spec.template, ("spec", "template"))
+    unsupported = _unread_scheduling(spec.scheduling, owner)
+    pods = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), unsupported=unsupported)
     pods = msgspec.structs.replace(
         pods,
         indexed=spec.completion_mode == "Indexed",
@@ -92,12 +109,25 @@ def pods_of_job(spec: JobSpecWire, path: tuple[str | int, ...]) -> int:
     return min(parallelism, count(spec.completions, (*path, "completions"), default=parallelism))
 
 
+def _unread_scheduling(wire: JobSchedulingWire | None, owner: Owner) -> list[str]:
+    """The parts of ``scheduling`` that make the Job's pods wait: all but the policy ``basic``."""
+    if wire is None:
+        return []
+    policy = wire.scheduling_policy or SchedulingPolicyWire()
+    found = {
+        "schedulingPolicy.gang": policy.gang,
+        "schedulingConstraints": wire.scheduling_constraints,
+        "resourceClaims": wire.resource_claims or None,
+    }
+    return [f"Job/{owner.name} spec.scheduling.{name}" for name, part in found.items() if part is not None]
+
+
 def _replicated(document: Document, reading: DocumentReading, *, indexed: bool) -> Workload:
     wire = document.decode(WithSpec[ReplicatedSpecWire])
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or ReplicatedSpecWire()
     names = numbered(owner.name, count(spec.replicas, ("spec", "replicas")))
-    claims = ["spec.volumes[*].persistentVolumeClaim"] if spec.volume_claim_templates else []
+    claims = [CLAIMS] if spec.volume_claim_templates else []
     pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), unsupported=claims)
     at_start = 1 if indexed and spec.pod_management_policy != "Parallel" else None
     return owner.workload((msgspec.structs.replace(pods, indexed=indexed, at_start=at_start),))

@@ -4,7 +4,16 @@ import msgspec
 
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.owners import Owner, StatusWire, at_most, count, finished, with_role
+from closeby.reading.decoding.owners import (
+    CLAIMS,
+    Owner,
+    StatusWire,
+    at_most,
+    count,
+    finished,
+    with_role,
+)
+from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
 from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job
@@ -37,6 +46,7 @@ class SpecWire(Wire):
     replicated_jobs: list[ReplicatedJobWire] | None = None
     suspend: bool | None = None
     startup_policy: StartupPolicyWire | None = None
+    volume_claim_policies: list[Present] | None = None
 
 
 class JobSetWire(ObjectWire):
@@ -59,6 +69,7 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     spec = wire.spec or SpecWire()
     over = finished(wire.status)
     in_order = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
+    claims = [CLAIMS] if spec.volume_claim_policies else []
     pod_sets: list[PodSet] = []
     for i, job in enumerate(spec.replicated_jobs or ()):
         path = ("spec", "replicatedJobs", i)
@@ -75,6 +86,7 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
             job_spec.template,
             (*path, "template", "spec", "template"),
             inherited=template.meta.annotation_map,
+            unsupported=claims,
         )
         later = job.depends_on or (in_order and any(one.replicas for one in pod_sets))
         at_start = 0 if later else None

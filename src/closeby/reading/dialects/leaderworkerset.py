@@ -4,8 +4,9 @@ import msgspec
 
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.owners import Owner, at_most, count
+from closeby.reading.decoding.owners import CLAIMS, Owner, at_most, count
 from closeby.reading.decoding.pods import TemplateWire
+from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
 
@@ -16,6 +17,7 @@ class GroupTemplateWire(Wire):
     leader_template: TemplateWire | None = None
     worker_template: TemplateWire | None = None
     size: int | None = None
+    volume_claim_templates: list[Present] | None = None
 
 
 class SpecWire(Wire):
@@ -42,14 +44,16 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
     replicas = count(spec.replicas, ("spec", "replicas"))
     size = count(group.size, (*path, "size"))
     at_most(replicas * size, ("spec", "replicas"))
+    claims = [CLAIMS] if group.volume_claim_templates else []
     has_leader = group.leader_template is not None
     leader = owner.pod_set(
         "leader",
         (),
         group.leader_template if has_leader else group.worker_template,
         (*path, "leaderTemplate" if has_leader else "workerTemplate"),
+        unsupported=claims,
     )
-    worker = owner.pod_set("worker", (), group.worker_template, (*path, "workerTemplate"))
+    worker = owner.pod_set("worker", (), group.worker_template, (*path, "workerTemplate"), unsupported=claims)
     later = 0 if spec.startup_policy == "LeaderReady" else None
     pod_sets = []
     for replica in range(replicas if size else 0):

@@ -6,8 +6,11 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.owners import Owner, at_most, count, numbered
+from closeby.reading.decoding.errors import field_path
+from closeby.reading.decoding.keys import STRICT_NUMA
+from closeby.reading.decoding.owners import CLAIMS, Owner, at_most, count, numbered
 from closeby.reading.decoding.pods import TemplateWire
+from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, object_id
 from closeby.reading.dialects.trees import checked
@@ -38,8 +41,16 @@ class TaskWire(Wire):
     replicas: int | None = None
     min_available: int | None = None
     partition_policy: PartitionPolicyWire | None = None
+    topology_policy: str | None = None
     depends_on: DependsOnWire | None = None
     template: TemplateWire | None = None
+
+
+class VolumeWire(Wire):
+    """``volumes[]``, which all pods get: a claim by its name, or one that Volcano creates."""
+
+    volume_claim_name: str | None = None
+    volume_claim: Present | None = None
 
 
 class SpecWire(Wire):
@@ -49,6 +60,7 @@ class SpecWire(Wire):
     tasks: list[TaskWire] | None = None
     network_topology: NetworkTopologyWire | None = None
     priority_class_name: str | None = None
+    volumes: list[VolumeWire] | None = None
 
 
 class StateWire(Wire, gc=False):
@@ -84,6 +96,7 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
     spec = wire.spec or SpecWire()
     state = wire.status.state if wire.status else None
     over = state is not None and state.phase in _OVER
+    claims = [CLAIMS] if any(one.volume_claim_name or one.volume_claim for one in spec.volumes or ()) else []
     pod_sets = []
     for i, task in enumerate(spec.tasks or ()):
         path = ("spec", "tasks", i)
@@ -91,7 +104,10 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
         name = task.name or f"default{i}"
         replicas = count(task.replicas, (*path, "replicas"))
         names = numbered(f"{owner.name}-{name}", 0 if over else replicas)
-        pods = owner.pod_set(name, names, task.template, (*path, "template"))
+        unsupported = list(claims)
+        if task.topology_policy in STRICT_NUMA:
+            unsupported.append(f"Job/{owner.name} {field_path((*path, 'topologyPolicy'))}")
+        pods = owner.pod_set(name, names, task.template, (*path, "template"), unsupported=unsupported)
         at_start = 0 if task.depends_on and task.depends_on.name else None
         pod_sets.append(msgspec.structs.replace(_with_role(pods), at_start=at_start))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", "tasks"))
