@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from closeby.discovery.labels import PRESETS, family_of, read_labels
+from closeby.discovery.labels import family_of, read_labels
 from closeby.objects.nodes import Node
+from closeby.topology.presets import PRESETS
 from tests.cli.calling import closeby
 from tests.golden.fixture import Golden
 

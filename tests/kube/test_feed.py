@@ -210,6 +210,46 @@ def test_topologies_of_network_labels_follow_the_nodes() -> None:
     assert fed.events[-1] == TopologyDeleted("network-labels")
 
 
+def zoned(name: str, zone: str) -> Object:
+    found = node(name)
+    found["metadata"] = {"name": name, "labels": {"topology.kubernetes.io/zone": zone}}
+    return found
+
+
+def topologies(fed: Fed) -> list[str]:
+    return [
+        f"+{event.topology.name}" if isinstance(event, TopologyChanged) else f"-{event.name}"
+        for event in fed.events
+        if isinstance(event, TopologyChanged | TopologyDeleted)
+    ]
+
+
+def test_zones_are_a_topology_until_an_object_declares_one() -> None:
+    feed = Feed("closeby")
+    assert topologies(feed.take([put(NODES, zoned("n1", "a"))])) == ["+zones"]
+    assert topologies(feed.take([put(NODES, zoned("n2", "b"))])) == [], "it has the same levels"
+    spec = {"levels": [{"nodeLabel": "rack"}]}
+    declared = put(TOPOLOGIES, {"metadata": {"name": "own"}, "spec": spec})
+    assert sorted(topologies(feed.take([declared]))) == ["+own", "-zones"]
+    invalid = put(TOPOLOGIES, {"metadata": {"name": "own"}, "spec": {"levels": []}})
+    assert "+zones" in topologies(feed.take([invalid])), "one that is not usable declares none"
+    assert sorted(topologies(feed.take([declared]))) == ["+own", "-zones"]
+    assert sorted(topologies(feed.take([gone(TOPOLOGIES, "own")]))) == ["+zones", "-own"]
+
+
+def test_a_finer_family_takes_over_once_most_nodes_carry_it() -> None:
+    feed = Feed("closeby")
+    feed.take([put(NODES, zoned(name, "a")) for name in ("n1", "n2", "n3")])
+    finer = {"topology.kubernetes.io/zone": "a", "cloud.google.com/gce-topology-block": "b"}
+
+    def with_block(name: str) -> tuple[Resource, Change]:
+        return put(NODES, {**zoned(name, "a"), "metadata": {"name": name, "labels": finer}})
+
+    assert topologies(feed.take([with_block("n1")])) == []
+    assert sorted(topologies(feed.take([with_block("n2")]))) == ["+gke", "-zones"]
+    assert sorted(topologies(feed.take([gone(NODES, "n1"), gone(NODES, "n2")]))) == ["+zones", "-gke"]
+
+
 def test_an_object_replaces_the_topology_of_its_name_that_was_read_from_labels() -> None:
     feed = Feed("closeby")
     feed.take([put(NODES, node("n1", block="b1"))])

@@ -41,7 +41,27 @@ NODES = {
         "topology.k8s.aws/network-node-layer-2": "nn-2",
         "topology.k8s.aws/network-node-layer-3": "nn-3",
     },
+    "eks-ultraserver": {
+        "topology.k8s.aws/network-node-layer-1": "nn-1",
+        "topology.k8s.aws/network-node-layer-2": "nn-2",
+        "topology.k8s.aws/network-node-layer-3": "nn-3",
+        "topology.k8s.aws/ultraserver-id": "u",
+    },
+    "eks-capacity-block": {
+        "topology.k8s.aws/network-node-layer-1": "nn-1",
+        "topology.k8s.aws/network-node-layer-2": "nn-2",
+        "topology.k8s.aws/network-node-layer-3": "nn-3",
+        "topology.k8s.aws/capacity-block-id": "c",
+    },
+    "oke": {
+        "oci.oraclecloud.com/host.network_block_id": "b",
+        "oci.oraclecloud.com/host.rack_id": "r",
+    },
+    "gpu-clique": {"nvidia.com/gpu.clique": "uuid.1"},
 }
+
+#: Families that share labels with another one.
+SHARING = {"network-labels", "kep4962", "eks", "eks-ultraserver", "eks-capacity-block"}
 
 
 def test_each_family_is_found_by_its_name() -> None:
@@ -63,7 +83,7 @@ def test_the_labels_of_a_family_are_levels_from_coarse_to_fine(name: str) -> Non
     assert tree.path(host(tree, slots, "n1")) == (*labels.values(), "n1")
 
 
-@pytest.mark.parametrize("name", sorted(set(NODES) - {"network-labels", "kep4962"}))
+@pytest.mark.parametrize("name", sorted(set(NODES) - SHARING))
 def test_labels_of_other_families_do_not_count(name: str) -> None:
     others = {key: value for other, labels in NODES.items() if other != name for key, value in labels.items()}
 

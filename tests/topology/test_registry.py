@@ -3,7 +3,7 @@
 import pytest
 
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.topologies import Topology, TopologyLevel
+from closeby.objects.topologies import Found, Topology, TopologyLevel
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import ROOT, Tree
 from tests.topology.drawing import Slots, domain, members
@@ -202,3 +202,50 @@ def test_a_label_changes_after_its_column_was_dropped(slots: Slots, topologies: 
     labels.clear(3)
     labels.set(0, {"rack": "r2"})
     assert r1() == ["n2"]
+
+
+def test_topologies_with_the_same_levels_are_one(topologies: Topologies) -> None:
+    topologies.declare(topology("a-copy", "rack"))
+
+    assert tree_of(topologies, "network") is tree_of(topologies, "a-copy")
+    assert topologies.distinct() == ("a-copy", "power")
+    assert topologies.also_called("a-copy") == ("network",)
+    assert topologies.having_level("rack") == ("a-copy",)
+    topologies.withdraw("power")
+    assert topologies.only_tree() is tree_of(topologies, "network")
+
+
+def test_equal_topologies_lend_each_other_their_aliases(topologies: Topologies) -> None:
+    named = Topology(name="a-copy", levels=(TopologyLevel("rack", "leaf"),))
+    other = Topology(name="b-copy", levels=(TopologyLevel("rack", "shelf"),))
+    topologies.declare(named)
+    topologies.declare(other)
+
+    assert tree_of(topologies, "network").level_named("leaf") == 0
+    assert topologies.also_called("a-copy") == ("network",), "two aliases are two topologies"
+    topologies.withdraw("a-copy")
+    assert tree_of(topologies, "network").level_named("leaf") is None
+    assert tree_of(topologies, "network").level_named("shelf") == 0
+
+
+def test_what_is_declared_goes_before_what_labels_make(slots: Slots) -> None:
+    own = Topologies(slots.labels, slots.names)
+    found = Found("zones", main=True)
+    own.declare(Topology(name="zones", levels=(TopologyLevel("rack"), TopologyLevel("disk")), found=found))
+    only = own.only_tree()
+    assert only is not None and only.name == "zones"
+
+    own.declare(topology("network", "rack"))
+
+    only = own.only_tree()
+    assert only is not None and only.name == "network"
+    assert own.having_level("rack") == ("network",)
+    assert own.having_level("disk") == ("zones",)
+
+
+def test_two_declared_topologies_leave_open_which_counts(topologies: Topologies) -> None:
+    topologies.declare(
+        Topology(name="zones", levels=(TopologyLevel("disk"),), found=Found("zones", main=True))
+    )
+
+    assert topologies.only_tree() is None

@@ -13,7 +13,7 @@ from closeby.discovery.assembling import has_domains
 from closeby.discovery.clouds import read_aws, read_gcp, read_oci
 from closeby.discovery.fabric_findings import fabric_findings, read_scans
 from closeby.discovery.findings import ScanFindings
-from closeby.discovery.labels import PRESETS, read_labels
+from closeby.discovery.labels import read_labels
 from closeby.discovery.slurm import read_slurm
 from closeby.discovery.slurm_writing import slurm_block_text, slurm_tree_text, slurm_yaml_text
 from closeby.discovery.source_files import read_json
@@ -22,7 +22,7 @@ from closeby.errors import UnreadableError
 from closeby.reading.decoding.errors import explain, field_path
 from closeby.reading.decoding.sources import STDIN
 from closeby.reading.manifests import read_manifests
-from closeby.topology.presets import NETWORK_LABELS, LabelFamily
+from closeby.topology.presets import NETWORK_LABELS, PRESETS, LabelFamily
 
 #: Reads a file, given its name, its text and label keys (None for the default ones).
 Reader = Callable[[str, str, Sequence[str] | None], ScanFindings]

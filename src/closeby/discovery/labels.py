@@ -1,8 +1,7 @@
 """Findings out of the labels that nodes already carry, of one family that the user names, never by guess."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from closeby.discovery.assembling import warning, with_accelerator
 from closeby.discovery.findings import FoundNode, LinkQuality, ScanFindings
@@ -11,37 +10,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
 from closeby.topology.network_labels import NetworkLabels, read_network_labels
-from closeby.topology.presets import EKS, NETWORK_LABELS, LabelFamily
-from closeby.topology.presets import PRESETS as KNOWN
-
-_ULTRASERVER: Final = "topology.k8s.aws/ultraserver-id"
-_CAPACITY_BLOCK: Final = "topology.k8s.aws/capacity-block-id"
-#: Oracle's labels on OKE, closest first.
-OKE: Final = LabelFamily(
-    name="oke",
-    labels=("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
-)
-#: NVLink partitions as NVIDIA's GPU feature discovery names them, ``<ClusterUUID>.<CliqueID>``.
-GPU_CLIQUE: Final = LabelFamily(
-    name="gpu-clique", labels=("nvidia.com/gpu.clique",), accelerator="nvidia.com/gpu.clique"
-)
-#: EKS with UltraServers, as HyperPod labels them.
-EKS_ULTRASERVER: Final = LabelFamily(
-    name="eks-ultraserver",
-    labels=(_ULTRASERVER, *EKS.labels),
-    accelerator=_ULTRASERVER,
-)
-#: EKS with capacity blocks, which are the UltraServers of EC2's own description.
-EKS_CAPACITY_BLOCK: Final = LabelFamily(
-    name="eks-capacity-block",
-    labels=(_CAPACITY_BLOCK, *EKS.labels),
-    accelerator=_CAPACITY_BLOCK,
-)
-
-#: All families by name.
-PRESETS: Final[Mapping[str, LabelFamily]] = MappingProxyType(
-    {**KNOWN, **{one.name: one for one in (OKE, GPU_CLIQUE, EKS_ULTRASERVER, EKS_CAPACITY_BLOCK)}}
-)
+from closeby.topology.presets import NETWORK_LABELS, PRESETS, LabelFamily
 
 
 class Labelled(NamedTuple):
@@ -117,5 +86,9 @@ def _unlabelled(nodes: Sequence[Node], family: LabelFamily, own: Sequence[str]) 
         for other in PRESETS.values()
         if other is not family and any(other.place(key) is not None for node in nodes for key in node.labels)
     ]
-    remedy = f"there are labels of {', '.join(others)}; choose one" if others else "label the nodes first"
+    remedy = (
+        f"there are labels of {', '.join(others)}: name one with --preset, or your own labels with --key"
+        if others
+        else "label the nodes first, or name their own labels with --key LABEL,LABEL, closest first"
+    )
     return (warning("Network", f"no node has a usable label of {family.name}", remedy),)

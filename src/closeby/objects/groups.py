@@ -29,6 +29,24 @@ class OnPartial(StrEnum):
 COMPLETION_TIMEOUT: Final = 300.0
 
 
+class Written(Struct, frozen=True, kw_only=True, eq=False):
+    """Where a user wrote a constraint, if not in the PodGroup. It makes no constraint another one."""
+
+    #: ``Kind/namespace/name``; empty: the PodGroup.
+    owner: str = ""
+    #: Fields of the level that is required and of the one that is preferred.
+    required: str = ""
+    preferred: str = ""
+    #: Where a topology can be named.
+    topology: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Written)
+
+    def __hash__(self) -> int:
+        return hash(Written)
+
+
 class TopologyConstraint(Struct, frozen=True, kw_only=True):
     """Source: KAI topology-aware scheduling design, ``TopologyConstraint``.
 
@@ -39,6 +57,7 @@ class TopologyConstraint(Struct, frozen=True, kw_only=True):
     topology: str | None = None
     required: str | None = None
     preferred: str | None = None
+    written: Written = Written()
 
 
 class SubGroup(Struct, frozen=True, kw_only=True):

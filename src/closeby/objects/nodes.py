@@ -1,6 +1,7 @@
 """A node as the scheduler sees it, which of its resources are GPUs, and who tolerates its taints."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from msgspec import Struct
 
@@ -59,6 +60,27 @@ def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
 def describe(taint: Taint) -> str:
     """As kubectl writes it: ``key=value:effect``."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+#: What the names of other accelerators than GPUs contain, such as ``google.com/tpu``.
+_ACCELERATORS: Final = (
+    "tpu",
+    "neuron",
+    "gaudi",
+    "npu",
+    "ascend",
+    "mlu",
+    "dcu",
+    "qaic",
+    "xpu",
+    "accelerator",
+)
+
+
+def is_accelerator(resource: str) -> bool:
+    """Extended resources of devices that compute: GPUs, and what other vendors call theirs."""
+    kind = resource.partition("/")[2].lower()
+    return is_gpu(resource) or any(name in kind for name in _ACCELERATORS)
 
 
 def is_gpu(resource: str) -> bool:

@@ -13,14 +13,30 @@ class TopologyLevel(Struct, frozen=True):
     alias: str | None = None
 
 
+class Found(Struct, frozen=True):
+    """How a topology is known without an object: from one family of labels that nodes carry."""
+
+    #: Name of the family, for ``closeby discover labels --preset``.
+    preset: str
+    #: Whether it is the one by which gangs without a constraint lie close, as long as there is no object.
+    main: bool = False
+
+
 class Topology(Struct, frozen=True, kw_only=True):
     """Levels from coarse to fine (Topology of ``kueue.x-k8s.io``, ``kai.scheduler`` or ``closeby.dev``)."""
 
     name: str
     levels: tuple[TopologyLevel, ...]
     source: str = ""
+    #: None where an object or a configuration declares it; these go before what is found.
+    found: Found | None = None
     #: A blocking condition disables this topology alone.
     conditions: tuple[Condition, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether nothing disables it."""
+        return not any(condition.blocking for condition in self.conditions)
 
 
 class ResourceFlavor(Struct, frozen=True, kw_only=True):

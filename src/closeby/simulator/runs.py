@@ -303,7 +303,9 @@ def _tree_of(engine: Engine, group: PodGroup, subgroup: str = "") -> Tree | None
     own = levels.get(subgroup) or levels.get("")
     if own is not None:
         return own.tree
-    names = {entry.tree.name for entry in levels.values()} or set(engine.topologies.usable())
+    names = {entry.tree.name for entry in levels.values()}
+    if not names:
+        return engine.topologies.main_tree()
     return engine.topologies.tree(names.pop()) if len(names) == 1 else None
 
 

@@ -18,7 +18,7 @@ from closeby.scheduling.events import (
     PriorityClassChanged,
     TopologyChanged,
 )
-from closeby.topology.network_labels import read_network_labels
+from closeby.topology.finding import found_topologies
 
 
 class Surroundings(Struct, frozen=True, kw_only=True, eq=False):
@@ -35,7 +35,7 @@ class Surroundings(Struct, frozen=True, kw_only=True, eq=False):
 def surroundings_of(manifests: Manifests) -> Surroundings:
     """The surroundings that manifests tell of, whatever the order of their objects."""
     nodes = tuple(sorted(manifests.nodes, key=lambda node: natural_key(node.name)))
-    network = read_network_labels(nodes)
+    network = found_topologies(nodes, declared=any(one.usable for one in manifests.topologies))
     events: tuple[Event, ...] = (
         *(TopologyChanged(one, network.ignored.get(one.name, {})) for one in network.topologies),
         # An object of the same name is explicit, so it replaces the one read from labels.

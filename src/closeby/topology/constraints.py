@@ -1,14 +1,23 @@
 """From the names in a constraint to the levels of a tree, or to the reason why that is impossible."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import TopologyConstraint
+from closeby.objects.labels import is_label_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
+
+#: Where a Topology object is asked for.
+WRITES_ONE: Final = "`closeby discover labels --key LABEL,LABEL -o topology` (or --preset NAME) writes one"
+
+
+def write_command(preset: str) -> str:
+    """The command that prints the topology of a family of labels as an object."""
+    return f"closeby discover labels --preset {preset} -o topology"
 
 
 class Levels(Struct, frozen=True, kw_only=True, eq=False):
@@ -41,10 +50,18 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
     is required and is only reported where it is preferred.
     """
     required = constraint.required is not None
+    written = constraint.written
+    fields = _Fields(
+        owner=written.owner or owner,
+        topology=written.topology or f"{field}.topology",
+        required=written.required or f"{field}.requiredTopologyLevel",
+        preferred=written.preferred or f"{field}.preferredTopologyLevel",
+        whole=field,
+    )
 
     def problem(reason: Reason, where: str, message: str, remedy: str, blocking: bool) -> Condition:
         return Condition(
-            reason=reason, object=owner, field=where, message=message, remedy=remedy, blocking=blocking
+            reason=reason, object=fields.owner, field=where, message=message, remedy=remedy, blocking=blocking
         )
 
     name = constraint.topology
@@ -54,15 +71,16 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             return Resolution()
         having = topologies.having_level(wanted)
         if len(having) != 1:
+            where = (written.required if required else written.preferred) or field
             found = f"{len(having)} topologies have" if having else "no topology has"
             remedy = (
-                f"name one of {some(having)} in {field}.topology"
+                f"name one of {some(having)} in {fields.topology}"
                 if having
-                else f"create a Topology with a level {quoted(wanted)}, or name an existing level"
+                else _level_remedy(topologies, wanted)
             )
             reason = Reason.TOPOLOGY_NOT_FOUND if having else Reason.TOPOLOGY_LEVEL_NOT_FOUND
             return Resolution(
-                conditions=(problem(reason, field, f"{found} a level {quoted(wanted)}", remedy, required),)
+                conditions=(problem(reason, where, f"{found} a level {quoted(wanted)}", remedy, required),)
             )
         name = having[0]
     tree = topologies.tree(name)
@@ -74,25 +92,38 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             if declared is None
             else f"topology {quoted(name)} is not usable: {declared.conditions[0].message}"
         )
-        fix = "create it" if declared is None else "fix it"
+        fix = f"create it: {WRITES_ONE}" if declared is None else "fix it"
         remedy = f"use one of the usable topologies ({known}) or {fix}"
         return Resolution(
-            conditions=(problem(Reason.TOPOLOGY_NOT_FOUND, f"{field}.topology", message, remedy, required),)
+            conditions=(problem(Reason.TOPOLOGY_NOT_FOUND, fields.topology, message, remedy, required),)
         )
-    return _levels(constraint, tree, field, problem)
+    return _levels(constraint, tree, fields, problem)
 
 
-def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Problem) -> Resolution:
+class _Fields(Struct, frozen=True, kw_only=True):
+    """What the user wrote, for conditions."""
+
+    owner: str
+    topology: str
+    required: str
+    preferred: str
+    whole: str
+
+
+def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem: _Problem) -> Resolution:
     conditions: list[Condition] = []
     found: dict[str, int | None] = {}
-    for kind, wanted in (("required", constraint.required), ("preferred", constraint.preferred)):
+    for kind, wanted, where in (
+        ("required", constraint.required, fields.required),
+        ("preferred", constraint.preferred, fields.preferred),
+    ):
         index = None if wanted is None else tree.level_named(wanted)
         found[kind] = index
         if wanted is not None and index is None:
             conditions.append(
                 problem(
                     Reason.TOPOLOGY_LEVEL_NOT_FOUND,
-                    f"{field}.{kind}TopologyLevel",
+                    where,
                     f"topology {quoted(tree.name)} has no level {quoted(wanted)}",
                     _levels_of(tree),
                     kind == "required",
@@ -103,7 +134,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Pr
         conditions.append(
             problem(
                 Reason.INVALID_SPEC,
-                f"{field}.preferredTopologyLevel",
+                fields.preferred,
                 f"preferred level {quoted(constraint.preferred)} is coarser than required "
                 f"{quoted(constraint.required)}",
                 "prefer the required level or one below it",
@@ -114,7 +145,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, field: str, problem: _Pr
         conditions.append(
             problem(
                 Reason.INVALID_SPEC,
-                field,
+                fields.whole,
                 f"topology {quoted(tree.name)} is named without a required or preferred level",
                 f"add one; {_levels_of(tree)}",
                 False,
@@ -139,3 +170,19 @@ def _levels_of(tree: Tree) -> str:
     host = () if tree.host_level is None else (tree.host_level,)
     names = tuple(level.alias or level.node_label for level in (*tree.levels, *host))
     return f"use one of its levels: {some(names)}"
+
+
+def _level_remedy(topologies: Topologies, wanted: str) -> str:
+    """The remedy where no topology has a level."""
+    key = wanted if "/" in wanted and is_label_key(wanted) else "LABEL,LABEL"
+    create = (
+        f"create a Topology with a level {quoted(wanted)}: "
+        f"`closeby discover labels --key {key} -o topology` writes one"
+    )
+    trees = [tree for name in topologies.distinct() if (tree := topologies.tree(name)) is not None]
+    names = dict.fromkeys(name for tree in trees for name in _declared_names(tree))
+    return f"{create}; or use one of the levels that are there: {some(names)}" if names else create
+
+
+def _declared_names(tree: Tree) -> tuple[str, ...]:
+    return tree.level_names if tree.host_level is not None else tree.level_names[:-1]

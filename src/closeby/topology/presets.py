@@ -1,4 +1,4 @@
-"""Families of node labels that say where a node is in the network. One is chosen by name, never by guess.
+"""Families of node labels that say where a node is in the network. Labels of two families are never mixed.
 
 Families share prefixes and even words with different meanings (``datacenter`` is spine-level in the Topograph
 label standard, and the top of the successor proposal), so labels of two families are never read together.
@@ -6,6 +6,7 @@ label standard, and the top of the successor proposal), so labels of two familie
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
 from msgspec import Struct
 
@@ -101,11 +102,46 @@ EKS = LabelFamily(
     name="eks",
     labels=_prefixed("topology.k8s.aws/network-node-layer-", "3", "2", "1"),
 )
+#: Oracle's labels on OKE, closest first.
+OKE = LabelFamily(
+    name="oke",
+    labels=_prefixed("oci.oraclecloud.com/host.", "rack_id", "network_block_id"),
+)
+#: NVLink partitions as NVIDIA's GPU feature discovery names them, ``<ClusterUUID>.<CliqueID>``.
+GPU_CLIQUE = LabelFamily(
+    name="gpu-clique", labels=("nvidia.com/gpu.clique",), accelerator="nvidia.com/gpu.clique"
+)
+_ULTRASERVER: Final = "topology.k8s.aws/ultraserver-id"
+_CAPACITY_BLOCK: Final = "topology.k8s.aws/capacity-block-id"
+#: EKS with UltraServers, as HyperPod labels them.
+EKS_ULTRASERVER = LabelFamily(
+    name="eks-ultraserver",
+    labels=(_ULTRASERVER, *EKS.labels),
+    accelerator=_ULTRASERVER,
+)
+#: EKS with capacity blocks, which are the UltraServers of EC2's own description.
+EKS_CAPACITY_BLOCK = LabelFamily(
+    name="eks-capacity-block",
+    labels=(_CAPACITY_BLOCK, *EKS.labels),
+    accelerator=_CAPACITY_BLOCK,
+)
 
 #: All families by name.
 PRESETS: Mapping[str, LabelFamily] = MappingProxyType(
     {
         family.name: family
-        for family in (NETWORK_LABELS, KEP_4962, ZONES, TOPOGRAPH_NVIDIA, TOPOGRAPH, GKE, EKS)
+        for family in (
+            NETWORK_LABELS,
+            KEP_4962,
+            ZONES,
+            TOPOGRAPH_NVIDIA,
+            TOPOGRAPH,
+            GKE,
+            EKS,
+            OKE,
+            GPU_CLIQUE,
+            EKS_ULTRASERVER,
+            EKS_CAPACITY_BLOCK,
+        )
     }
 )

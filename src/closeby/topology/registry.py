@@ -1,4 +1,9 @@
-"""All topologies of a cluster side by side; each one's tree is rebuilt only when nodes or labels changed."""
+"""All topologies of a cluster side by side; each one's tree is rebuilt only when nodes or labels changed.
+
+Topologies with the same levels are one, whatever they are called: they share one tree, which has the name of
+the first of them. Declared objects go before topologies that are found from labels (``Topology.found``), and
+these before lists of configured keys.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,6 +30,10 @@ class Topologies:
         self._ignored: dict[str, Mapping[str, frozenset[str]]] = {}
         self._trees: dict[str, tuple[int, Tree]] = {}
         self._flat: tuple[int, Tree] | None = None
+        #: The name that counts for each usable topology: that of the first one with the same levels.
+        self._canonical: dict[str, str] = {}
+        #: Levels by these names, with the aliases of all that are the same.
+        self._levels: dict[str, tuple[TopologyLevel, ...]] = {}
         #: The one usable topology that is not a list of configured keys, if there is just one.
         self._only: str | None = None
 
@@ -53,29 +62,52 @@ class Topologies:
 
     def usable(self) -> tuple[str, ...]:
         """Names of the topologies that have a tree, sorted."""
-        return tuple(topology.name for topology in self if not _disabled(topology))
+        return tuple(topology.name for topology in self if topology.usable)
+
+    def distinct(self) -> tuple[str, ...]:
+        """Names of the usable topologies that differ in their levels, sorted."""
+        return tuple(sorted(self._levels))
+
+    def also_called(self, name: str) -> tuple[str, ...]:
+        """The other names of a usable topology, sorted."""
+        own = self._canonical.get(name)
+        return tuple(sorted(other for other, one in self._canonical.items() if one == own and other != name))
 
     def only_tree(self) -> Tree | None:
-        """The tree of the one usable topology that is not a list of configured keys, if there is just one."""
+        """The tree of the topology that counts where none is named.
+
+        The only declared one; where there is none, the one that the nodes' labels make. None where several
+        are declared, and for lists of configured keys.
+        """
         return None if self._only is None else self.tree(self._only)
 
+    def main_tree(self) -> Tree | None:
+        """The tree in which places are reported where none is named: ``only_tree``, else the only one."""
+        names = self.distinct()
+        return self.tree(names[0]) if len(names) == 1 else self.only_tree()
+
     def having_level(self, level: str) -> tuple[str, ...]:
-        """Names of the usable topologies with a level of that label, alias or short name, sorted."""
-        found = []
-        for name in self.usable():
-            levels = self._declared[name].levels
-            if level in short_names(levels) or any(level in (one.node_label, one.alias) for one in levels):
-                found.append(name)
-        return tuple(found)
+        """Names of the topologies with a level of that label, alias or short name, sorted.
+
+        Of usable ones that differ in their levels, and of declared ones before those found from labels.
+        """
+        having = {
+            name: _rank(self._declared[name])
+            for name, levels in sorted(self._levels.items())
+            if _has(levels, level)
+        }
+        first = min(having.values(), default=None)
+        return tuple(name for name, rank in having.items() if rank == first)
 
     def tree(self, name: str) -> Tree | None:
         """The current tree of a usable topology, None if there is no such topology."""
-        topology = self._declared.get(name)
-        if topology is None or _disabled(topology):
+        own = self._canonical.get(name)
+        if own is None:
             return None
+        name = own
         built = self._trees.get(name)
         if built is None or built[0] != self._labels.version:
-            tree = build_tree(name, topology.levels, self._labels, self._node_names, self._slots(name))
+            tree = build_tree(name, self._levels[name], self._labels, self._node_names, self._slots(name))
             depths = weigh(tree, read_uplinks(tree, self._labels.quality))
             if depths:
                 tree = replace(tree, depths=depths)
@@ -101,9 +133,37 @@ class Topologies:
         self.declare(Topology(name=name, levels=levels, source=CONFIGURED_KEYS))
 
     def _forget(self, name: str) -> None:
-        self._trees.pop(name, None)
-        names = [one for one in self.usable() if self._declared[one].source != CONFIGURED_KEYS]
-        self._only = names[0] if len(names) == 1 else None
+        before = self._levels
+        self._canonical, self._levels = self._by_levels()
+        for other in {*before, *self._levels}:
+            if other == name or before.get(other) != self._levels.get(other):
+                self._trees.pop(other, None)
+        self._only = self._one_that_counts()
+
+    def _by_levels(self) -> tuple[dict[str, str], dict[str, tuple[TopologyLevel, ...]]]:
+        """The name that counts for each usable topology, and the levels by these names."""
+        canonical: dict[str, str] = {}
+        levels: dict[str, tuple[TopologyLevel, ...]] = {}
+        usable = [one for one in self._declared.values() if one.usable]
+        for topology in sorted(usable, key=lambda one: (_rank(one), one.name)):
+            for name, known in levels.items():
+                same = _merged(known, topology.levels)
+                if same is not None and self._ignored[name] == self._ignored[topology.name]:
+                    canonical[topology.name], levels[name] = name, same
+                    break
+            else:
+                canonical[topology.name], levels[topology.name] = topology.name, topology.levels
+        return canonical, levels
+
+    def _one_that_counts(self) -> str | None:
+        counting = [self._declared[name] for name in self.distinct()]
+        counting = [one for one in counting if one.source != CONFIGURED_KEYS]
+        declared = [one for one in counting if one.found is None]
+        if declared:
+            return declared[0].name if len(declared) == 1 else None
+        if len(counting) == 1:
+            return counting[0].name
+        return next((one.name for one in counting if one.found is not None and one.found.main), None)
 
     def _slots(self, name: str) -> dict[str, Ints]:
         ignored = self._ignored.get(name)
@@ -116,5 +176,21 @@ class Topologies:
         }
 
 
-def _disabled(topology: Topology) -> bool:
-    return any(condition.blocking for condition in topology.conditions)
+def _rank(topology: Topology) -> tuple[bool, bool, bool]:
+    """What is declared comes first, then what is found from labels, then configured keys."""
+    found = topology.found
+    return topology.source == CONFIGURED_KEYS, found is not None, found is not None and not found.main
+
+
+def _merged(one: Sequence[TopologyLevel], other: Sequence[TopologyLevel]) -> tuple[TopologyLevel, ...] | None:
+    """Levels with the aliases of both; None where they are not the same, or have different aliases."""
+    if [level.node_label for level in one] != [level.node_label for level in other]:
+        return None
+    pairs = list(zip(one, other, strict=True))
+    if any(a.alias and b.alias and a.alias != b.alias for a, b in pairs):
+        return None
+    return tuple(TopologyLevel(a.node_label, a.alias or b.alias) for a, b in pairs)
+
+
+def _has(levels: Sequence[TopologyLevel], level: str) -> bool:
+    return level in short_names(levels) or any(level in (one.node_label, one.alias) for one in levels)

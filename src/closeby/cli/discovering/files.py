@@ -153,8 +153,9 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
       closeby discover labels -f nodes.yaml --key example.com/rack,example.com/row -o topology
     """
     from closeby.cli.discovering.publish import publish
-    from closeby.discovery.labels import PRESETS, family_of, read_labels
+    from closeby.discovery.labels import family_of, read_labels
     from closeby.objects.labels import is_label_key
+    from closeby.topology.presets import PRESETS
 
     if preset == "list":
         for one in PRESETS.values():

@@ -90,6 +90,8 @@ class Feed:
         #: By resource, key: what is wrong with an object now.
         self._problems: dict[tuple[Resource | None, str], tuple[Condition, ...]] = {}
         self._labelled: frozenset[str] = frozenset()
+        #: Usable Topology objects, before which only network labels count.
+        self._declared: set[tuple[Resource, str]] = set()
 
     def can_keep_plans(self, can: bool) -> None:
         """Whether closeby's own PodGroups are served, in which the plans of others' gangs are kept."""
@@ -142,6 +144,7 @@ class Feed:
     def _drop(self, key: str, resource: Resource) -> None:
         """An object that others name is not there, or can't be read."""
         names = self._names(resource)
+        self._declared.discard((resource, key))
         if resource.kind == "PodGroup":
             self._gangs.drop(key, resource)
         elif names is not None:
@@ -203,6 +206,10 @@ class Feed:
         match record:
             case Topology():
                 names.put(key, resource, TopologyChanged(record))
+                if record.usable:
+                    self._declared.add((resource, key))
+                else:
+                    self._declared.discard((resource, key))
             case AppGroup():
                 names.put(key, resource, AppGroupChanged(record))
             case NetworkTopology():
@@ -256,7 +263,7 @@ class Feed:
 
     def _read_labels(self) -> Iterator[Condition]:
         """Topologies out of node labels, if a node's labels changed in this batch."""
-        found = self._label_topologies.news(self._nodes.values())
+        found = self._label_topologies.news(self._nodes.values(), declared=bool(self._declared))
         if found is None:
             return
         for one in found:

@@ -192,7 +192,9 @@ def simulation_report(
             held_gpus=asked.held_gpus,
             cores=asked.cores,
             topology=tree.name or None,
-            levels=tuple(RunLevelEntry(name, tree.count(level)) for level, name in enumerate(names)),
+            levels=tuple(
+                RunLevelEntry(name, int(tree.labelled[level].sum())) for level, name in enumerate(names)
+            ),
         ),
         policy=PolicyEntry(name=history.policy, required=asked.required, preferred=asked.preferred),
         summary=_summary(history),

@@ -109,10 +109,9 @@ def judged_in(engine: Engine, topology: str | None) -> Tree | None:
     """
     if topology is not None:
         return engine.topologies.tree(topology)
-    usable = engine.topologies.usable()
-    if not usable:
+    if not engine.topologies.usable():
         return engine.topologies.flat()
-    return engine.topologies.tree(usable[0]) if len(usable) == 1 else None
+    return engine.topologies.main_tree()
 
 
 def cluster_of(manifests: Manifests, name: str, resource: str = GPU) -> GivenCluster:

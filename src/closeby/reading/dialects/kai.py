@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from closeby.objects.groups import PodGroup, TopologyConstraint
+from closeby.objects.groups import PodGroup, TopologyConstraint, Written
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import KAI_PREFERRED, KAI_REQUIRED, KAI_TOPOLOGY
@@ -63,8 +63,16 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
         annotations.get(key) or None for key in (KAI_TOPOLOGY, KAI_REQUIRED, KAI_PREFERRED)
     )
     if required or preferred:
+        written = Written(
+            owner=owner,
+            required=f'{part}["{KAI_REQUIRED}"]',
+            preferred=f'{part}["{KAI_PREFERRED}"]',
+            topology=f'{part}["{KAI_TOPOLOGY}"]',
+        )
         return PlacementAsk(
-            constraint=TopologyConstraint(topology=topology, required=required, preferred=preferred),
+            constraint=TopologyConstraint(
+                topology=topology, required=required, preferred=preferred, written=written
+            ),
         )
     if topology is None:
         return PlacementAsk()

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted
-from closeby.objects.groups import TopologyConstraint
+from closeby.objects.groups import TopologyConstraint, Written
 from closeby.objects.labels import is_label_key
 from closeby.objects.reasons import invalid
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
@@ -119,8 +119,17 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
         return PlacementAsk(unconstrained=value == "true")
     if not is_label_key(value):
         return refuse(key, f"{quoted(value)} is not a label key", "name the nodeLabel of a topology's level")
+    field = f'{part}["{key}"]'
+    written = Written(
+        owner=owner,
+        required=field,
+        preferred=field,
+        topology="spec.topologyName of the ResourceFlavor of its queue",
+    )
     constraint = (
-        TopologyConstraint(required=value) if key == KUEUE_REQUIRED else TopologyConstraint(preferred=value)
+        TopologyConstraint(required=value, written=written)
+        if key == KUEUE_REQUIRED
+        else TopologyConstraint(preferred=value, written=written)
     )
     return PlacementAsk(constraint=constraint)
 

@@ -6,10 +6,13 @@ JSON and YAML have the same keys in the same order, byte for byte the same every
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from closeby.objects.reasons import Condition
 from closeby.scheduling.outcomes import Place
+from closeby.topology.constraints import write_command
+from closeby.topology.registry import Topologies
 
 #: What single nodes are called among the levels, whatever alias a topology gives them.
 NODE_LEVEL = "hostname"
@@ -53,6 +56,38 @@ def span_of(place: Place) -> dict[str, int]:
 def level_of(place: Place) -> str | None:
     """Short name of the level of its domain."""
     return None if place.level is None else dict(zip(place.span, span_of(place), strict=True))[place.level]
+
+
+class FoundTopologyEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The topology that counts because of the nodes' labels: no Topology object is there."""
+
+    name: str
+    #: Labels of its levels, coarse to fine.
+    labels: tuple[str, ...]
+    #: Nodes that carry a label of one of its levels; the single node is none of them.
+    nodes: int
+    #: All nodes.
+    of: int
+    #: Prints it as a Topology object; for files add `-f` with what holds the nodes.
+    command: str
+
+
+def found_topology(topologies: Topologies) -> FoundTopologyEntry | None:
+    """The topology that counts without an object; None where one is declared, or no labels make one."""
+    tree = topologies.only_tree()
+    declared = None if tree is None else topologies.declared(tree.name)
+    if tree is None or declared is None or declared.found is None:
+        return None
+    carrying = np.zeros(tree.size, dtype=np.bool_)
+    for level in range(len(tree.levels)):
+        carrying |= tree.labelled[level][tree.domain_at[level]]
+    return FoundTopologyEntry(
+        name=tree.name,
+        labels=tuple(level.node_label for level in declared.levels),
+        nodes=int(carrying.sum()),
+        of=tree.size,
+        command=write_command(declared.found.preset),
+    )
 
 
 def to_json(document: Struct) -> str:

@@ -12,7 +12,14 @@ from closeby.objects.reasons import Reason, ReasonToken
 from closeby.objects.recorded import ReservationStatus
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.documents.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
-from closeby.report.documents.common import ConditionEntry, condition_entries, level_of, span_of
+from closeby.report.documents.common import (
+    ConditionEntry,
+    FoundTopologyEntry,
+    condition_entries,
+    found_topology,
+    level_of,
+    span_of,
+)
 from closeby.report.documents.quality import QualityEntry, gang_qualities
 from closeby.report.documents.subgroups import SubGroupEntry, sub_group_entries
 from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, PodExplanation
@@ -151,6 +158,8 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
     errors: tuple[str, ...] = ()
     #: Objects of known kinds that scheduling does not need: their number, by kind.
     unused: Mapping[str, int] = {}
+    #: The topology that counts because of the nodes' labels; only there where no Topology object is.
+    found_topology: FoundTopologyEntry | UnsetType = UNSET
     #: The constants behind what `quality` models; only there when some gang has one.
     model: Model | UnsetType = UNSET
 
@@ -183,6 +192,7 @@ def scheduling_report(
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),
         unused=run.unused,
+        found_topology=found_topology(run.engine.topologies) or UNSET,
         model=DEFAULT_MODEL if measured else UNSET,
     )
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from closeby.cluster.columns import Cluster
 from closeby.cluster.resources import main_resources, offered, taking_pods
@@ -13,6 +13,7 @@ from closeby.objects.labels import API_VERSION, HOSTNAME
 from closeby.objects.natural import natural_key
 from closeby.report.documents.common import NODE_LEVEL, ConditionEntry, condition_entries
 from closeby.simulator.runs import Run
+from closeby.topology.constraints import write_command
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.topology.uplinks import Uplinks
 from closeby.whatif.records import DomainPath
@@ -91,11 +92,12 @@ class UnlabelledEntry(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
 
 
-class TopologyEntry(Struct, frozen=True, kw_only=True):
+class TopologyEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One topology."""
 
     name: str
-    #: The API version of the object that it was read from; empty where there is none.
+    #: The API version of the object that it was read from, or which labels of nodes make it; empty where
+    #: there is none.
     source: str
     #: Its levels, coarse to fine.
     levels: tuple[LevelEntry, ...]
@@ -103,6 +105,10 @@ class TopologyEntry(Struct, frozen=True, kw_only=True):
     domains: tuple[DomainEntry, ...]
     #: Nodes that lack labels of levels.
     unlabelled: tuple[UnlabelledEntry, ...]
+    #: Names of other topologies with the same levels: they are one.
+    also_called: tuple[str, ...] = ()
+    #: The command that prints it as a Topology object; only there where the nodes' labels make it.
+    command: str | UnsetType = UNSET
 
 
 class TopologyReport(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -134,7 +140,7 @@ def topology_report(
     ``level_name`` only those of one level, by label, alias or short name.
     """
     topologies = run.engine.topologies
-    wanted = topologies.usable() if names is None else names
+    wanted = topologies.distinct() if names is None else names
     trees = [tree for tree in (topologies.tree(name) for name in wanted) if tree is not None]
     if names is None and not trees:
         trees = [topologies.flat()]
@@ -185,13 +191,15 @@ def _topology(run: Run, tree: Tree, view: _Columns, levels: tuple[int, ...]) -> 
         name=tree.name,
         source="" if declared is None else declared.source,
         levels=tuple(
-            LevelEntry(name=name, node_label=label, domains=tree.count(index))
+            LevelEntry(name=name, node_label=label, domains=int(tree.labelled[index].sum()))
             for index, (name, label) in enumerate(zip(names, labels, strict=True))
         ),
         domains=tuple(
             _domain(tree, view, domain, names, uplinks.get(domain)) for domain in _in_tree_order(tree, levels)
         ),
         unlabelled=tuple(_unlabelled(run.engine.cluster, tree)),
+        also_called=run.engine.topologies.also_called(tree.name),
+        command=UNSET if declared is None or declared.found is None else write_command(declared.found.preset),
     )
 
 

@@ -9,7 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from closeby.report.documents.common import ConditionEntry
+from closeby.objects.bounds import some
+from closeby.objects.words import plural
+from closeby.report.documents.common import ConditionEntry, FoundTopologyEntry
 
 #: Columns between two columns of a table.
 GAP = 3
@@ -167,3 +169,12 @@ def worth_knowing(conditions: Iterable[ConditionEntry]) -> Iterator[RenderableTy
     lines = [condition_line(entry) for entry in dict.fromkeys(conditions)]
     if lines:
         yield section("Worth knowing", Group(*lines))
+
+
+def found_text(found: FoundTopologyEntry) -> str:
+    """By which labels a topology is known, and how it becomes an object."""
+    return (
+        f"Topology {found.name} is known from labels of {found.nodes:,} of {plural(found.of, 'node')} "
+        f"({some(found.labels)}), since no Topology object is there. `{found.command}` prints it as an "
+        "object (for files with -f)."
+    )

@@ -9,12 +9,12 @@ from rich.text import Text
 
 from closeby.objects.natural import natural_key
 from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
-from closeby.report.documents.common import ConditionEntry
+from closeby.report.documents.common import ConditionEntry, FoundTopologyEntry
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.documents.sentences import OPT_OUT
 from closeby.report.views.app_groups import app_groups_table, edges_tables
 from closeby.report.views.decisions import decision_views
-from closeby.report.views.layout import Indented, plain_table, section, worth_knowing
+from closeby.report.views.layout import Indented, found_text, plain_table, section, worth_knowing
 from closeby.report.views.quality import quality_sections
 
 #: Lines that one gang or owner may take in the table of pods.
@@ -47,6 +47,7 @@ def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iter
     decisions = list(decision_views(report, names))
     if decisions:
         yield section("How it was decided", Group(*decisions))
+    yield from _found_topology(report)
     yield from worth_knowing(_untold(report))
     if report.unused:
         kinds = ", ".join(f"{count} {kind}" for kind, count in report.unused.items())
@@ -63,6 +64,13 @@ def _by_nature(report: SchedulingReport, names: Names) -> Iterator[RenderableTyp
         found = ", ".join(f"{kind} {names_text(gangs)}" for kind, gangs in sorted(kinds.items()))
         text = f"Gangs by nature, without being asked: {found}; {OPT_OUT}."
         yield Indented(Text(text, style="dim"), (1, 0, 0, 2))
+
+
+def _found_topology(report: SchedulingReport) -> Iterator[RenderableType]:
+    """By which labels gangs lie close, where no Topology object says so."""
+    found = report.found_topology
+    if isinstance(found, FoundTopologyEntry) and any(one.topology == found.name for one in report.groups):
+        yield Text(f"\n{found_text(found)}", style="dim")
 
 
 def _untold(report: SchedulingReport) -> Iterator[ConditionEntry]:

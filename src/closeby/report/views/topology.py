@@ -30,6 +30,10 @@ def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) ->
         yield _title(topology)
         yield Indented(_table(topology, report.main_resources, with_nodes), (0, 0, 0, 2))
         yield from _flags(topology)
+        if isinstance(topology.command, str):
+            yield Text(
+                f"  No object declares it. `{topology.command}` prints one (for files with -f).", style="dim"
+            )
     yield from worth_knowing(report.conditions)
 
 
@@ -37,7 +41,8 @@ def _title(topology: TopologyEntry) -> Text:
     if not topology.name:
         return Text("No topology is declared; all nodes are side by side.", style="yellow")
     levels = " > ".join(level.name for level in topology.levels)
-    return Text.assemble((topology.name, "bold cyan"), f"  {levels}", (f"  {topology.source}", "dim"))
+    also = f", also called {', '.join(topology.also_called)}" if topology.also_called else ""
+    return Text.assemble((topology.name, "bold cyan"), also, f"  {levels}", (f"  {topology.source}", "dim"))
 
 
 def _table(topology: TopologyEntry, resources: Sequence[str], with_nodes: bool | None) -> Table:
