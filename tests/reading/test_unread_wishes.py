@@ -27,6 +27,21 @@ HARD = [
     ("hygon.com/nouse-dcutype", "Z100"),
     ("nvidia.com/numa-bind", "true"),
     ("slurmjob.slinky.slurm.net/constraints", "a100"),
+    ("gpu-fraction-num-devices", "2"),
+    ("scheduling.koordinator.sh/exact-match-reservation", "{}"),
+    ("scheduling.koordinator.sh/numa-topology-spec", '{"numaTopologyPolicy": "SingleNUMANode"}'),
+    ("scheduling.koordinator.sh/resource-spec", '{"requiredCPUBindPolicy": "FullPCPUs"}'),
+    ("scheduling.koordinator.sh/device-joint-allocate", '{"requiredScope": "SamePCIe"}'),
+    ("hami.io/use-Ascend910B2-uuid", "a"),
+    ("hami.io/no-use-xpu-uuid", "a"),
+    ("hami.io/gpu-use-uuid", "a"),
+    ("aws.amazon.com/use-neuron-uuid", "a"),
+    ("amd.com/use-gpu-uuid", "a"),
+    ("birentech.com/nouse-biren", "a"),
+    ("huawei.com/vnpu-mode", "hami-core"),
+    ("volcano.sh/vgpu-use-gpuuuid", "a"),
+    ("volcano.sh/vgpu-mode", "mig"),
+    ("armadaproject.io/gangId", "g"),
 ]
 SOFT = [
     ("kueue.x-k8s.io/podset-slice-size", "4"),
@@ -40,7 +55,33 @@ SOFT = [
     ("scheduling.koordinator.sh/device-joint-allocate", "{}"),
     ("nvidia.com/numa-bind", "false"),
     ("slurmjob.slinky.slurm.net/partition", "a"),
+    ("gpu-fraction-container-name", "main"),
+    ("yunikorn.apache.org/schedulingPolicyParameters", "gangSchedulingStyle=Hard"),
+    ("hami.io/gpu-scheduler-policy", "binpack"),
+    ("scheduling.koordinator.sh/resource-spec", '{"preferredCPUBindPolicy": "FullPCPUs"}'),
 ]
+#: Extended resources of a part of a device, one of each scheduler.
+PARTS = [
+    "koordinator.sh/gpu-core",
+    "koordinator.sh/gpu-memory-ratio",
+    "koordinator.sh/gpu.shared",
+    "volcano.sh/vgpu-memory",
+    "volcano.sh/vgpu-number",
+    "volcano.sh/gpu-memory",
+    "nvidia.com/gpumem",
+    "nvidia.com/gpumem-percentage",
+    "nvidia.com/gpucores",
+    "hygon.com/dcumem",
+    "cambricon.com/mlu.smlu.vmemory",
+    "iluvatar.ai/MR-V100.vCore",
+    "metax-tech.com/vmemory",
+    "mthreads.com/sgpu-memory",
+    "huawei.com/Ascend910B-memory",
+    "aliyun.com/gpu-mem",
+    "tencent.com/vcuda-core",
+]
+WHOLE = ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "amd.com/gpu", "google.com/tpu"]
+
 READ = [
     "kueue.x-k8s.io/podset-required-topology",
     "kueue.x-k8s.io/podset-preferred-topology",
@@ -65,6 +106,10 @@ READ = [
     "example.com/required-topology",
     "example.com/use-case",
     "nvidia.com/gpu.product",
+    "kai.scheduler/numa-placement-predicted",
+    "volcano.sh/job-allocated-hypernode",
+    "hami.io/vgpu-devices-allocated",
+    "closeby.dev/gang",
     "tier",
 ]
 
@@ -126,6 +171,20 @@ def test_a_slip_in_our_own_keys_is_met_with_the_right_one() -> None:
 def test_a_pod_with_a_hard_wish_waits(key: str, value: str) -> None:
     path = field_path((key,), "metadata.annotations")
     assert read_pod({}, annotations={key: value}).spec.unsupported == (path,)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_pod_that_asks_for_a_part_of_a_device_waits(name: str) -> None:
+    """What is free on all devices of a node together need not be free on one of them."""
+    spec = {"containers": [{"name": "c", "resources": {"limits": {name: "1"}}}]}
+    (lack,) = read_pod(spec).spec.unsupported
+    assert name in lack
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_devices_are_honoured(name: str) -> None:
+    spec = {"containers": [{"name": "c", "resources": {"limits": {name: "1"}}}]}
+    assert read_pod(spec).spec.unsupported == ()
 
 
 def test_a_soft_wish_of_many_pods_is_said_once(golden: Golden) -> None:

@@ -8,9 +8,12 @@ import pytest
 
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.pods import Pod
+from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
-from closeby.simulator.expansion import expand
+from closeby.simulator.expansion import expand, unknown_classes
+from closeby.simulator.runs import simulate
 from tests.lab.workload_text import (
+    CONTAINERS,
     JOB_SET,
     KAI,
     QUEUED,
@@ -76,7 +79,67 @@ def test_a_suspended_job_makes_no_pods_and_says_so() -> None:
 
 
 def test_kueues_jobs_are_suspended_by_nature() -> None:
-    assert len(expanded(job(QUEUED, spec="parallelism: 3, suspend: true")).pods) == 3
+    expansion = expanded(job(QUEUED, spec="parallelism: 3, suspend: true"))
+    assert len(expansion.pods) == 3
+    (condition,) = expansion.conditions
+    assert (condition.reason, condition.object, condition.blocking) == (
+        "SchedulingGated",
+        "Job/default/train",
+        False,
+    )
+
+
+def test_pods_that_kueue_holds_count_as_admitted_too() -> None:
+    """The gates of others stay, and a running pod has none."""
+    gates = "schedulingGates: [{name: kueue.x-k8s.io/admission}, {name: mine}]"
+    text = pod("a", spec=gates, phase="Pending") + pod("b", spec=gates, phase="Pending")
+    expansion = expanded(text + pod("c", spec="schedulingGates: [{name: mine}]", phase="Pending"))
+    assert {one.spec.scheduling_gates for one in expansion.pods} == {("mine",)}
+    assert expansion.pods[0].spec is expansion.pods[1].spec
+    (condition,) = expansion.conditions
+    assert (condition.reason, condition.object) == ("SchedulingGated", "Pod/default/a")
+
+
+CLASSES = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 9\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (CLASSES + pod("p", spec="priorityClassName: hihg", phase="Pending"), ["Pod/default/p"]),
+        (pod("p", spec="priorityClassName: high", phase="Pending"), ["Pod/default/p"]),
+        (CLASSES + pod("p", spec="priorityClassName: high", phase="Pending"), []),
+        (pod("p", spec="priorityClassName: system-node-critical", phase="Pending"), []),
+        (pod("p", spec="priorityClassName: high, priority: 9", phase="Pending"), []),
+        (CLASSES + pod("p", spec="priorityClassName: low, priority: 1", phase="Pending"), ["Pod/default/p"]),
+        (pod("p", spec="priorityClassName: high, nodeName: n"), []),
+        (pod_group("closeby.dev/v1alpha1", "g", "{priorityClassName: high}"), ["PodGroup/default/g"]),
+        (
+            job(template=f"{{spec: {{priorityClassName: high, {CONTAINERS}}}}}"),
+            ["Job/default/train"],
+        ),
+    ],
+)
+def test_a_priority_class_that_does_not_exist_is_said_once(text: str, named: list[str]) -> None:
+    manifests = read_manifests(["-"], stdin=lambda: text)
+    expansion = expand(manifests)
+    found = unknown_classes(expansion.pods, expansion.groups, manifests.priority_classes)
+    assert [one.object for one in found] == named
+    assert all(one.reason == "InvalidSpec" and not one.blocking for one in found)
+    assert all("kubectl get priorityclasses" in one.remedy for one in found)
+    assert ("did you mean high?" in "".join(one.remedy for one in found)) == ("hihg" in text)
+
+
+def test_the_classes_of_every_server_count() -> None:
+    node = (
+        "{kind: Node, apiVersion: v1, metadata: {name: n}, status: {allocatable: {cpu: 1, pods: 1}}}\n---\n"
+    )
+    waiting = "".join(
+        pod(name, spec=f"{more}{CONTAINERS}", phase="Pending")
+        for name, more in (("a", ""), ("b", "priorityClassName: system-node-critical, "))
+    )
+    found = simulate(read_manifests(["-"], stdin=lambda: node + waiting), Configuration())
+    assert found.bindings.keys() == {"default/b"}
 
 
 def test_pods_that_exist_keep_their_names_and_are_not_made_again() -> None:

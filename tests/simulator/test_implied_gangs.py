@@ -253,13 +253,30 @@ def test_a_queue_alone_makes_a_gang_of_a_job_but_not_of_a_deployment() -> None:
     assert expansion.pods[0].spec.node_selector == (("pool", "gpu"),)
 
 
-def test_a_queue_that_is_not_there_leaves_the_topology_open_and_says_so(golden: Golden) -> None:
-    template = annotated("kueue.x-k8s.io/podset-required-topology: example.com/rack")
-    group = only_group(expanded(job(QUEUED, template=template)))
-    assert group.constraint == TopologyConstraint(required="example.com/rack")
-    (condition,) = group.conditions
-    golden("manifest-problems", condition.message)
-    assert not condition.blocking
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [([], False), (["rack"], False), (["rack", "rack"], False), (["rack", "block, rack"], True)],
+)
+def test_a_queue_that_is_not_there_matters_where_it_says_which_topology_is_meant(
+    levels: list[str], said: bool, golden: Golden
+) -> None:
+    """Equal topologies are as good as one."""
+    template = annotated("kueue.x-k8s.io/podset-required-topology: rack")
+    text = job(QUEUED, template=template)
+    for i, labels in enumerate(levels):
+        listed = ", ".join(f"{{nodeLabel: {name.strip()}}}" for name in labels.split(","))
+        text += f"""
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Topology
+metadata: {{name: t{i}}}
+spec: {{levels: [{listed}]}}
+"""
+    group = only_group(expanded(text))
+    assert group.constraint == TopologyConstraint(required="rack")
+    assert [(one.reason, one.blocking) for one in group.conditions] == [("TopologyNotFound", False)] * said
+    if said:
+        golden("manifest-problems", group.conditions[0].sentence())
 
 
 def test_a_pod_that_insists_on_other_nodes_than_its_queues_waits() -> None:

@@ -1,7 +1,7 @@
 """A pod as the scheduler sees it: who it is, and its needs, which equal pods share."""
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -175,3 +175,10 @@ class PriorityClass(Struct, frozen=True, kw_only=True):
     name: str
     value: int
     global_default: bool = False
+
+
+#: Those that every API server has.
+SYSTEM_CLASSES: Final = (
+    PriorityClass(name="system-cluster-critical", value=2_000_000_000),
+    PriorityClass(name="system-node-critical", value=2_000_001_000),
+)

@@ -109,6 +109,22 @@ NOTED: Final[dict[tuple[str, str], str]] = {
     ("resource.k8s.io", "ResourceClaimTemplate"): _LATER,
 }
 
+#: Kinds that bear on placement and are not used: pods that depend on such an object wait.
+NOT_YET: Final = frozenset(
+    {
+        "CSIDriver",
+        "CSINode",
+        "CSIStorageCapacity",
+        "HyperNode",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "ResourceClaim",
+        "ResourceClaimTemplate",
+        "ResourceSlice",
+        "StorageClass",
+        "VolumeAttachment",
+    }
+)
 #: Core kinds that have no bearing on placement.
 _CORE: Final = frozenset(
     {

@@ -4,21 +4,23 @@ What exists already is counted: pods in the manifests that belong to a workload 
 what is missing is made. The outcome does not depend on the order of the manifests.
 """
 
+import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
 import msgspec
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.ownership import Family, families_of, names_of, set_of
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import SYSTEM_CLASSES, Pod, PodSpec, PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.dialects.gangs import gangs_of
-from closeby.reading.dialects.kueue import QUEUE_NAME, queues_of
+from closeby.reading.dialects.kueue import GATES, QUEUE_NAME, queues_of
 from closeby.reading.dialects.loose import loose_gangs
 from closeby.reading.dialects.volcano import GROUP_SOURCE
 from closeby.reading.manifests import Manifests
@@ -54,10 +56,14 @@ class _Expander:
 
     def __init__(self, manifests: Manifests) -> None:
         self._manifests = manifests
-        self._queues = queues_of(manifests.local_queues, manifests.cluster_queues, manifests.flavors)
+        self._queues = queues_of(
+            manifests.local_queues, manifests.cluster_queues, manifests.flavors, manifests.topologies
+        )
         self._pods: dict[str, Pod] = {pod.key: pod for pod in manifests.pods}
         self._groups: dict[str, PodGroup] = {group.key: group for group in manifests.groups}
         self._conditions: list[Condition] = []
+        #: Workloads and pods that wait for Kueue to admit them.
+        self._admitted: list[str] = []
         self._specs: dict[tuple[PodSpec, str], PodSpec] = {}
 
     def run(self) -> Expansion:
@@ -67,6 +73,9 @@ class _Expander:
             self._expand(family)
         self._group_loose(families.loose)
         self._assign_tasks()
+        self._open_gates()
+        if self._admitted:
+            self._conditions.append(_not_admitted(self._admitted))
         return _sorted(self._pods.values(), self._groups.values(), self._conditions)
 
     def _expand(self, family: Family) -> None:
@@ -74,6 +83,8 @@ class _Expander:
         if workload.suspended and not workload.labels.get(QUEUE_NAME):
             self._conditions.append(_suspended(workload))
             return
+        if workload.suspended:
+            self._admitted.append(workload.id)
         existing = _by_set(family)
         sets = tuple(
             msgspec.structs.replace(pods, replicas=_wanted(pods, existing[i]))
@@ -171,6 +182,19 @@ class _Expander:
             self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
             for pod in members:
                 self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
+
+    def _open_gates(self) -> None:
+        """Pods that Kueue holds count as admitted, as the suspended workloads of its queues do."""
+        for key, pod in self._pods.items():
+            if pod.node_name is not None or GATES.isdisjoint(pod.spec.scheduling_gates):
+                continue
+            gates = tuple(gate for gate in pod.spec.scheduling_gates if gate not in GATES)
+            spec = self._specs.get((pod.spec, ""))
+            if spec is None:
+                spec = msgspec.structs.replace(pod.spec, scheduling_gates=gates)
+                self._specs[pod.spec, ""] = spec
+            self._pods[key] = msgspec.structs.replace(pod, spec=spec)
+            self._admitted.append(f"Pod/{pod.key}")
 
     def _assign_tasks(self) -> None:
         """Members of a Volcano PodGroup with minima per task are in the subgroup of their task."""
@@ -285,4 +309,55 @@ def _suspended(workload: Workload) -> Condition:
         field="spec.suspend",
         message=f"{workload.kind} is suspended, so no pods are made of it",
         remedy="set suspend to false",
+    )
+
+
+def _not_admitted(waiting: Sequence[str]) -> Condition:
+    others = f" and {len(waiting) - 1:,} more" if len(waiting) > 1 else ""
+    return Condition(
+        reason=Reason.SCHEDULING_GATED,
+        object=waiting[0],
+        message=f"Kueue has not admitted it{others}; placed as if it had, quota is not checked",
+    )
+
+
+def unknown_classes(
+    pods: Iterable[Pod], groups: Iterable[PodGroup], classes: Iterable[PriorityClass]
+) -> tuple[Condition, ...]:
+    """Of each priority class that waiting pods or gangs name and that is not there: one condition.
+
+    No API server admits such a pod. Where there are no classes at all, they were not collected, and the
+    number that a pod has from its admission counts.
+    """
+    given = tuple(classes)
+    known = {one.name for one in (*given, *SYSTEM_CLASSES)}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for pod in pods:
+        name = pod.spec.priority_class_name
+        if not name or name in known or pod.node_name is not None or pod.finished:
+            continue
+        if given or pod.spec.priority is None:
+            kind, _, owner = pod.owner.partition("/")
+            called = f"{kind}/{pod.namespace}/{owner}" if owner else f"Pod/{pod.key}"
+            found.setdefault(name, []).append((called, "spec.priorityClassName"))
+    for group in groups:
+        if group.priority_class_name and group.priority_class_name not in known and group.priority is None:
+            entry = (f"PodGroup/{group.key}", "spec.priorityClassName")
+            found.setdefault(group.priority_class_name, []).append(entry)
+    return tuple(_unknown_class(name, places, sorted(known)) for name, places in sorted(found.items()))
+
+
+def _unknown_class(name: str, places: Sequence[tuple[str, str]], known: Sequence[str]) -> Condition:
+    object_, field = places[0]
+    objects = len({one for one, _ in places})
+    more = f" (named by {objects} objects)" if objects > 1 else ""
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean {close[0]}? If not, " if close else ""
+    return Condition(
+        reason=Reason.INVALID_SPEC,
+        object=object_,
+        field=field,
+        message=f"PriorityClass {quoted(name)} is not in the input{more}, and no API server takes a pod with "
+        "a class that does not exist",
+        remedy=f"{meant}add what kubectl get priorityclasses -o yaml prints",
     )

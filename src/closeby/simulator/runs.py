@@ -32,7 +32,7 @@ from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Binding, ItemKind, Leftover, Outcome, Output, Place, outcomes_of
 from closeby.scheduling.services import Measured
-from closeby.simulator.expansion import expand
+from closeby.simulator.expansion import expand, unknown_classes
 from closeby.simulator.optimum import least_cost
 from closeby.simulator.surroundings import Surroundings, conditions_of, surroundings_of
 from closeby.topology.tree import Tree
@@ -171,7 +171,9 @@ class Simulation:
         measured = asked.measure(self.engine.profile.measured)
         world = _World(surroundings_of(manifests), self._groups, measured, asked.networks)
         world.enter(self.engine, (pod for pod in self._pods if pod.node_name is not None))
-        self._conditions = conditions_of(self.engine, (*world.surroundings.conditions, *expansion.conditions))
+        classes = unknown_classes(expansion.pods, expansion.groups, manifests.priority_classes)
+        noted = (*world.surroundings.conditions, *expansion.conditions, *classes)
+        self._conditions = conditions_of(self.engine, noted)
         self.engine.handle(*(PodUpserted(pod) for pod in self._pods if _is_ours(pod, asked.scheduler_name)))
 
     def standing(self) -> Run:

@@ -112,10 +112,19 @@ _READ: Final = frozenset(
         TASK_ORDER,
     }
 )
+#: Keys with such a word that schedulers write themselves.
+_DECIDED: Final = frozenset(
+    {
+        "kai.scheduler/numa-placement-observed",
+        "kai.scheduler/numa-placement-predicted",
+        "volcano.sh/job-allocated-hypernode",
+        "volcano.sh/topology-decision",
+    }
+)
 #: Keys that ask for a part of a device, for one device of many, or for another scheduler's gang, and whether
 #: a placement without it would be wrong. Sources: KAI's ``pkg/common/constants``, Koordinator's
-#: ``apis/extension``, YuniKorn's labels and annotations, scheduler-plugins' first gangs, Slinky's
-#: slurm-bridge; all of 2026.
+#: ``apis/extension``, YuniKorn's labels and annotations, HAMi's and Volcano's devices, Armada's gangs,
+#: scheduler-plugins' first gangs, Slinky's slurm-bridge; all of 2026.
 _OTHERS: Final[Mapping[str, bool]] = {
     "gpu-fraction": True,
     "gpu-fraction.limit": True,
@@ -124,14 +133,22 @@ _OTHERS: Final[Mapping[str, bool]] = {
     "gpu-sm-percentage": True,
     "gpu-sm-cores": True,
     "gpu-fraction-num-devices": True,
+    "gpu-fraction-container-name": False,
+    "armadaproject.io/gangId": True,
+    "armadaproject.io/gangNodeUniformityLabel": True,
     "gang.scheduling.koordinator.sh/name": True,
     "scheduling.koordinator.sh/device-allocate-hint": True,
     "scheduling.koordinator.sh/device-joint-allocate": False,
+    "scheduling.koordinator.sh/exact-match-reservation": True,
     "scheduling.koordinator.sh/gpu-partition-spec": True,
     "scheduling.koordinator.sh/reservation-affinity": True,
     "scheduling.koordinator.sh/resource-spec": False,
     "yunikorn.apache.org/task-groups": True,
     "yunikorn.apache.org/task-group-name": True,
+    "yunikorn.apache.org/schedulingPolicyParameters": False,
+    "hami.io/gpu-scheduler-policy": False,
+    "hami.io/node-scheduler-policy": False,
+    "volcano.sh/vgpu-podgroup-policy": False,
     "pod-group.scheduling.sigs.k8s.io/name": True,
     "slurmjob.slinky.slurm.net/constraints": True,
     "slurmjob.slinky.slurm.net/exclusive": False,
@@ -139,10 +156,26 @@ _OTHERS: Final[Mapping[str, bool]] = {
     "slurmjob.slinky.slurm.net/reservation": True,
     "slurmjob.slinky.slurm.net/shared": False,
 }
-#: HAMi's keys, which choose among the devices of a node, for each vendor (``nvidia.com/use-gpuuuid``).
-_DEVICES: Final = re.compile(r"(no)?use-[a-z]*(uuid|type)|numa-bind|vgpu-mode")
-#: Values of Volcano's ``numa-topology-policy`` by which the kubelet's and the scheduler's choice must agree.
+#: HAMi's keys and those of Volcano's vGPUs, which choose among the devices of a node, for each vendor
+#: (``nvidia.com/use-gpuuuid``, ``hami.io/no-use-Ascend910B2-uuid``).
+_DEVICES: Final = re.compile(
+    r"(vgpu-)?(no-?)?use-[A-Za-z0-9]*-?(uuid|type)|gpu-(no-)?use-uuid|(no)?use-(va|biren)|numa-bind"
+    r"|v[gn]pu-mode"
+)
+#: Extended resources that are a part of a device: a node's sum says nothing of what is free on one of them.
+_PARTS: Final = re.compile(
+    r"(koordinator\.sh|kubernetes\.io)/gpu(-core|-memory|-memory-ratio|\.shared)?"
+    r"|volcano\.sh/(vgpu-(number|memory|memory-percentage|cores)|gpu-memory)"
+    r"|aliyun\.com/gpu-mem|tencent\.com/vcuda-(core|memory)|elasticgpu\.io/gpu-(core|memory|percent)"
+    r"|[a-z0-9.-]+/(gpumem(-percentage)?|gpucores|dcumem|dcucores|mlu\.smlu\.(vmemory|vcore)"
+    r"|[A-Za-z0-9-]+\.(vMem|vCore)|sgpu|vcore|vmemory|sgpu-(core|memory)|Ascend[0-9A-Za-z-]+-memory"
+    r"|vgcu(-percentage)?|vxpu(-memory)?)"
+)
+#: Values of Volcano's and Koordinator's NUMA policies by which the kubelet's and the scheduler's choice must
+#: agree.
 STRICT_NUMA: Final = frozenset({"restricted", "single-numa-node"})
+#: Words in Koordinator's values (JSON) that make a wish binding.
+_BINDING: Final = ("MustGather", "requiredScope", "requiredCPUBindPolicy", "SingleNUMANode", "Restricted")
 
 
 class Wish(Struct, frozen=True):
@@ -207,7 +240,7 @@ def _asks(key: str) -> bool:
     if key in _OTHERS:
         return True
     domain, slash, name = key.partition("/")
-    if not slash or key in _READ:
+    if not slash or key in _READ or key in _DECIDED:
         return False
     if _DEVICES.fullmatch(name):
         return True
@@ -218,8 +251,8 @@ def _asks(key: str) -> bool:
 
 
 def _hard(key: str, entries: Mapping[str, str]) -> bool:
-    if key in _OTHERS:
-        return _OTHERS[key]
+    if _OTHERS.get(key):
+        return True
     if _DEVICES.fullmatch(key.partition("/")[2]):
         return entries[key] != "false"
     if key in (VOLCANO_MODE, VOLCANO_TIER):
@@ -228,9 +261,14 @@ def _hard(key: str, entries: Mapping[str, str]) -> bool:
         # The pod sets of a group share one domain, which a required level makes binding.
         return KUEUE_REQUIRED in entries
     value = entries[key]
-    if value in STRICT_NUMA or "MustGather" in value:
+    if value in STRICT_NUMA or any(word in value for word in _BINDING):
         return True
-    return "required" in key or "exclusive" in key or value in ("required", "hard")
+    return key not in _OTHERS and ("required" in key or "exclusive" in key or value in ("required", "hard"))
+
+
+def is_part_of_a_device(resource: str) -> bool:
+    """Whether what a pod requests under this name is taken from a device that others use too."""
+    return _PARTS.fullmatch(resource) is not None
 
 
 def members_apart(annotations: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ from closeby.reading.decoding.affinity import (
     tolerations_of,
 )
 from closeby.reading.decoding.errors import Path
+from closeby.reading.decoding.keys import is_part_of_a_device
 from closeby.reading.decoding.requests import (
     ContainersWire,
     effective_requests,
@@ -149,8 +150,10 @@ class SpecPool:
 
 def _needs(wire: PodSpecWire) -> PodSpec:
     node_affinity = wire.affinity.node_affinity if wire.affinity else None
+    requests = effective_requests(wire)
+    parts = (name for name, _ in requests if is_part_of_a_device(name))
     return PodSpec(
-        requests=effective_requests(wire),
+        requests=requests,
         node_selector=tuple(sorted((wire.node_selector or {}).items())),
         required_affinity=required_terms(node_affinity),
         preferred_affinity=preferred_terms(node_affinity),
@@ -158,7 +161,10 @@ def _needs(wire: PodSpecWire) -> PodSpec:
         host_ports=host_ports(wire),
         inline_disks=_inline_disks(wire.volumes or ()),
         scheduling_gates=tuple(gate.name for gate in wire.scheduling_gates or ()),
-        unsupported=_unsupported(wire),
+        unsupported=(
+            *_unsupported(wire),
+            *(f"spec.containers[*].resources of {name}, a part of a device" for name in parts),
+        ),
         qos_class=qos_class(wire),
         scheduler_name=wire.scheduler_name or "",
         priority_class_name=wire.priority_class_name or "",

@@ -23,7 +23,7 @@ from closeby.reading.decoding.keys import (
     wish_conditions,
 )
 from closeby.reading.dialects import kai, kubeflow, kueue
-from closeby.reading.dialects.kueue import QUEUE_NAME, Queues
+from closeby.reading.dialects.kueue import GET_QUEUES, QUEUE_NAME, Queues
 from closeby.reading.dialects.podgroups import STRATEGY_FIELD, PlacementAsk, with_condition, with_strategy
 
 #: Kinds whose pods can do nothing without one another: they are gangs without being asked. (So is Volcano's
@@ -231,19 +231,31 @@ def _with_batch_minimum(group: PodGroup, workload: Workload) -> PodGroup:
 def _with_queue(
     gang: Gang, workload: Workload, queue: str | None, queues: Queues, flavor: ResourceFlavor | None
 ) -> Gang:
-    """Constraints that name no topology get the queue's; where there is none that is reported."""
+    """Constraints that name no topology get the queue's; it is reported where only the queue could say which
+    of several topologies is meant, and is not there to say it.
+    """
     group = gang.group
     constraints = [group.constraint, *(one.constraint for one in group.subgroups)]
     if queue is None or all(one is None or one.topology for one in constraints):
         return gang
     if flavor is None or flavor.topology_name is None:
+        levels = {level for one in constraints if one and not one.topology for level in _levels(one)}
+        shared = sorted(levels & set(queues.shared_levels))
+        if not shared:
+            return gang
         message = (
-            f"{queues.missing(workload.namespace, queue)}, so the topology is the one that has the level"
+            f"several topologies have a level {shared[0]}, and the queue does not say which is meant: "
+            f"{queues.missing(workload.namespace, queue)}"
         )
-        remedy = "add the queue's objects to the input"
         field = f'metadata.labels["{QUEUE_NAME}"]'
         group = with_condition(
-            group, Reason.INVALID_SPEC, field, message, remedy, blocking=False, owner=workload.id
+            group,
+            Reason.TOPOLOGY_NOT_FOUND,
+            field,
+            message,
+            f"add what {GET_QUEUES} prints",
+            blocking=False,
+            owner=workload.id,
         )
         return Gang(group, gang.members)
     name = flavor.topology_name
@@ -252,6 +264,10 @@ def _with_queue(
     )
     group = msgspec.structs.replace(group, constraint=_named(group.constraint, name), subgroups=subgroups)
     return Gang(group, gang.members)
+
+
+def _levels(constraint: TopologyConstraint) -> set[str]:
+    return {level for level in (constraint.required, constraint.preferred) if level}
 
 
 def _named(constraint: TopologyConstraint | None, topology: str) -> TopologyConstraint | None:

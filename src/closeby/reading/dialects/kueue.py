@@ -1,6 +1,7 @@
 """Kueue (``kueue.x-k8s.io``): flavors and queues, and what a pod template's annotations ask for."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from closeby.objects.bounds import quoted
 from closeby.objects.groups import TopologyConstraint, Written
 from closeby.objects.labels import is_label_key
 from closeby.objects.reasons import invalid
-from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import KUEUE_PREFERRED, KUEUE_REQUIRED, KUEUE_UNCONSTRAINED
@@ -21,6 +22,12 @@ QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 #: A gang of plain pods: its name (label) and its size (annotation).
 POD_GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_SIZE: Final = "kueue.x-k8s.io/pod-group-total-count"
+#: Gates by which Kueue holds pods until it admits them, and until it has chosen their domain.
+GATES: Final = frozenset(
+    {"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology", "kueue.x-k8s.io/elastic-job"}
+)
+#: How to add what a queue refers to.
+GET_QUEUES: Final = "kubectl get localqueues,clusterqueues,resourceflavors.kueue.x-k8s.io -A -o yaml"
 
 
 class FlavorSpecWire(Wire):
@@ -140,6 +147,8 @@ class Queues(Struct, frozen=True):
     local: Mapping[tuple[str, str], LocalQueue]
     cluster: Mapping[str, ClusterQueue]
     flavors: Mapping[str, ResourceFlavor]
+    #: Levels (their labels) that several unequal topologies have, so that only the queue says which is meant.
+    shared_levels: Collection[str] = ()
 
     def flavor(self, namespace: str, queue: str) -> ResourceFlavor | None:
         """The first flavor of the queue that has a topology; None when there is none or a part is unknown."""
@@ -166,11 +175,17 @@ class Queues(Struct, frozen=True):
 
 
 def queues_of(
-    local: Iterable[LocalQueue], cluster: Iterable[ClusterQueue], flavors: Iterable[ResourceFlavor]
+    local: Iterable[LocalQueue],
+    cluster: Iterable[ClusterQueue],
+    flavors: Iterable[ResourceFlavor],
+    topologies: Iterable[Topology] = (),
 ) -> Queues:
     """The queues by their names."""
+    shapes = {tuple(level.node_label for level in one.levels) for one in topologies}
+    labels = Counter(label for shape in shapes for label in shape)
     return Queues(
         {(queue.namespace, queue.name): queue for queue in local},
         {queue.name: queue for queue in cluster},
         {flavor.name: flavor for flavor in flavors},
+        frozenset(label for label, number in labels.items() if number > 1),
     )

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
-from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.pods import SYSTEM_CLASSES, Pod, PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.workloads import pod_field
 from closeby.reading.dialects.trees import children_of
@@ -126,7 +126,7 @@ class Priorities:
 
     def __init__(self) -> None:
         self._trusted: Collection[str] | None = None
-        self._classes: dict[str, PriorityClass] = {}
+        self._classes: dict[str, PriorityClass] = {one.name: one for one in SYSTEM_CLASSES}
         #: The priority of a pod that names no class.
         self._default = 0
 
