@@ -22,6 +22,7 @@ DIFFER = {
     "--only",
     "--output",
     "--pod-grouper",  # what is so where nothing is said
+    "--resource",  # what is counted where none is named
     "--scheduler-name",
     "--timeout",
     "--topology",

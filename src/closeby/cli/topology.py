@@ -1,7 +1,7 @@
 """`closeby topology`: the topology trees with what is free, what is used and who runs where."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -10,7 +10,11 @@ from closeby.cli.options import Sources, output_option, reads_cluster_or_manifes
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from closeby.report.documents.fits import GangSize
     from closeby.simulator.runs import Run
+
+#: No gang has as many pods, and no node as many accelerators.
+_MOST: Final = 1_000_000
 
 
 @click.command(name="topology", short_help="Show what is free, what is used and who runs where.")
@@ -26,6 +30,19 @@ if TYPE_CHECKING:
     metavar="NUMBER",
     help="Number of levels to show below the whole cluster. Tables omit single nodes unless there are few.",
 )
+@click.option(
+    "--fits",
+    metavar="PODSxNUMBER",
+    help="Show how many gangs of this many pods, each with this many accelerators, every level could take "
+    "now, and if nothing ran there, such as 8x8. More resources of a pod follow after commas, such as "
+    "8x8,cpu=16,memory=64Gi.",
+)
+@click.option(
+    "--resource",
+    metavar="NAME",
+    help="With --fits: the resource that counts as the accelerator.  [default: each accelerator that nodes "
+    "offer]",
+)
 @click.option("--after", is_flag=True, help="Schedule the pending pods first and show the resulting state.")
 def command(
     *,
@@ -35,6 +52,8 @@ def command(
     level: str | None,
     depth: int | None,
     after: bool,
+    fits: str | None,
+    resource: str | None,
 ) -> None:
     """Show the topology trees: what is free, what is used and who runs where.
 
@@ -44,6 +63,7 @@ def command(
     Examples:
       closeby topology --level rack
       closeby topology -f cluster.yaml --after
+      closeby topology --fits 8x8
     """
     from closeby.cli.output import emit
     from closeby.cli.reading.inputs import read_cluster_or_files, usable_configuration
@@ -51,6 +71,9 @@ def command(
     from closeby.report.documents.topologies import topology_report
     from closeby.simulator.runs import Asked, simulate
 
+    size = _size(fits)
+    if resource is not None and size is None:
+        raise click.UsageError("--resource says what --fits counts: give both")
     inputs, cluster = read_cluster_or_files(sources)
     with usable_configuration():
         run = simulate(
@@ -69,6 +92,7 @@ def command(
         names=names,
         levels=None if depth is None else tuple(range(-1, depth)),
         level_name=level,
+        gangs=_gangs(run, size, resource),
         errors=inputs.errors,
     )
 
@@ -101,3 +125,71 @@ def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] |
         ]
         raise Unusable(f"no topology has a level {level!r}; {'; '.join(levels) or 'there is no topology'}")
     return having
+
+
+class _Size(NamedTuple):
+    """What ``--fits`` asks: pods, accelerators of each, and amounts of other resources, as written."""
+
+    pods: int
+    accelerators: str
+    others: Mapping[str, str]
+
+
+def _size(text: str | None) -> _Size | None:
+    """A size as it was written.
+
+    Raises:
+        UsageError: it can't be understood.
+    """
+    if text is None:
+        return None
+    first, *more = text.split(",")
+    pods, separator, accelerators = first.partition("x")
+    others = dict(one.split("=", 1) for one in more if one.count("=") == 1)
+    numbers = all(one.isascii() and one.isdecimal() and 0 < int(one) < _MOST for one in (pods, accelerators))
+    if not separator or not numbers or len(others) < len(more) or not all(others):
+        raise click.UsageError(
+            f"--fits {text}: write pods x accelerators of each, such as 8x8, and more resources of a pod as "
+            "8x8,cpu=16,memory=64Gi; numbers are at least 1"
+        )
+    return _Size(int(pods), accelerators, others)
+
+
+def _gangs(run: "Run", size: _Size | None, resource: str | None) -> tuple["GangSize", ...]:
+    """The gangs of a size, one for each resource that counts as the accelerator.
+
+    Raises:
+        Unusable: there is no such resource, or a resource is given twice or by no amount.
+    """
+    from closeby.cli.reading.inputs import Unusable
+    from closeby.cluster.resources import offered
+    from closeby.errors import QuantityError
+    from closeby.objects.quantities import amount
+    from closeby.report.documents.fits import GangSize, accelerators
+
+    if size is None:
+        return ()
+    known = offered(run.engine.cluster)
+    found = accelerators(run.engine.cluster) if resource is None else (resource,)
+    listed = ", ".join(known) or "nothing"
+    if not found:
+        raise Unusable(
+            f"no node offers an accelerator: name a resource with --resource; nodes offer {listed}"
+        )
+    for name in (*found, *size.others):
+        if name not in known:
+            raise Unusable(f"no node offers {name}; nodes offer {listed}")
+    gangs = []
+    for name in found:
+        if name in size.others:
+            raise Unusable(f"--fits gives two amounts of {name}: leave out {name}={size.others[name]}")
+        needs = {}
+        for key, value in {name: size.accelerators, **size.others}.items():
+            try:
+                needs[key] = amount(key, value, "up")
+            except QuantityError as error:
+                raise Unusable(f"--fits: {key}={value}: {error}") from error
+            if needs[key] <= 0:
+                raise Unusable(f"--fits: {key}={value}: give more than 0, or leave it out")
+        gangs.append(GangSize(size.pods, needs, name))
+    return tuple(gangs)

@@ -12,6 +12,7 @@ from closeby.objects.arrays import Amounts
 from closeby.objects.labels import API_VERSION, HOSTNAME
 from closeby.objects.natural import natural_key
 from closeby.report.documents.common import NODE_LEVEL, ConditionEntry, condition_entries
+from closeby.report.documents.fits import FitEntry, GangSize, fit_entry, in_units
 from closeby.simulator.runs import Run
 from closeby.topology.constraints import write_command
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
@@ -120,6 +121,8 @@ class TopologyReport(Struct, frozen=True, kw_only=True, rename="camel"):
     main_resources: tuple[str, ...]
     #: The topologies.
     topologies: tuple[TopologyEntry, ...]
+    #: With `--fits`: how many gangs of that size there is room for; one entry per accelerator.
+    fits: tuple[FitEntry, ...] | UnsetType = UNSET
     #: What is wrong or noteworthy about objects that were read.
     conditions: tuple[ConditionEntry, ...] = ()
     #: Documents that could not be read and were skipped.
@@ -132,12 +135,14 @@ def topology_report(
     names: Sequence[str] | None = None,
     levels: Sequence[int] | None = None,
     level_name: str | None = None,
+    gangs: Sequence[GangSize] = (),
     errors: Iterable[str] = (),
 ) -> TopologyReport:
     """The trees called ``names`` (None: all; without any topology one flat tree of all nodes, named "").
 
     ``levels`` keeps only domains of these levels, -1 being the whole cluster and 0 the coarsest;
-    ``level_name`` only those of one level, by label, alias or short name.
+    ``level_name`` only those of one level, by label, alias or short name. ``gangs``: sizes of which to say
+    how many there is room for.
     """
     topologies = run.engine.topologies
     wanted = topologies.distinct() if names is None else names
@@ -145,9 +150,13 @@ def topology_report(
     if names is None and not trees:
         trees = [topologies.flat()]
     view = _Columns(run)
+    shown = {tree.name: _chosen(tree, levels, level_name) for tree in trees}
+    called = {tree.name: level_names(tree) for tree in trees}
+    cluster = run.engine.cluster
     return TopologyReport(
-        main_resources=main_resources(run.engine.cluster),
-        topologies=tuple(_topology(run, tree, view, _chosen(tree, levels, level_name)) for tree in trees),
+        main_resources=main_resources(cluster),
+        topologies=tuple(_topology(run, tree, view, shown[tree.name]) for tree in trees),
+        fits=tuple(fit_entry(cluster, trees, gang, shown, called) for gang in gangs) or UNSET,
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),
     )
@@ -255,14 +264,7 @@ def _domain(
 
 def _amounts(resources: Sequence[str], amounts: Amounts) -> dict[str, float]:
     totals = amounts.sum(axis=1).tolist()
-    return {name: _in_units(name, total) for name, total in zip(resources, totals, strict=True)}
-
-
-def _in_units(resource: str, amount: int) -> float:
-    """Cores for cpu (which is counted in thousandths); whole numbers stay whole."""
-    if resource != "cpu":
-        return amount
-    return amount // 1000 if amount % 1000 == 0 else amount / 1000
+    return {name: in_units(name, total) for name, total in zip(resources, totals, strict=True)}
 
 
 def _unlabelled(cluster: Cluster, tree: Tree) -> Iterator[UnlabelledEntry]:

@@ -9,6 +9,7 @@ from rich.text import Text
 from closeby.objects.quantities import format_amount
 from closeby.objects.words import path_text, plural
 from closeby.report.documents.common import NODE_LEVEL
+from closeby.report.documents.fits import FitEntry, LevelFitEntry, TopologyFitEntry
 from closeby.report.documents.topologies import DomainEntry, TopologyEntry, TopologyReport, UplinksEntry
 from closeby.report.views.layout import Indented, plain_table, worth_knowing
 
@@ -22,6 +23,13 @@ _GIGABIT = 10**9
 
 def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) -> Iterator[RenderableType]:
     """One table per topology. ``with_nodes`` None lists single nodes when there are few."""
+    if isinstance(report.fits, tuple):
+        for number, fit in enumerate(report.fits):
+            if number:
+                yield Text("")
+            yield from _fit_views(fit)
+        yield from worth_knowing(report.conditions)
+        return
     if not report.topologies:
         yield Text("There is no usable topology.", style="yellow")
     for number, topology in enumerate(report.topologies):
@@ -140,3 +148,53 @@ def _flags(topology: TopologyEntry) -> Iterator[RenderableType]:
             f"{plural(len(nodes), 'node')} without {' and '.join(missing)} ({shown}): ",
             "usable, but never where that level is required",
         )
+
+
+def _fit_views(fit: FitEntry) -> Iterator[RenderableType]:
+    """Room for gangs of one size: a line per level, or per domain where one level is asked for."""
+    needs = ", ".join(
+        f"{_amount(resource, amount)} {_short(resource)}" for resource, amount in fit.needs.items()
+    )
+    yield Text.assemble((f"Gangs of {plural(fit.pods, 'pod')}", "bold"), f" with {needs} each")
+    if fit.left_out:
+        yield Text(
+            f"  {plural(fit.left_out, 'node')} left out: cordoned, not ready or tainted", style="yellow"
+        )
+    for topology in fit.topologies:
+        single = len(topology.levels) == 1 and topology.levels[0].level is not None
+        table = _places_table(topology.levels[0]) if single else _levels_table(topology)
+        yield Text("")
+        yield Text(topology.name or "all nodes", style="bold cyan")
+        yield Indented(table, (0, 0, 0, 2))
+
+
+def _levels_table(topology: TopologyFitEntry) -> Table:
+    table = plain_table(
+        "each in one", "domains", "now", "if empty", "the roomiest now", right=("domains", "now", "if empty")
+    )
+    for level in topology.levels:
+        best = max(level.places, key=lambda place: place.pods, default=None)
+        room = (
+            ""
+            if best is None or level.level is None
+            else f"{path_text(best.path)}: {plural(best.pods, 'pod')}"
+        )
+        name = "the cluster" if level.level is None else level.level
+        table.add_row(name, f"{level.domains:,}", _count(level.gangs), f"{level.gangs_if_empty:,}", room)
+    return table
+
+
+def _places_table(level: LevelFitEntry) -> Table:
+    table = plain_table(
+        str(level.level), "pods now", "gangs now", "if empty", right=("pods now", "gangs now", "if empty")
+    )
+    for place in level.places:
+        table.add_row(
+            path_text(place.path), f"{place.pods:,}", _count(place.gangs), f"{place.gangs_if_empty:,}"
+        )
+    table.add_row("all", "", _count(level.gangs), f"{level.gangs_if_empty:,}", style="bold")
+    return table
+
+
+def _count(gangs: int) -> Text:
+    return Text(f"{gangs:,}", style="green" if gangs else "dim")

@@ -1,0 +1,192 @@
+"""How many gangs of one size each level of a topology could take, now and if nothing ran there.
+
+A node takes as many pods as its scarcest resource allows, a domain the sum of its nodes' pods, and a level
+one gang for each time that a domain of it holds all pods of one. That is exact for pods of one size that ask
+for nothing else, such as affinity, volumes or ports.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.cluster.columns import Cluster
+from closeby.cluster.resources import offered
+from closeby.objects.arrays import Amounts, Bools, Counts
+from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, is_accelerator
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+from closeby.whatif.records import DomainPath
+
+
+class GangSize(Struct, frozen=True):
+    """A gang of equal pods. ``needs`` is the amount of each resource that one pod asks for, in its unit."""
+
+    pods: int
+    needs: Mapping[str, int]
+    #: The resource that counts as the accelerator.
+    resource: str
+
+
+class PlaceFitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one domain could take."""
+
+    #: Its label values, the coarsest level first.
+    path: DomainPath
+    #: Pods that find room now.
+    pods: int
+    #: Pods that would find room if nothing ran there.
+    pods_if_empty: int
+    #: Whole gangs that find room now.
+    gangs: int
+    #: Whole gangs that would find room if nothing ran there.
+    gangs_if_empty: int
+
+
+class LevelFitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one level could take: gangs that each lie in one domain of it."""
+
+    #: None for the whole cluster.
+    level: str | None
+    #: Its domains; a node without the level's label is none.
+    domains: int
+    #: Whole gangs that find room now.
+    gangs: int
+    #: Whole gangs that would find room if nothing ran there.
+    gangs_if_empty: int
+    #: Its domains in their order.
+    places: tuple[PlaceFitEntry, ...]
+
+
+class TopologyFitEntry(Struct, frozen=True, kw_only=True):
+    """What one topology could take, by level, coarse to fine."""
+
+    name: str
+    #: Its levels that were asked for, coarse to fine.
+    levels: tuple[LevelFitEntry, ...]
+
+
+class FitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many gangs of one size there is room for."""
+
+    #: The resource that counts as the accelerator.
+    resource: str
+    #: Pods of a gang.
+    pods: int
+    #: What one pod asks for, by resource; cores, bytes, devices.
+    needs: Mapping[str, float]
+    #: Nodes that take none of these pods, whatever is free: cordoned, not ready, or with a taint other than
+    #: that of the resource's name.
+    left_out: int
+    #: The topologies that were asked for.
+    topologies: tuple[TopologyFitEntry, ...]
+
+
+def accelerators(cluster: Cluster) -> tuple[str, ...]:
+    """The accelerators that nodes offer; where there is none, the only extended resource."""
+    names = offered(cluster)
+    found = tuple(name for name in names if is_accelerator(name))
+    extended = tuple(name for name in names if "/" in name)
+    return found or (extended if len(extended) == 1 else ())
+
+
+def fit_entry(
+    cluster: Cluster,
+    trees: Sequence[Tree],
+    gang: GangSize,
+    levels: Mapping[str, Sequence[int]],
+    names: Mapping[str, Sequence[str]],
+) -> FitEntry:
+    """Room for gangs in some trees. By topology: ``levels`` to show, and ``names`` of all of them."""
+    usable = _usable(cluster, gang.resource)
+    now = _pods_on(cluster, gang.needs, cluster.allocatable - cluster.requested, usable)
+    empty = _pods_on(cluster, gang.needs, cluster.allocatable, usable)
+    return FitEntry(
+        resource=gang.resource,
+        pods=gang.pods,
+        needs={name: in_units(name, amount) for name, amount in gang.needs.items()},
+        left_out=int((cluster.alive[: cluster.capacity] & ~usable).sum()),
+        topologies=tuple(
+            TopologyFitEntry(
+                name=tree.name,
+                levels=tuple(
+                    _level(tree, level, names[tree.name], gang.pods, now, empty)
+                    for level in levels[tree.name]
+                ),
+            )
+            for tree in trees
+        ),
+    )
+
+
+def in_units(resource: str, amount: int) -> float:
+    """Cores for cpu (which is counted in thousandths); whole numbers stay whole."""
+    if resource != "cpu":
+        return amount
+    return amount // 1000 if amount % 1000 == 0 else amount / 1000
+
+
+def _usable(cluster: Cluster, resource: str) -> Bools:
+    """Which slots hold a node that takes such pods; shape (capacity,)."""
+    return np.fromiter(
+        (node is not None and _takes(node, resource) for node in cluster.nodes),
+        dtype=np.bool_,
+        count=cluster.capacity,
+    )
+
+
+def _takes(node: Node, resource: str) -> bool:
+    kept_off = any(
+        taint.effect in (NO_SCHEDULE, NO_EXECUTE) and taint.key != resource for taint in node.taints
+    )
+    return node.ready and not node.unschedulable and not kept_off
+
+
+def _pods_on(cluster: Cluster, needs: Mapping[str, int], amounts: Amounts, usable: Bools) -> Counts:
+    """How many pods each slot takes, given what is left of each resource; shape (capacity,)."""
+    found: Counts = np.maximum(amounts[cluster.row_of["pods"], : cluster.capacity], 0)
+    for name, amount in needs.items():
+        row = cluster.row_of.get(name)
+        if row is None:
+            return np.zeros(cluster.capacity, dtype=np.int64)
+        found = np.minimum(found, np.maximum(amounts[row, : cluster.capacity], 0) // amount)
+    return found * usable
+
+
+def _level(
+    tree: Tree, level: int, names: Sequence[str], pods: int, now: Counts, empty: Counts
+) -> LevelFitEntry:
+    counts = [_by_domain(tree, level, one[tree.slot_at]) for one in (now, empty)]
+    labelled = [True] if level == ROOT_LEVEL else tree.labelled[level].tolist()
+    places = tuple(
+        PlaceFitEntry(
+            path=tree.path(Domain(level, index)),
+            pods=held,
+            pods_if_empty=could,
+            gangs=held // pods,
+            gangs_if_empty=could // pods,
+        )
+        for index, (held, could, real) in enumerate(
+            zip(counts[0].tolist(), counts[1].tolist(), labelled, strict=True)
+        )
+        if real
+    )
+    return LevelFitEntry(
+        level=None if level == ROOT_LEVEL else names[level],
+        domains=len(places),
+        gangs=sum(place.gangs for place in places),
+        gangs_if_empty=sum(place.gangs_if_empty for place in places),
+        places=places,
+    )
+
+
+def _by_domain(tree: Tree, level: int, counts: Counts) -> Counts:
+    """Sums of what is given by position; shape (domains,)."""
+    if level == tree.node_level:
+        return counts
+    if level == ROOT_LEVEL:
+        found: Counts = counts.sum(keepdims=True)
+        return found
+    if not len(counts):
+        return counts
+    found = np.add.reduceat(counts, tree.bounds[level][:-1])
+    return found
