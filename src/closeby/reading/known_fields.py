@@ -119,25 +119,32 @@ def _walk(value: object, called: str, path: Path) -> Iterator[UnknownField]:
 
 def _decodes(document: Document, called: str) -> bool:
     """Whether all fields are known; False also where a value has another type than its schema says."""
-    shape = _shape(called)
     try:
         if document.raw is not None:
-            msgspec.json.decode(document.raw, type=shape)
+            _decoder(called).decode(document.raw)
         else:
-            msgspec.convert(document.value, shape)
+            msgspec.convert(document.value, _shape(called))
     except msgspec.ValidationError:
         return False
     return True
 
 
 @cache
-def _shape(called: str) -> Any:
-    """A type that refuses unknown fields, apart from those below a type that contains itself."""
+def _decoder(called: str) -> msgspec.json.Decoder[Any]:
+    # Nothing is made of values that are not looked into.
+    return msgspec.json.Decoder(_shape(called, msgspec.Raw))
+
+
+@cache
+def _shape(called: str, leaf: Any = Any) -> Any:
+    """A type that refuses unknown fields, apart from those below a type that contains itself; ``leaf`` is the
+    type of what is not looked into.
+    """
     fields = []
     for i, (key, kind) in enumerate(table().types[called].items()):
-        shape: Any = Any
+        shape: Any = leaf
         if kind is not None and kind.lstrip("[{") not in _RECURSIVE:
-            shape = _shape(kind.lstrip("[{"))
+            shape = _shape(kind.lstrip("[{"), leaf)
             if kind[0] == "[":
                 shape = list[shape]
             elif kind[0] == "{":

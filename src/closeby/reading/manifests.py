@@ -8,16 +8,24 @@ import gc
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from closeby.errors import YamlError
 from closeby.objects.problems import Problem
 from closeby.reading.collection import Collection
-from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.documents import Document, LineFinder
 from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.sources import STDIN, STDIN_NAME, find_files, not_utf8, read_file
-from closeby.reading.decoding.splitting import Found, json_documents, value_documents
+from closeby.reading.decoding.splitting import Found, json_documents, listed_documents, value_documents
+from closeby.reading.decoding.yaml_lines import (
+    BlockReader,
+    Declined,
+    Lines,
+    ListText,
+    item_value,
+    list_text,
+)
 from closeby.reading.decoding.yaml_values import YamlDocument, yaml_documents
 
 __all__ = ["Manifests", "Problem", "read_manifests"]
@@ -105,7 +113,13 @@ def _readable(found: Iterable[Document | Problem]) -> int:
 
 def _yaml_documents(file: str, data: bytes) -> Found:
     number = 0
+    reader = BlockReader()
     for line, piece in _pieces(data.decode()):
+        quickly = _quickly(file, number + 1, line, piece, reader)
+        if quickly is not None:
+            number += 1
+            yield from quickly
+            continue
         for value in _values(file, number + 1, line, piece):
             if isinstance(value, Problem):
                 number += 1
@@ -115,13 +129,49 @@ def _yaml_documents(file: str, data: bytes) -> Found:
                 yield from value_documents(file, number, value.value, value.line)
 
 
+def _quickly(file: str, number: int, line: int, piece: str, reader: BlockReader) -> Found | None:
+    """The documents of a piece that is written as Kubernetes' tools write; None where it is not."""
+    listed = list_text(piece, reader)
+    if listed is not None and isinstance(listed.head, dict):
+        items = _items(line, listed, reader)
+        found = listed_documents(file, number, listed.head, items)
+        if found is not None:
+            return _or_whole(found, file, number, line, piece)
+    try:
+        return value_documents(file, number, reader.value(piece), Lines(piece, line))
+    except Declined:
+        return None
+
+
+def _or_whole(quickly: Found, file: str, number: int, line: int, piece: str) -> Found:
+    """The documents of a List that is read item by item; what is no item on its own is read with the rest."""
+    done = 0
+    try:
+        for found in quickly:
+            yield found
+            done += 1
+    except YamlError:
+        for value in _values(file, number, line, piece):
+            if isinstance(value, Problem):
+                yield value
+            else:
+                yield from islice(value_documents(file, number, value.value, value.line), done, None)
+
+
+def _items(line: int, listed: ListText, reader: BlockReader) -> Iterator[tuple[object, LineFinder]]:
+    for start, end in listed.items:
+        yield item_value(listed.text[start:end], reader), Lines(listed.text, line, (start, end))
+
+
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
     """The documents of a text, each with the line it begins on (counted from 1).
 
     Cut before parsing, so that a document which is not YAML does not take those after it along.
     """
     line = 1
-    starts = [0, *(match.start() for match in _DOCUMENT_START.finditer(text)), len(text)]
+    several = text.startswith("---") or "\n---" in text
+    found = _DOCUMENT_START.finditer(text) if several else ()
+    starts = [0, *(match.start() for match in found), len(text)]
     for start, end in pairwise(starts):
         piece = text[start:end]
         if _CONTENT.search(piece.removeprefix("---")):

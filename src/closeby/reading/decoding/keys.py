@@ -193,8 +193,8 @@ def unread_wishes(entries: Mapping[str, str], *, labels: bool = False) -> tuple[
     """
     return tuple(
         Wish(key, entries[key], _hard(key, entries))
-        for key in entries
-        if _asks(key) and not (labels and "/" not in key)
+        for key in filter(_asks, entries)
+        if not (labels and "/" not in key)
     )
 
 

@@ -61,6 +61,8 @@ def stamp_of(path: str) -> tuple[int, int, int] | None:
 
 def not_utf8(data: bytes) -> int | None:
     """The position of the first byte that is not UTF-8; None when all of them are."""
+    if data.isascii():
+        return None
     decoder = codecs.getincrementaldecoder("utf-8")()
     for start in range(0, len(data), _CHUNK):
         try:

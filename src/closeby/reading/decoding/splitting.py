@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -18,6 +19,8 @@ Found = Iterator[Document | Problem]
 _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
+#: What half a character begins with.
+_HALF: Final = re.compile(rb"\\u[dD]")
 #: In a stream of objects an indented brace lies inside of one, and this is where one begins.
 _OBJECT_START = re.compile(r"^[{\[]", re.MULTILINE)
 _HEAD_REMEDY = "begin it like apiVersion: v1 and kind: Pod"
@@ -31,9 +34,27 @@ class _Head(Struct, rename="camel"):
     items: Raw = Raw()
 
 
+class _ListHead(Struct, rename="camel"):
+    """As ``_Head``, of what is probably a List, whose items are separated in the same pass."""
+
+    api_version: object = None
+    kind: object = None
+    items: list[Raw] | None = None
+
+
 def json_documents(file: str, data: bytes) -> Found:
     """The documents of a JSON text (UTF-8): one object, or several one after another."""
     data = _with_whole_characters(data)
+    try:
+        listed = msgspec.json.decode(data, type=_ListHead)
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    else:
+        if listed.items:
+            typed = _typed(Document(file=file, number=1, raw=data), listed.api_version, listed.kind)
+            if isinstance(typed, Document) and _is_list(typed, True):
+                yield from _entries(typed, listed.items)
+                return
     try:
         head = msgspec.json.decode(data, type=_Head)
     except msgspec.ValidationError:
@@ -59,8 +80,28 @@ def value_documents(file: str, number: int, value: object, find_line: LineFinder
     if items is not None and not isinstance(items, list):
         yield typed.error(FieldError(("items",), "must be a list", ""))
         return
-    for i, item in enumerate(items or ()):
-        entry = Document(file=file, number=number, value=item, position=("items", i), find_line=find_line)
+    yield from _values(typed, ((item, find_line) for item in items or ()))
+
+
+def listed_documents(
+    file: str, number: int, head: Mapping[str, object], items: Iterable[tuple[object, LineFinder]]
+) -> Found | None:
+    """As ``value_documents``, of a List whose items come one by one, each with what finds its lines.
+
+    None where ``head``, which is the List without its items, is no List.
+    """
+    document = Document(file=file, number=number, value=head)
+    typed = _typed(document, head.get("apiVersion"), head.get("kind"))
+    if not isinstance(typed, Document) or not _is_list(typed, True):
+        return None
+    return _values(typed, items)
+
+
+def _values(typed: Document, items: Iterable[tuple[object, LineFinder]]) -> Found:
+    for i, (item, find_line) in enumerate(items):
+        entry = Document(
+            file=typed.file, number=typed.number, value=item, position=("items", i), find_line=find_line
+        )
         if isinstance(item, Mapping):
             yield _item(typed, entry, item.get("apiVersion"), item.get("kind"))
         else:
@@ -99,7 +140,8 @@ def _next_object(text: str, start: int) -> int:
 
 def _with_whole_characters(data: bytes) -> bytes:
     """Half a character, which JSON can escape and no text can hold, becomes U+FFFD as it does in kubectl."""
-    if b"\\ud" not in data and b"\\uD" not in data:
+    # A single byte is found ten times as fast, and most texts have none.
+    if b"\\" not in data or not _HALF.search(data):
         return data
     return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], data)
 
@@ -121,8 +163,13 @@ def _from_json(file: str, number: int, data: bytes, head: _Head) -> Found:
     except msgspec.ValidationError:
         yield typed.error(FieldError(("items",), "must be a list", ""))
         return
-    for i, item in enumerate(items or ()):
-        entry = Document(file=file, number=number, raw=item, position=("items", i))
+    yield from _entries(typed, items or ())
+
+
+def _entries(typed: Document, items: Sequence[Raw]) -> Found:
+    """The entries of a List."""
+    for i, item in enumerate(items):
+        entry = Document(file=typed.file, number=typed.number, raw=item, position=("items", i))
         try:
             inner = msgspec.json.decode(item, type=_Head)
         except msgspec.ValidationError:

@@ -236,7 +236,7 @@ class _Builder:
         if plain and text == _MERGE:
             frame.key = _MERGE
             return
-        if self._text_keys and plain and not isinstance(_resolved(text), str):
+        if self._text_keys and plain and not isinstance(resolved(text), str):
             raise YamlError(line, f"key {text} is not text", "put it in quotes")
         if text in container:
             raise YamlError(line, f"key {text!r} is given twice", "keep one of the two")
@@ -279,8 +279,8 @@ def _merge(container: dict[str, object], merged: list[object], line: int) -> Non
 
 def _typed(text: str, tag: str | None, plain: bool, line: int) -> object:
     if tag is None or tag == "!":
-        return _resolved(text) if plain and tag is None else text
-    value = text if tag == f"{_TAG}str" else _resolved(text)
+        return resolved(text) if plain and tag is None else text
+    value = text if tag == f"{_TAG}str" else resolved(text)
     wanted = {"str": str, "int": int, "float": float, "bool": bool, "null": type(None)}
     name = tag.removeprefix(_TAG)
     if type(value) is not wanted.get(name) and not (name == "float" and type(value) is int):
@@ -288,7 +288,7 @@ def _typed(text: str, tag: str | None, plain: bool, line: int) -> object:
     return value
 
 
-def _resolved(text: str) -> object:
+def resolved(text: str) -> object:
     """The value of plain text."""
     if text in _WORDS:
         return _WORDS[text]
