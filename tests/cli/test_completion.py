@@ -40,7 +40,7 @@ def test_bash_completes_commands() -> None:
 
 def test_bash_completes_options_and_their_values() -> None:
     assert bash("closeby", "simulate", "--outp") == ["--output"]
-    assert bash("closeby", "simulate", "-o", "") == ["table", "json", "yaml"]
+    assert bash("closeby", "simulate", "-o", "") == ["table", "json", "yaml", "csv"]
 
 
 def test_bash_completes_names_of_configurations_or_else_files() -> None:
@@ -72,7 +72,7 @@ def kubectl(*words: str) -> tuple[set[str], str]:
 
 def test_kubectl_completes_commands_and_options() -> None:
     assert kubectl("to") == ({"topology"}, ":4")
-    assert kubectl("simulate", "-o", "") == ({"table", "json", "yaml"}, ":4")
+    assert kubectl("simulate", "-o", "") == ({"table", "json", "yaml", "csv"}, ":4")
 
 
 def test_kubectl_completes_files() -> None:

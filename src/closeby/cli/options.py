@@ -336,14 +336,18 @@ def asks_scheduler(command: Command) -> Command:
 
 def output_option(command: Command) -> Command:
     """``-o table|json|yaml``."""
+    return _output_option(OUTPUTS, "Output format.")(command)
+
+
+def output_or_csv_option(command: Command) -> Command:
+    """``-o table|json|yaml|csv``."""
+    return _output_option((*OUTPUTS, "csv"), "Output format. csv has a line for each gang, or job.")(command)
+
+
+def _output_option(forms: Sequence[str], sentence: str) -> Callable[[Command], Command]:
     return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(OUTPUTS),
-        default="table",
-        show_default=True,
-        help="Output format.",
-    )(command)
+        "-o", "--output", type=click.Choice(forms), default="table", show_default=True, help=sentence
+    )
 
 
 def with_options(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:

@@ -13,13 +13,23 @@ from closeby.cli.reading.inputs import Unusable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from closeby.report.documents.tables import Table
 
-def emit(document: Struct, output: str, views: Callable[[], Iterable["RenderableType"]]) -> None:
-    """``views`` is only called for a table, so that JSON and YAML do not wait for what draws tables."""
+
+def emit(
+    document: Struct,
+    output: str,
+    views: Callable[[], Iterable["RenderableType"]],
+    summary: Callable[[], "Table"] | None = None,
+) -> None:
+    """``views`` is only called for a table, so that JSON and YAML do not wait for what draws tables.
+
+    ``summary`` is what is printed as CSV, by the commands that offer it.
+    """
     if sys.stdout is None:
         raise Unusable("standard output is closed, so the report can't be printed")
     try:
-        _print(document, output, views)
+        _print(document, output, views, summary)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -33,10 +43,11 @@ def emit_and_then(
     output: str,
     views: Callable[[], Iterable["RenderableType"]],
     rest: Callable[[], None],
+    summary: Callable[[], "Table"] | None = None,
 ) -> None:
     """As ``emit``; ``rest`` writes files, even if the reader stops after the first lines."""
     try:
-        emit(document, output, views)
+        emit(document, output, views, summary)
     except BrokenPipeError:
         rest()
         raise
@@ -48,11 +59,21 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print(document: Struct, output: str, views: Callable[[], Iterable["RenderableType"]]) -> None:
+def _print(
+    document: Struct,
+    output: str,
+    views: Callable[[], Iterable["RenderableType"]],
+    summary: Callable[[], "Table"] | None,
+) -> None:
     if output == "table":
         from closeby.report.views.console import show
 
         show(views())
+        return
+    if summary is not None and output == "csv":
+        from closeby.report.documents.tables import to_csv
+
+        click.echo(to_csv(summary()), nl=False)
         return
     from closeby.report.documents.common import to_json, to_yaml
 

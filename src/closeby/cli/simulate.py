@@ -5,19 +5,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.options import Sources, may_read_manifests, output_option
+from closeby.cli.options import Sources, may_read_manifests, output_or_csv_option
 from closeby.cli.simulating.over_time import OverTime, runs_over_time
 from closeby.cli.simulating.pictures import Pictures, check_written, draws
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from closeby.report.documents.tables import Table
+    from closeby.simulator.runs import Run
+    from closeby.whatif.gathering import Found
+
 STILL_PENDING = 3
 
 
 @click.command(name="simulate", short_help="Schedule the pods of manifests, or run jobs over time.")
 @may_read_manifests
-@output_option
+@output_or_csv_option
 @click.option(
     "--explain",
     type=click.Choice(["some", "all"]),
@@ -113,7 +117,6 @@ def _once(
     from closeby.report.documents.scheduling import scheduling_report
     from closeby.simulator.optimum import solver_is_here
     from closeby.simulator.runs import Asked, simulate
-    from closeby.whatif.gathering import counterfactuals
 
     if optimum and not solver_is_here():
         raise Unusable("--optimum needs a solver that this scipy lacks; pip install 'closeby[optimum]'")
@@ -135,7 +138,7 @@ def _once(
         run,
         explain=explain is not None,
         errors=inputs.errors,
-        counterfactuals=counterfactuals(run) if explain is not None else {},
+        counterfactuals=_counterfactuals(run) if explain is not None else {},
         optimum=optimum,
     )
 
@@ -144,18 +147,33 @@ def _once(
 
         return scheduling_views(report, quality=quality)
 
-    emit_and_then(report, output, views, lambda: pictures.of_run(run, report, sources.config_path, views))
+    def summary() -> "Table":
+        from closeby.report.documents.tables import gangs_table
+
+        return gangs_table(report)
+
+    def draw() -> None:
+        pictures.of_run(run, report, sources.config_path, views)
+
+    emit_and_then(report, output, views, draw, summary)
     return report.waiting
+
+
+def _counterfactuals(run: "Run") -> "Found":
+    from closeby.whatif.gathering import counterfactuals
+
+    return counterfactuals(run)
 
 
 def _over_time(sources: Sources, over_time: OverTime, output: str, quality: bool, pictures: Pictures) -> bool:
     """Run a workload over time; returns whether jobs never started."""
     from closeby.cli.output import emit_and_then
     from closeby.cli.simulating.replaying import run_over_time
-    from closeby.lab.documents.simulation import simulation_report
+    from closeby.lab.documents.simulation import jobs_table, simulation_report
 
     ran = run_over_time(sources, over_time)
-    report = simulation_report(ran.history, ran.measures, ran.asked, full=over_time.full)
+    full = over_time.full or output == "csv"
+    report = simulation_report(ran.history, ran.measures, ran.asked, full=full)
 
     def views(*, quality: bool) -> "Iterable[RenderableType]":
         from closeby.lab.views.simulation import simulation_views
@@ -168,6 +186,7 @@ def _over_time(sources: Sources, over_time: OverTime, output: str, quality: bool
         lambda: views(quality=quality),
         # A page has room for all measures.
         lambda: pictures.of_history(ran.history, report, lambda: views(quality=True)),
+        lambda: jobs_table(report),
     )
     return report.waiting
 

@@ -10,6 +10,7 @@ from closeby.lab.replay.history import History
 from closeby.objects.labels import API_VERSION
 from closeby.quality.placements import level_names
 from closeby.quality.summary import Measures
+from closeby.report.documents.tables import Table, domain_cell, span_cell
 from closeby.topology.tree import ROOT, Tree
 from closeby.whatif.records import DomainPath
 
@@ -214,6 +215,43 @@ def simulation_report(
         samples=_samples(history, full),
         jobs=tuple(_jobs(history, names)) if full else UNSET,
         notices=asked.notices,
+    )
+
+
+def jobs_table(report: SimulationReport) -> Table:
+    """The jobs of a report that has them, in its order. Times in virtual seconds."""
+    columns = (
+        "name",
+        "kind",
+        "gpus",
+        "pods",
+        "submitted",
+        "start",
+        "end",
+        "wait",
+        "nodes",
+        "domain",
+        "span",
+    )
+    jobs = report.jobs if isinstance(report.jobs, tuple) else ()
+    return Table(
+        columns,
+        [
+            (
+                job.name,
+                job.kind,
+                job.gpus,
+                job.pods,
+                job.submitted,
+                job.start,
+                job.end,
+                job.wait,
+                job.nodes,
+                domain_cell(job.domain),
+                span_cell(job.span),
+            )
+            for job in jobs
+        ],
     )
 
 
