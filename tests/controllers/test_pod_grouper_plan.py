@@ -20,11 +20,12 @@ from closeby.controllers.grouping.plan import Plan, plan_of
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.changes import upserted
 from closeby.kube.watch.resources import PODS, Resource
-from closeby.objects.groups import PodGroup, Strategy
-from closeby.objects.pods import Pod
+from closeby.objects.groups import GangTemplate, GangTemplates, PodGroup, Strategy
+from closeby.objects.pods import Pod, WorkloadRef
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.keys import MANAGED_BY
+from closeby.reading.dialects.grouping import undecided
 from closeby.reading.dialects.kueue import Queues
 
 REQUIRED = "kai.scheduler/topology-required-placement"
@@ -180,6 +181,29 @@ def test_a_workload_opts_out_itself_or_through_an_owner_above_it() -> None:
         it = lineage("kubeflow.org/v1", "PyTorchJob", roles, above, annotations=own)
         plan = plan_of(it, [pod("w-worker-0")], NO_QUEUES)
         assert (plan.gangs, set(plan.alone)) == ((), {"w-worker-0"})
+
+
+def test_pods_that_refer_to_a_workload_of_kubernetes() -> None:
+    """Each replica is a gang; without the Workload its pods wait, and are told why."""
+    workload = GangTemplates(
+        namespace="a", name="train", templates=(GangTemplate(name="workers", min_member=2),)
+    )
+    owner = Ref("a", "scheduling.k8s.io/v1alpha1", "Workload", "train", "")
+    pods = []
+    for key in "xy":
+        ref = WorkloadRef("train", "workers", key)
+        pods += [msgspec.structs.replace(pod(f"{key}{i}"), workload_ref=ref) for i in range(2)]
+    assert all(undecided(one) for one in pods)
+    plan = plan_of(Lineage(owner=owner), pods, NO_QUEUES, {"a/train": workload})
+    assert specs(plan) == {"train.workers.x": {"minMember": 2}, "train.workers.y": {"minMember": 2}}
+    assert [set(gang.members) for gang in plan.gangs] == [{"x0", "x1"}, {"y0", "y1"}]
+    again = [msgspec.structs.replace(one, group="train.workers.x") for one in pods[:2]]
+    assert specs(plan_of(Lineage(owner=owner), again, NO_QUEUES, {"a/train": workload})) == {
+        "train.workers.x": {"minMember": 2}
+    }
+    late = plan_of(Lineage(owner=owner), pods, NO_QUEUES)
+    assert (late.gangs, set(late.waiting)) == ((), {"x0", "x1", "y0", "y1"})
+    assert {one.reason for one in late.conditions} == {"GangIncomplete"}
 
 
 def test_workloads_that_ask_for_nothing_are_no_gang() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from closeby.kube.state.following import FOLLOWED
-from closeby.kube.watch.resources import WATCHED
+from closeby.kube.watch.resources import WATCHED, WORKLOADS
 from closeby.reading.registry import READERS
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
@@ -98,14 +98,15 @@ def test_the_scheduler_may_follow_the_kinds_that_it_follows_and_no_others(helm: 
 
 
 def test_the_controllers_may_follow_no_kinds_that_closeby_does_not_read(helm: Path) -> None:
-    known = {(one.group, plural(one.kind)) for one in WATCHED} | {("", "nodes"), ("", "pods")}
+    followed = (*WATCHED, WORKLOADS)
+    known = {(one.group, plural(one.kind)) for one in followed} | {("", "nodes"), ("", "pods")}
     found = rules(helm, "controllers")
     assert resources(found, "list") == resources(found, "watch")
     assert resources(found, "list") <= known
 
 
 def test_the_controllers_may_read_all_owners_that_closeby_can_count_the_pods_of(helm: Path) -> None:
-    known = {(one.group, one.kind) for one in WATCHED} | {("", "Node")}
+    known = {(one.group, one.kind) for one in (*WATCHED, WORKLOADS)} | {("", "Node")}
     owners = {(group, plural(kind)) for group, kind in READERS if (group, kind) not in known}
     assert owners <= resources(rules(helm, "controllers"), "get")
 

@@ -90,6 +90,9 @@ def _of_openapi(document: Mapping[str, Any], types: Types, kinds: dict[str, str]
 def _short(name: str) -> str:
     """`io.k8s.api.core.v1.PodSpec` is `PodSpec`; types of smaller groups keep the group in their name."""
     *path, last = name.split(".")
+    if path[-2:] == ["scheduling", "v1alpha1"] and last == "PodGroup":
+        # A part of a Workload, and no kind.
+        last = "WorkloadPodGroup"
     group = path[-2]
     return last if group in ("core", "meta", "apps", "batch", "v1") else f"{group}.{last}"
 

@@ -274,6 +274,20 @@ def test_a_pod_that_requires_a_placement_waits_for_its_pod_group() -> None:
     assert isinstance(event, PodUpserted) and "PodGroup" in event.pod.spec.unsupported[0]
 
 
+def test_a_pod_that_refers_to_a_workload_waits_for_its_pod_group() -> None:
+    """The pod-grouper makes it, and then the pod names it."""
+    one = pod("p")
+    one |= {"spec": {"schedulerName": "closeby", "workloadRef": {"name": "train", "podGroup": "workers"}}}
+    for grouper in (False, True):
+        (event,) = Feed("closeby", pod_grouper=grouper).take([put(PODS, one)]).events
+        assert isinstance(event, PodUpserted) and "train" in event.pod.spec.unsupported[0]
+    labels = {"closeby.dev/pod-group": "train.workers"}
+    one |= {"metadata": {"name": "p", "namespace": "a", "uid": "u", "labels": labels}}
+    (event,) = Feed("closeby", pod_grouper=True).take([put(PODS, one)]).events
+    assert isinstance(event, PodUpserted)
+    assert (event.pod.group, event.pod.spec.unsupported) == ("train.workers", ())
+
+
 def test_with_a_pod_grouper_owned_pods_wait_for_its_decision() -> None:
     def waits(owner: str = "Job", **meta: Mapping[str, str]) -> bool:
         one = pod("p")

@@ -243,7 +243,6 @@ def test_a_toleration_that_makes_no_sense_is_refused(golden: Golden) -> None:
         ),
         ({"volumes": [{"ephemeral": {}}]}, "spec.volumes[0].ephemeral"),
         ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
-        ({"workloadRef": {"name": "train", "podGroup": "workers"}}, "spec.workloadRef"),
     ],
 )
 def test_hard_constraints_that_are_not_known_yet_are_named(spec: dict[str, Any], unsupported: str) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from closeby.objects.groups import Strategy, SubGroup, TopologyConstraint
 from closeby.objects.pods import Toleration
+from closeby.reading.manifests import read_manifests
 from tests.golden.fixture import Golden
 from tests.lab.workload_text import (
     CONTAINERS,
@@ -496,3 +497,74 @@ def test_members_that_contradict_each_other_wait() -> None:
 def test_plain_pods_stay_plain() -> None:
     expansion = expanded(pod("a") + pod("b", phase="Pending"))
     assert ([one.group for one in expansion.pods], expansion.groups) == ([None, None], ())
+
+
+#: Kubernetes 1.35: a gang of two, and pods that need not start together.
+WORKLOAD = """
+apiVersion: scheduling.k8s.io/v1alpha1
+kind: Workload
+metadata: {name: train}
+spec: {podGroups: [{name: workers, policy: {gang: {minCount: 2}}}, {name: driver, policy: {basic: {}}}]}
+"""
+
+
+def referring(name: str, group: str, replica: str = "") -> str:
+    """A pod that refers to the Workload."""
+    key = f", podGroupReplicaKey: '{replica}'" if replica else ""
+    spec = f"workloadRef: {{name: train, podGroup: {group}{key}}}, {CONTAINERS}"
+    return pod(name, spec=spec, phase="Pending")
+
+
+def test_a_workload_of_kubernetes_says_which_pods_are_a_gang() -> None:
+    """One gang for each replica of a pod group."""
+    text = WORKLOAD + "".join(referring(f"{key}{i}", "workers", key) for key in "ab" for i in "01")
+    expansion = expanded(text + referring("driver", "driver"))
+    assert {one.name: (one.group, one.spec.unsupported) for one in expansion.pods} == {
+        "a0": ("train.workers.a", ()),
+        "a1": ("train.workers.a", ()),
+        "b0": ("train.workers.b", ()),
+        "b1": ("train.workers.b", ()),
+        "driver": ("train.driver", ()),
+    }
+    assert {one.name: one.min_member for one in expansion.groups} == {
+        "train.workers.a": 2,
+        "train.workers.b": 2,
+        "train.driver": 0,
+    }
+    assert all(not one.conditions for one in expansion.groups)
+
+
+def test_what_a_workload_of_kubernetes_says_counts_before_the_kind_of_its_controller() -> None:
+    template = f"{{spec: {{workloadRef: {{name: train, podGroup: workers}}, {CONTAINERS}}}}}"
+    workers = f"{{replicas: 3, template: {template}}}"
+    expansion = expanded(WORKLOAD + training("TFJob", f"tfReplicaSpecs: {{Worker: {workers}}}"))
+    assert (only_group(expansion).name, only_group(expansion).min_member) == ("train.workers", 2)
+    assert {one.group for one in expansion.pods} == {"train.workers"}
+
+
+def test_a_workload_of_kubernetes_may_name_a_level() -> None:
+    text = WORKLOAD.replace("name: train", f"name: train, annotations: {{{KAI}}}")
+    assert only_group(expanded(text + referring("p", "workers"))).constraint == RACK
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "GangIncomplete"),
+        (WORKLOAD.replace("name: workers", "name: others"), "GangIncomplete"),
+        (WORKLOAD.replace("minCount: 2", "minCount: 0"), "InvalidSpec"),
+        (WORKLOAD.replace("gang: {minCount: 2}", ""), "InvalidSpec"),
+    ],
+)
+def test_pods_wait_for_a_workload_that_does_not_say_which_gang_they_are(text: str, reason: str) -> None:
+    (condition,) = only_group(expanded(text + referring("p", "workers"))).conditions
+    assert (condition.reason, condition.blocking) == (reason, True)
+    assert condition.remedy
+
+
+def test_later_workloads_are_templates_that_no_pod_refers_to() -> None:
+    text = WORKLOAD.replace("v1alpha1", "v1beta1").replace("podGroups", "podGroupTemplates")
+    text = text.replace("policy", "schedulingPolicy")
+    manifests = read_manifests(["-"], stdin=lambda: text)
+    assert (manifests.gang_templates, manifests.notices, manifests.errors) == ((), (), ())
+    assert manifests.others == {"Workload": 1}

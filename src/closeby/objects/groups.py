@@ -71,6 +71,30 @@ class SubGroup(Struct, frozen=True, kw_only=True):
     min_subgroups: int | None = None
 
 
+class GangTemplate(Struct, frozen=True, kw_only=True):
+    """One of the pod groups of a Workload; without a minimum its pods need not start together."""
+
+    name: str
+    min_member: int = 0
+
+
+class GangTemplates(Struct, frozen=True, kw_only=True):
+    """A Workload of Kubernetes 1.35: the gangs to which pods belong that refer to it."""
+
+    namespace: str
+    name: str
+    templates: tuple[GangTemplate, ...] = ()
+    created: float | None = None
+    constraint: TopologyConstraint | None = None
+    annotations: Mapping[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
 class PodGroup(Struct, frozen=True, kw_only=True):
     """A gang in closeby's terms, whatever dialect it was written in."""
 

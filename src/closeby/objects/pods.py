@@ -110,6 +110,19 @@ class PodSpec(Struct, frozen=True, kw_only=True):
         return (*self.host_ports, *self.inline_disks) if self.inline_disks else self.host_ports
 
 
+class WorkloadRef(Struct, frozen=True, gc=False):
+    """``spec.workloadRef`` of Kubernetes 1.35: a pod group of a Workload, and which replica of it."""
+
+    name: str
+    pod_group: str
+    replica_key: str = ""
+
+    @property
+    def gang(self) -> str:
+        """What the gang is called."""
+        return ".".join(filter(None, (self.name, self.pod_group, self.replica_key)))
+
+
 class BandwidthLimits(Struct, frozen=True, gc=False):
     """Bits per second that a node's network plugin lets a pod receive and send; None means no limit."""
 
@@ -141,6 +154,8 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     terminating: bool = False
     #: Name of its PodGroup, in its namespace.
     group: str | None = None
+    #: What says to which gang it belongs, where that is a Workload and not a PodGroup.
+    workload_ref: WorkloadRef | None = None
     #: Name of its leaf subgroup.
     subgroup: str | None = None
     #: Index given by its controller (Job completion index, StatefulSet ordinal, ...).

@@ -10,7 +10,7 @@ from msgspec import Struct
 from closeby.errors import FieldError
 from closeby.objects.applications import AppGroup
 from closeby.objects.bounds import quoted
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
@@ -83,6 +83,7 @@ class Collection:
             cluster_queues=tuple(one for one in kept if isinstance(one, ClusterQueue)),
             local_queues=tuple(one for one in kept if isinstance(one, LocalQueue)),
             workloads=tuple(one for one in kept if isinstance(one, Workload)),
+            gang_templates=tuple(one for one in kept if isinstance(one, GangTemplates)),
             app_groups=tuple(one for one in kept if isinstance(one, AppGroup)),
             network_topologies=tuple(one for one in kept if isinstance(one, NetworkTopology)),
             others=dict(sorted(self._others.items())),
@@ -102,6 +103,8 @@ class Collection:
                 record = entry.read(document, self._reading)
                 if record is not None:
                     self._keep(document, record)
+                else:
+                    self._others[kind] += 1
                 unknown = self._known_fields.unknown(document)
                 if unknown:
                     namespace = getattr(record, "namespace", "")

@@ -20,7 +20,7 @@ from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 
 #: Types that contain themselves.
-_RECURSIVE: Final = frozenset({"JSONSchemaProps"})
+_RECURSIVE: Final = frozenset({"JSONSchemaProps", "scheduling.CompositePodGroupTemplate"})
 #: After so many documents of a kind its type is built, which takes longer than to look at these, and by which
 #: thousands of others are checked faster.
 _BUILT_AFTER: Final = 20

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.applications import AppGroup
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
@@ -39,6 +39,7 @@ Record = (
     Node
     | Pod
     | PodGroup
+    | GangTemplates
     | Topology
     | PriorityClass
     | ResourceFlavor
@@ -84,6 +85,7 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ("scheduling.x-k8s.io", "PodGroup"): Entry(coscheduling.read_pod_group, ("v1alpha1",)),
     ("scheduling.volcano.sh", "PodGroup"): Entry(volcano.read_pod_group, ("v1beta1",)),
     ("scheduling.k8s.io", "PodGroup"): Entry(upstream.read_pod_group, _UPSTREAM_VERSIONS),
+    ("scheduling.k8s.io", "Workload"): Entry(upstream.read_workload),
     ("scheduling.k8s.io", "CompositePodGroup"): Entry(upstream.read_composite),
     (OWN_GROUP, "Topology"): Entry(read_own_topology, ("v1alpha1",)),
     ("kai.scheduler", "Topology"): Entry(read_topology, ("v1alpha1",)),
@@ -115,6 +117,7 @@ NOT_YET: Final = frozenset(
         "CSIDriver",
         "CSINode",
         "CSIStorageCapacity",
+        "CompositePodGroup",
         "HyperNode",
         "PersistentVolume",
         "PersistentVolumeClaim",

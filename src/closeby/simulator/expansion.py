@@ -22,6 +22,7 @@ from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.dialects.gangs import gangs_of
 from closeby.reading.dialects.kueue import GATES, QUEUE_NAME, queues_of
 from closeby.reading.dialects.loose import loose_gangs
+from closeby.reading.dialects.upstream import referred_gangs
 from closeby.reading.dialects.volcano import GROUP_SOURCE
 from closeby.reading.manifests import Manifests
 
@@ -72,6 +73,7 @@ class _Expander:
         for family in families.families:
             self._expand(family)
         self._group_loose(families.loose)
+        self._group_referring()
         self._assign_tasks()
         self._open_gates()
         if self._admitted:
@@ -176,9 +178,21 @@ class _Expander:
             if queue:
                 flavor = self._queues.flavor(pod.namespace, queue)
                 self._pods[pod.key] = self._flavored(pod, flavor)
-        single = [self._pods[pod.key] for pod in loose if pod.group is None and not pod.finished]
+        grouped = (pod for pod in loose if pod.group is None and pod.workload_ref is None)
+        single = [self._pods[pod.key] for pod in grouped if not pod.finished]
         for group, members in loose_gangs(single, self._queues):
             name = self._free_group_name(group, "pods")
+            self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
+            for pod in members:
+                self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
+
+    def _group_referring(self) -> None:
+        """Gangs of pods that refer to a Workload of Kubernetes."""
+        workloads = {one.key: one for one in self._manifests.gang_templates}
+        for group, members in referred_gangs(list(self._pods.values()), workloads):
+            if all(pod.finished for pod in members):
+                continue
+            name = self._free_group_name(group, "workload")
             self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
             for pod in members:
                 self._pods[pod.key] = msgspec.structs.replace(pod, group=name)

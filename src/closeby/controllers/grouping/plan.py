@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.controllers.grouping.owners import Lineage, Ref
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.ownership import names_of, set_of
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -22,8 +22,12 @@ from closeby.reading.dialects.gangs import gangs_of, read_ask
 from closeby.reading.dialects.kueue import POD_GROUP_SIZE, Queues
 from closeby.reading.dialects.loose import loose_gangs
 from closeby.reading.dialects.podgroups import with_condition
+from closeby.reading.dialects.upstream import WORKLOAD_VERSION, referred_gangs
 
 _LONGEST_NUMBER: Final = 9
+NO_WORKLOADS: Final[Mapping[str, GangTemplates]] = {}
+#: Of pods whose Workload is not there.
+_LACKING: Final = Reason.GANG_INCOMPLETE
 
 
 class PlannedGang(Struct, frozen=True):
@@ -50,7 +54,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
-def plan_of(lineage: Lineage, pods: Sequence[Pod], queues: Queues) -> Plan:
+def plan_of(
+    lineage: Lineage,
+    pods: Sequence[Pod],
+    queues: Queues,
+    workloads: Mapping[str, GangTemplates] = NO_WORKLOADS,
+) -> Plan:
     """The gangs of the unfinished ``pods`` that were made for ``lineage``; all of them are of one namespace.
 
     Pods that name a group already are members of nothing here, but tell how large their owner's gangs are.
@@ -58,6 +67,8 @@ def plan_of(lineage: Lineage, pods: Sequence[Pod], queues: Queues) -> Plan:
     pods = sorted(pods, key=lambda pod: pod.name)
     if lineage.workload is not None:
         return _of_workload(lineage, lineage.workload, pods, queues)
+    if lineage.owner.api_version == WORKLOAD_VERSION and not lineage.owner.uid:
+        return _of_referring(pods, workloads)
     if not lineage.owner.uid:
         return _of_plain(pods, queues)
     asking = {pod.uid for pod in pods if _asks(pod.annotations)}
@@ -111,6 +122,25 @@ def _of_plain(pods: Sequence[Pod], queues: Queues) -> Plan:
     found = loose_gangs([msgspec.structs.replace(pod, group=None) for pod in pods], queues)
     gangs = tuple(PlannedGang(group, {pod.uid: None for pod in members}) for group, members in found)
     return _plan(gangs, pods, ())
+
+
+def _of_referring(pods: Sequence[Pod], workloads: Mapping[str, GangTemplates]) -> Plan:
+    """Pods that refer to a Workload of Kubernetes; until it is there they wait without a PodGroup."""
+    found = referred_gangs([msgspec.structs.replace(pod, group=None) for pod in pods], workloads)
+    found = tuple(
+        (msgspec.structs.replace(group, min_member=max(1, group.min_member)), members)
+        for group, members in found
+    )
+    missing = [one for one in found if any(cause.reason == _LACKING for cause in one[0].conditions)]
+    return Plan(
+        gangs=tuple(
+            PlannedGang(group, {pod.uid: None for pod in members})
+            for group, members in found
+            if (group, members) not in missing
+        ),
+        waiting=frozenset(pod.uid for _, members in missing for pod in members),
+        conditions=tuple(cause for group, _ in missing for cause in group.conditions),
+    )
 
 
 def _plan(gangs: tuple[PlannedGang, ...], pods: Sequence[Pod], conditions: tuple[Condition, ...]) -> Plan:

@@ -27,16 +27,17 @@ from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted, Upserted
-from closeby.kube.watch.resources import PODS, WATCHED, Watched
+from closeby.kube.watch.resources import PODS, WATCHED, WORKLOADS, Watched
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
-from closeby.objects.groups import PodGroup, TopologyConstraint
+from closeby.objects.groups import GangTemplates, PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod
 from closeby.objects.saying import Reported, Say
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.reading.dialects.grouping import undecided
 from closeby.reading.dialects.kueue import Queues
+from closeby.reading.dialects.upstream import WORKLOAD_VERSION
 
 _QUEUES: Final = frozenset({"LocalQueue", "ClusterQueue", "ResourceFlavor"})
 _KINDS: Final = _QUEUES | {"PodGroup"}
@@ -67,7 +68,10 @@ class PodGrouper:
     """The reconciler (``controllers.running``)."""
 
     name: Final = "pod-grouper"
-    followed: Final[tuple[Watched, ...]] = tuple(one for one in WATCHED if one.kind in _KINDS)
+    followed: Final[tuple[Watched, ...]] = (
+        *(one for one in WATCHED if one.kind in _KINDS),
+        WORKLOADS,
+    )
 
     def __init__(self, transport: Transport, grouping: Grouping, say: Say) -> None:
         self._grouping = grouping
@@ -80,6 +84,8 @@ class PodGrouper:
         self._local: dict[tuple[str, str], LocalQueue] = {}
         self._cluster: dict[str, ClusterQueue] = {}
         self._flavors: dict[str, ResourceFlavor] = {}
+        #: By namespace and name.
+        self._workloads: dict[str, GangTemplates] = {}
         self._queues = Queues(self._local, self._cluster, self._flavors)
         #: By the owner that counts: the owners that its pods name.
         self._families: dict[Ref, set[Ref]] = {}
@@ -101,6 +107,8 @@ class PodGrouper:
                 self._look_at(owner)
         elif news.resource.kind in _QUEUES:
             self._observe_queue(news)
+        elif news.resource.kind == WORKLOADS.kind:
+            self._observe_workload(news)
 
     def _observe_pod(self, news: News) -> None:
         pod = news.read.record if isinstance(news.read, Decoded) else None
@@ -136,6 +144,16 @@ class PodGrouper:
                 self._flavors.pop(name, None)
         for family in self._families:
             self.work.add(family)
+
+    def _observe_workload(self, news: News) -> None:
+        key = news.change.key
+        record = news.read.record if isinstance(news.read, Decoded) else None
+        if isinstance(record, GangTemplates):
+            self._workloads[key] = record
+        else:
+            self._workloads.pop(key, None)
+        namespace, _, name = key.partition("/")
+        self.work.add(Ref(namespace, WORKLOAD_VERSION, WORKLOADS.kind, name, ""))
 
     def _look_at(self, owner: Ref) -> None:
         """An owner of a PodGroup: pods without an owner are looked at together with others of their group."""
@@ -174,11 +192,11 @@ class PodGrouper:
         owner = lineage.owner
         self._named.pop(owner, None)
         pods = self._pods_of(owner)
-        plan = plan_of(lineage, list(pods.values()), self._queues)
+        plan = plan_of(lineage, list(pods.values()), self._queues, self._workloads)
         waiting = [pod for pod in pods.values() if undecided(pod)]
         self._tell_unreadable(lineage, waiting)
         for condition in plan.conditions:
-            about = [owner] if owner.uid else []
+            about = [owner] if owner.uid else [pod_ref(pod) for pod in waiting[:1]]
             self._tell(owner, about, condition.reason, f"{condition.field}: {condition.sentence()}")
         errors = [await self._gang(lineage, gang, pods) for gang in plan.gangs]
         if not lineage.gone:

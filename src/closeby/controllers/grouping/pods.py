@@ -12,6 +12,7 @@ from closeby.objects.pods import Pod
 from closeby.reading.decoding.keys import POD_GROUP
 from closeby.reading.dialects.grouping import NO_GROUP, undecided
 from closeby.reading.dialects.kueue import POD_GROUP_NAME
+from closeby.reading.dialects.upstream import WORKLOAD_VERSION
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
@@ -102,7 +103,12 @@ def pod_ref(pod: Pod) -> Ref:
 
 
 def _owner(pod: Pod, raw: bytes) -> Ref:
-    """The owner of the pod; for a pod without one its group for Kueue, or the pod itself."""
+    """The owner of the pod; for a pod without one its group for Kueue, or the pod itself.
+
+    Of pods that refer to a Workload it is that, whatever created them.
+    """
+    if pod.workload_ref is not None:
+        return Ref(pod.namespace, WORKLOAD_VERSION, "Workload", pod.workload_ref.name, "")
     owner = owner_of(raw)
     if owner is not None:
         return owner

@@ -157,11 +157,18 @@ def held_for_its_gang(pod: Pod) -> Pod:
     """
     if pod.group is not None:
         return pod
+    if pod.workload_ref is not None:
+        called = pod.workload_ref.name
+        lack = f"spec.workloadRef, as no pod-grouper (closeby controllers) reads Workload {called}"
+        return _held(pod, lack)
     ask = read_ask(pod.annotations, f"Pod/{pod.key}")
     required = ask.constraint is not None and ask.constraint.required is not None
     if not required and not any(one.blocking for one in ask.conditions):
         return pod
-    lack = "annotations that require a placement, without a PodGroup"
+    return _held(pod, "annotations that require a placement, without a PodGroup")
+
+
+def _held(pod: Pod, lack: str) -> Pod:
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, lack))
     )

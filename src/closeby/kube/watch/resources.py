@@ -124,6 +124,10 @@ WATCHED: Final[tuple[Watched, ...]] = (
 )
 
 
+#: Of Kubernetes 1.35. Only the pod-grouper follows it: the scheduler goes by the PodGroups made of it.
+WORKLOADS: Final = Watched("scheduling.k8s.io", "Workload", ("v1alpha1",))
+
+
 class Arrived(Struct, frozen=True):
     """The server serves this now."""
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.labels import TASK_SPEC
-from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.pods import Pod, PriorityClass, WorkloadRef
 from closeby.objects.reasons import MOST_CONDITIONS, invalid
 from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.reading.decoding.documents import Document
@@ -129,6 +129,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     if node_name is not None and isinstance(wire, PodWire) and wire.status is not None:
         hold_what_it_has(spec_wire, wire.status)
     group_field = spec_wire.scheduling_group.pod_group_name if spec_wire.scheduling_group else None
+    refers = spec_wire.workload_ref
     try:
         read = reading.pool.read(spec_wire)
     except FieldError as error:
@@ -157,6 +158,9 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         created=meta.created,
         terminating=meta.deletion_timestamp is not None,
         group=_group(labels, annotations) or group_field,
+        workload_ref=None
+        if refers is None
+        else WorkloadRef(refers.name, refers.pod_group, refers.pod_group_replica_key or ""),
         subgroup=labels.get(SUBGROUP) or labels.get(KAI_SUBGROUP),
         index=_index(labels, annotations),
         owner=meta.controller,

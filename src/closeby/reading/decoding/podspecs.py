@@ -90,6 +90,14 @@ class SchedulingGroupWire(Wire, gc=False):
     pod_group_name: str | None = None
 
 
+class WorkloadRefWire(Wire, gc=False):
+    """``workloadRef``."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str | None = None
+
+
 class PodSpecWire(ContainersWire):
     """``spec`` of a pod or a pod template."""
 
@@ -101,7 +109,7 @@ class PodSpecWire(ContainersWire):
     resource_claims: list[Present] | None = None
     scheduling_gates: list[GateWire] | None = None
     scheduling_group: SchedulingGroupWire | None = None
-    workload_ref: Present | None = None
+    workload_ref: WorkloadRefWire | None = None
     scheduler_name: str | None = None
     priority_class_name: str | None = None
     priority: int | None = None
@@ -135,6 +143,7 @@ class SpecPool:
         """
         wire.node_name = None
         wire.scheduling_group = None
+        wire.workload_ref = None
         wire.active_deadline_seconds = None
         text = self._encoder.encode(wire)
         known = self._by_text.get(text)
@@ -207,9 +216,6 @@ def _unsupported(wire: PodSpecWire) -> tuple[str, ...]:
             found.append(f"spec.volumes[{i}].ephemeral")
     if wire.resource_claims:
         found.append("spec.resourceClaims")
-    if wire.workload_ref is not None:
-        # A gang of Kubernetes 1.35, whose minimum stands in a Workload.
-        found.append("spec.workloadRef")
     return tuple(found)
 
 

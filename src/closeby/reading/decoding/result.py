@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from closeby.objects.applications import AppGroup
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
@@ -27,6 +27,7 @@ class Manifests(Struct, frozen=True, kw_only=True):
     cluster_queues: tuple[ClusterQueue, ...] = ()
     local_queues: tuple[LocalQueue, ...] = ()
     workloads: tuple[Workload, ...] = ()
+    gang_templates: tuple[GangTemplates, ...] = ()
     app_groups: tuple[AppGroup, ...] = ()
     network_topologies: tuple[NetworkTopology, ...] = ()
     #: How many objects there were of each known kind that is not used.

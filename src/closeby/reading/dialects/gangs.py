@@ -79,10 +79,12 @@ def gangs_of(workload: Workload, queues: Queues) -> AskedGang:
     by_gang: dict[str, dict[int, PodSet]] = {}
     named = set()
     for position, pods in enumerate(workload.pod_sets):
-        if pods.template.group is None:
+        ref = pods.template.workload_ref
+        given = pods.template.group or (None if ref is None else ref.gang)
+        if given is None:
             by_gang.setdefault(pods.gang or workload.name, {})[position] = pods
         else:
-            named.add(pods.template.group)
+            named.add(given)
     gangs = []
     for name, sets in by_gang.items():
         gang = _gang_of(workload, name, sets, owner_ask, queue)

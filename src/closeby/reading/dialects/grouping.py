@@ -24,6 +24,8 @@ def undecided(pod: Pod) -> bool:
     """Whether the pod-grouper has still to say to which gang a pod belongs, if to any."""
     if pod.group is not None or pod.annotations.get(POD_GROUP) == NO_GROUP:
         return False
+    if pod.workload_ref is not None:
+        return True
     if pod.owner:
         return pod.owner.partition("/")[0] not in _NEVER
     return POD_GROUP_NAME in pod.labels or read_ask(pod.annotations, "").given
@@ -36,7 +38,13 @@ def says_it_has_none(pod: Pod) -> bool:
 
 def held_for_the_grouper(pod: Pod) -> Pod:
     """An undecided pod so that no scheduler places it."""
-    lack = f"what {pod.owner or 'its group'} asks for, which the pod-grouper has not said yet"
+    lack = f"what {_asking(pod)} asks for, which the pod-grouper has not said yet"
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, lack))
     )
+
+
+def _asking(pod: Pod) -> str:
+    if pod.workload_ref is not None:
+        return f"Workload {pod.workload_ref.name}"
+    return pod.owner or "its group"

@@ -1,18 +1,30 @@
-"""Upstream Kubernetes' PodGroup (``scheduling.k8s.io`` v1alpha2, v1alpha3, v1beta1).
+"""Upstream Kubernetes' PodGroup (``scheduling.k8s.io`` v1alpha2, v1alpha3, v1beta1) and Workload (v1alpha1).
 
 Source: the gang scheduling and topology-aware workload scheduling KEPs, with the names of ``types.go``.
 """
 
+from collections.abc import Iterable, Mapping
+from typing import Final
+
 import msgspec
 
-from closeby.objects.groups import PodGroup, TopologyConstraint
+from closeby.objects.bounds import quoted
+from closeby.objects.groups import GangTemplate, GangTemplates, PodGroup, TopologyConstraint
+from closeby.objects.pods import Pod, WorkloadRef
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of, object_id
+from closeby.reading.dialects.findings import Findings
+from closeby.reading.dialects.gangs import read_ask
 from closeby.reading.dialects.podgroups import new_group, with_condition
 from closeby.reading.dialects.trees import checked
+
+#: The version of which a Workload says how its pods are grouped, and how to get those of a cluster.
+WORKLOAD_VERSION: Final = "scheduling.k8s.io/v1alpha1"
+GET_WORKLOADS: Final = "kubectl get workloads.scheduling.k8s.io -A -o yaml"
+_ONE_POLICY: Final = ("must be exactly one of basic and gang", "write gang: {minCount: N} or basic: {}")
 
 
 class GangWire(Wire, gc=False):
@@ -68,8 +80,7 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         priority=spec.priority,
     )
     if (policy.basic is None) == (policy.gang is None):
-        message, remedy = "must be exactly one of basic and gang", "write gang: {minCount: N} or basic: {}"
-        group = with_condition(group, Reason.INVALID_SPEC, "spec.schedulingPolicy", message, remedy)
+        group = with_condition(group, Reason.INVALID_SPEC, "spec.schedulingPolicy", *_ONE_POLICY)
     elif policy.gang is not None and (policy.gang.min_count or 0) < 1:
         field = "spec.schedulingPolicy.gang.minCount"
         group = with_condition(
@@ -85,6 +96,94 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         message, remedy = "resource claims are not supported yet", "request devices as extended resources"
         group = with_condition(group, Reason.UNSUPPORTED, "spec.resourceClaims", message, remedy)
     return checked(group)
+
+
+class WorkloadGroupWire(Wire):
+    """``podGroups[]`` of a Workload."""
+
+    name: str = ""
+    policy: PolicyWire | None = None
+
+
+class WorkloadSpecWire(Wire):
+    """``spec`` of a Workload."""
+
+    pod_groups: list[WorkloadGroupWire] | None = None
+
+
+def read_workload(document: Document, reading: DocumentReading) -> GangTemplates | None:
+    """A Workload of Kubernetes 1.35. Later ones are templates of PodGroups, which say what counts.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    if document.api_version != WORKLOAD_VERSION:
+        return None
+    wire = document.decode(WithSpec[WorkloadSpecWire])
+    namespace, name = namespace_of(wire.meta), reading.name(document, wire.meta)
+    found = Findings(object_id("Workload", namespace, name))
+    templates = []
+    for i, one in enumerate((wire.spec.pod_groups if wire.spec else None) or ()):
+        field, policy = f"spec.podGroups[{i}].policy", one.policy or PolicyWire()
+        if (policy.basic is None) == (policy.gang is None):
+            found.add(field, *_ONE_POLICY, blocking=True)
+        elif policy.gang is not None and (policy.gang.min_count or 0) < 1:
+            found.add(f"{field}.gang.minCount", "must be at least 1", "give the gang's size", blocking=True)
+        templates.append(GangTemplate(name=one.name, min_member=_minimum(policy)))
+    ask = read_ask(wire.meta.annotation_map, object_id("Workload", namespace, name))
+    return GangTemplates(
+        namespace=namespace,
+        name=name,
+        templates=tuple(templates),
+        created=wire.meta.created,
+        constraint=ask.constraint,
+        annotations=wire.meta.annotation_map,
+        conditions=(*found.conditions(), *ask.conditions),
+    )
+
+
+def referred_gangs(
+    pods: Iterable[Pod], workloads: Mapping[str, GangTemplates]
+) -> tuple[tuple[PodGroup, tuple[Pod, ...]], ...]:
+    """The gangs of pods that refer to a Workload (by ``namespace/name``), each with its members.
+
+    Where that is not there the gang waits for it.
+    """
+    members: dict[tuple[str, WorkloadRef], list[Pod]] = {}
+    for pod in pods:
+        if pod.workload_ref is not None and pod.group is None:
+            members.setdefault((pod.namespace, pod.workload_ref), []).append(pod)
+    return tuple(
+        (_referred(namespace, ref, workloads.get(f"{namespace}/{ref.name}")), tuple(found))
+        for (namespace, ref), found in members.items()
+    )
+
+
+def _referred(namespace: str, ref: WorkloadRef, workload: GangTemplates | None) -> PodGroup:
+    template = None
+    if workload is not None:
+        template = next((one for one in workload.templates if one.name == ref.pod_group), None)
+    group = PodGroup(
+        namespace=namespace,
+        name=ref.gang,
+        min_member=1 if template is None else template.min_member,
+        created=None if workload is None else workload.created,
+        constraint=None if workload is None else workload.constraint,
+        annotations={} if workload is None else workload.annotations,
+        source=WORKLOAD_VERSION,
+        conditions=() if workload is None else workload.conditions,
+    )
+    if template is not None:
+        return group
+    called = object_id("Workload", namespace, ref.name)
+    lack, remedy = (
+        (f"{called} does not exist", f"create it; for files, add what {GET_WORKLOADS} prints")
+        if workload is None
+        else (f"{called} has no pod group {quoted(ref.pod_group)}", "correct spec.workloadRef.podGroup")
+    )
+    return with_condition(
+        group, Reason.GANG_INCOMPLETE, "spec.workloadRef", lack, remedy, owner=f"Pods of {called}"
+    )
 
 
 def read_composite(document: Document, reading: DocumentReading) -> None:
