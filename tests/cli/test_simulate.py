@@ -97,7 +97,7 @@ def test_the_report_of_a_gang_that_fits_one_rack() -> None:
     huge = by_name["huge"]
     assert (huge["phase"], huge["node"], huge["order"], huge["rank"]) == ("Pending", None, None, None)
     assert huge["reason"] == "InsufficientResources"
-    assert f"{GPU}: requested 9" in huge["message"]
+    assert f"{GPU}: at most 8 free on one node, 9 asked" in huge["message"]
     assert found["appGroups"] == []
 
 
