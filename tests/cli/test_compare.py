@@ -246,7 +246,7 @@ def test_the_table_of_applications(golden: Golden) -> None:
         ),
         (
             ("--config", "closeby", "--config", "rendom", "--workload", "seren"),
-            "rendom: there is no such file, and no configuration of that name: closeby, random,",
+            "rendom: there is no such file, and no configuration of that name; did you mean random?",
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "saren"),

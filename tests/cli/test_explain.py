@@ -62,9 +62,9 @@ def test_a_gang_over_several_domains_says_what_each_took(golden: Golden) -> None
 
 
 def test_a_single_pod_by_node_with_the_runner_up() -> None:
-    """The more room, the higher the score; node-5 is too full."""
-    cores = {"node-1": 2, "node-2": 1, "node-3": 3, "node-4": 3}
-    running = [pod(f"on-{name}", cpu=cpu, on=name) for name, cpu in cores.items()]
+    """The fewer GPUs are free, the higher the score; node-5 is too full."""
+    taken = {"node-1": 2, "node-2": 1, "node-3": 3, "node-4": 1}
+    running = [pod(f"on-{name}", gpus, on=name) for name, gpus in taken.items()]
     found = report(
         "explain",
         "pod/solo",
@@ -72,8 +72,8 @@ def test_a_single_pod_by_node_with_the_runner_up() -> None:
         "-",
         stdin=text(*CLUSTER, *running, pod("e", 8, on="node-5"), pod("solo")),
     )
-    assert found["pods"][0]["node"] == found["nodes"][0]["node"] == "node-2"
-    assert [one["node"] for one in found["nodes"]][:2] == ["node-2", "node-1"]
+    assert found["pods"][0]["node"] == found["nodes"][0]["node"] == "node-3"
+    assert [one["node"] for one in found["nodes"]][:2] == ["node-3", "node-1"]
     assert found["rejected"]["node-5"]["reason"] == "InsufficientResources"
     assert "the runner-up node-1 scores" in found["sentences"][1]
 

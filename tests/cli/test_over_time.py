@@ -68,7 +68,7 @@ def test_the_report_of_a_trace_on_a_cluster_of_ones_own(trace: Path) -> None:
             {"name": "hostname", "domains": 3},
         ],
     }
-    assert found["policy"] == {"name": "closeby", "required": None, "preferred": None}
+    assert found["policy"] == {"name": "default", "required": None, "preferred": None}
     assert found["summary"] == {
         "until": 310.0,
         "jobs": 4,

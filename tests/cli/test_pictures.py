@@ -58,7 +58,7 @@ def test_the_page_says_what_the_table_says(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     result = closeby(*OVER_TIME, "--html", page)
     html = page.read_text(encoding="utf-8")
-    assert "<h1>seren on small, configuration closeby</h1>" in html
+    assert "<h1>seren on small, configuration default</h1>" in html
     for heading in ("Waiting, by size of job", "Use of the GPUs", "Where jobs ran"):
         assert heading in result.stdout
         assert f"<h3>{heading}</h3>" in html

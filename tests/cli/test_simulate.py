@@ -363,15 +363,15 @@ def test_an_unknown_plugin_is_an_error_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_configuration_changes_what_is_chosen(tmp_path: Path) -> None:
-    """MostAllocated fills the host in use, the default takes an empty one."""
+    """The default fills the host in use, LeastAllocated takes an empty one."""
     manifests = text(*CLUSTER, pod("old", 1, on="node-4"), pod("new", 1))
     path = tmp_path / "closeby.yaml"
-    strategy = f"{{type: MostAllocated, resources: [{{name: {GPU}, weight: 1}}]}}"
+    strategy = f"{{type: LeastAllocated, resources: [{{name: {GPU}, weight: 1}}]}}"
     path.write_text(f"plugins:\n  - name: NodeResourcesFit\n    arguments: {{scoringStrategy: {strategy}}}\n")
-    spread = {
+    packed = {
         entry["name"]: entry["node"] for entry in report("simulate", "-f", "-", stdin=manifests)["pods"]
     }
-    packed = {
+    spread = {
         entry["name"]: entry["node"]
         for entry in report("simulate", "-f", "-", "--config", path, stdin=manifests)["pods"]
     }
@@ -393,7 +393,9 @@ def test_strict_exits_with_3_after_printing_the_report() -> None:
 
 def test_the_table_tells_all_in_80_columns_and_without_colours(golden: Golden) -> None:
     """Equal pods on one node share a line; nothing is cut off; no escape codes when piped."""
-    manifests = text(*CLUSTER, *train(8, 1), *train(3, 8, name="big"), pod("solo"), pod("old", on="node-5"))
+    manifests = text(
+        *CLUSTER, *train(8, 1), *train(3, 8, name="big"), pod("solo", 8), pod("old", on="node-5")
+    )
     result = closeby("simulate", "-f", "-", stdin=manifests, environment={"COLUMNS": "80"})
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
     assert "\x1b" not in result.stdout

@@ -11,7 +11,7 @@ from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
-from closeby.plugins.configurations import CLOSEBY, NAMED
+from closeby.plugins.configurations import DEFAULT, NAMED
 from closeby.plugins.domain_binpack import BinpackArguments, DomainBinpack
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import PluginEntry
@@ -29,12 +29,13 @@ b2 r3 : n5=4 n6=4
 """
 LEVELS = ("block", "rack")
 BY_GPU = {"resources": [{"name": GPU}]}
-#: What fills the fullest node, as in the configuration ``closeby`` but for the name of the GPU.
+#: What fills the fullest node.
 FULLEST = PluginEntry(
     name="NodeResourcesFit",
     arguments={"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": GPU}]}},
 )
 BINPACK = PluginEntry(name="domain-binpack", arguments=BY_GPU)
+OFF = PluginEntry(name="domain-binpack", enabled=False)
 
 
 def plugin_on(
@@ -194,7 +195,7 @@ class TestPlacing:
     def test_a_single_pod_leaves_the_free_rack_to_a_gang(self) -> None:
         nodes = "b r1 : a=4 b=4\nb r2 : c=4 d=4"
         placed = {}
-        for name, plugins in (("without", (FULLEST,)), ("with", (FULLEST, BINPACK))):
+        for name, plugins in (("without", (FULLEST, OFF)), ("with", (FULLEST, BINPACK))):
             drawn = world(nodes, levels=LEVELS, plugins=plugins)
             drawn.run(members=pods(None, 1, spec(gpu=4), prefix="old", on="c"))
             drawn.run(members=pods(None, 1, spec(gpu=4), prefix="single"))
@@ -239,8 +240,8 @@ class TestPlacing:
         totals = {name: scores["total"] for name, scores in explained.scores.items()}
         assert totals[made.where["single-0"]] == pytest.approx(max(totals.values()))
 
-    def test_the_configuration_for_clusters_of_gpus_does_it(self) -> None:
-        engine = Engine(lambda handle: profile_for(NAMED[CLOSEBY], handle))
+    def test_the_default_configuration_does_it(self) -> None:
+        engine = Engine(lambda handle: profile_for(NAMED[DEFAULT], handle))
         gpus = {"nvidia.com/gpu": 4, "cpu": 8000, "memory": 1 << 36}
         racks = {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
         nodes = [node(name, {"block": "b", "rack": rack}, gpus) for name, rack in racks.items()]

@@ -184,7 +184,8 @@ class NoNodeTwice(ApartFromTheLast):
 
 def test_where_a_filter_sees_placements_a_search_that_finds_none_proves_nothing() -> None:
     #   The first of two pods fits on both nodes and takes a1, the only one that the second fits on.
-    apart = world("zone-a rack-1 : a1=2 a2=1", plugins=[plugin(NoNodeTwice)])
+    by_name = PluginEntry(name="NodeResourcesFit", weight=0.0)
+    apart = world("zone-a rack-1 : a1=2 a2=1", plugins=[plugin(NoNodeTwice), by_name])
     members = [*pods("train", 1, spec(gpu=1)), *pods("train", 1, spec(gpu=2), prefix="wide")]
     apart.run(gang(min_member=2, required="rack"), members=members)
     assert apart.where == {}

@@ -113,12 +113,15 @@ def test_the_built_in_profile() -> None:
         "TaintToleration",
         "NodeAffinity",
         "NodeResourcesFit",
+        "ScarceResourceAvoidance",
         "NodePorts",
+        "VolumeRestrictions",
         "CheckRiskNodeBandwidth",
         "network-topology",
         "task-topology",
         "NetworkMinCost",
         "topology",
+        "domain-binpack",
     ]
     assert built_in.queue_sort.name == "PrioritySort"
     assert [plugin.name for plugin in built_in.pre_enqueue] == ["SchedulingGates"]

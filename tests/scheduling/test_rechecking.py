@@ -76,9 +76,9 @@ def a_gang(min_member: int = 4, **fields: str) -> Deciding:
     return drawn
 
 
-def a_pod(**needs: int) -> Deciding:
+def a_pod() -> Deciding:
     """A plain pod on a1, the only node with room for it."""
-    drawn = Deciding(world("zone-a rack-1 : a1=4 a2=1"), pods(None, 1, spec(**(needs or {"gpu": 3}))))
+    drawn = Deciding(world("zone-a rack-1 : a1=4 a2=1"), pods(None, 1, spec(gpu=3)))
     assert [bind.node for bind in drawn.binds] == ["a1"]
     return drawn
 
@@ -142,7 +142,8 @@ class TestAPlainPod:
         assert drawn.broken(NodeUpserted(well)) is None
 
     def test_one_that_was_bound_elsewhere_does_not_hold(self) -> None:
-        drawn = a_pod(gpu=1)
+        drawn = Deciding(world("zone-a rack-1 : a1=4 a2=4"), pods(None, 1))
+        assert [bind.node for bind in drawn.binds] == ["a1"]
         bound = replace(drawn.binds[0].pod, node_name="a2", phase="Running")
         assert drawn.reason(PodUpserted(bound)) is Reason.NODE_UNSCHEDULABLE
 

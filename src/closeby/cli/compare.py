@@ -35,8 +35,9 @@ SEEDS = 10
     type=CONFIGURATION_NAME,
     multiple=True,
     required=True,
-    help="Scheduler configuration: a file or the name of a built-in one, such as closeby or slurm-tree; a "
-    "file of that name takes precedence. Give at least two: the others are compared with the first.",
+    help="Scheduler configuration: a file or the name of a built-in one, such as default, kube-scheduler or "
+    "slurm-tree; a file of that name takes precedence. Give at least two: the others are compared with the "
+    "first.",
 )
 @WORKLOAD_OPTION
 @TRACE_OPTION
@@ -97,8 +98,8 @@ def command(
 
     \b
     Examples:
-      closeby compare --config closeby --config most-allocated --workload seren
-      closeby compare --config mine.yaml --config closeby --trace jobs.csv -f cluster.yaml
+      closeby compare --config default --config most-allocated --workload seren
+      closeby compare --config default --config mine.yaml --trace jobs.csv -f cluster.yaml
       closeby compare --config default --config random --workload microservices
     """
     from closeby.cli.output import emit_and_then

@@ -57,7 +57,8 @@ def configured(command: Command) -> Command:
         metavar="FILE|NAME",
         type=CONFIGURATION_NAME,
         help="Scheduler configuration: plugins and their arguments. Either a file or the name of a built-in "
-        "configuration, such as closeby or slurm-tree; a file of that name takes precedence.",
+        "configuration, such as kube-scheduler or slurm-tree; a file of that name takes precedence.  "
+        "[default: the configuration default]",
     )(command)
 
 

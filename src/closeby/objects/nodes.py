@@ -1,6 +1,8 @@
-"""A node as the scheduler sees it, which of its resources are GPUs, and who tolerates its taints."""
+"""A node as the scheduler sees it, which of its resources are accelerators, and who tolerates its taints."""
 
+import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -62,28 +64,31 @@ def describe(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-#: What the names of other accelerators than GPUs contain, such as ``google.com/tpu``.
-_ACCELERATORS: Final = (
-    "tpu",
-    "neuron",
-    "gaudi",
-    "npu",
-    "ascend",
-    "mlu",
-    "dcu",
-    "qaic",
-    "xpu",
-    "accelerator",
-)
-
-
-def is_accelerator(resource: str) -> bool:
-    """Extended resources of devices that compute: GPUs, and what other vendors call theirs."""
-    kind = resource.partition("/")[2].lower()
-    return is_gpu(resource) or any(name in kind for name in _ACCELERATORS)
-
-
 def is_gpu(resource: str) -> bool:
     """Extended resources such as ``nvidia.com/gpu`` and ``nvidia.com/mig-1g.5gb``."""
     vendor, _, kind = resource.partition("/")
     return bool(kind) and ("gpu" in kind or (vendor == "nvidia.com" and kind.startswith("mig-")))
+
+
+#: Words in the names of extended resources that are no accelerators: networks, virtual machines, storage,
+#: other devices of a host, and what is no device.
+_NO_ACCELERATOR: Final = re.compile(
+    r"(?<![a-z])(rdma|roce|hca|infiniband|efa|eni|mlnxnics?|nics?|sriov|vfs?|hostdev|netdevices?|net|network(ing)?"
+    r"|bandwidth|bridge|ovs|macvtap|ips?|kvm|tun|vhost|fuse|video|tty|usb|sev|tdx|sgx|tpm|qat|dsa|iaa"
+    r"|cpus?|mem|memory|storage|disks?|volumes?|licen[cs]es?|tokens?|monitoring)(?![a-z])"
+)
+
+
+@lru_cache(maxsize=4096)
+def is_accelerator(resource: str) -> bool:
+    """Extended resources of devices that compute: GPUs, TPUs, Gaudi, Ascend, Neuron, FPGAs and so on.
+
+    Judged by name. Kubernetes' own resources, network cards, KVM devices, bandwidth and the like are none.
+    """
+    vendor, _, kind = resource.lower().partition("/")
+    if not kind or kind.endswith("_monitoring"):
+        return False
+    if is_gpu(resource):
+        return True
+    own = vendor == "kubernetes.io" or vendor.endswith(".kubernetes.io")
+    return not own and _NO_ACCELERATOR.search(f"{vendor}/{kind}") is None

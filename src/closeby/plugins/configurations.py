@@ -1,9 +1,9 @@
-"""Configurations that have a name: closeby's own for clusters of GPUs, and one for each baseline.
+"""Configurations that have a name: the default one, kube-scheduler's scores, and one for each baseline.
 
-They differ in the plugin that places gangs. The queue, the filters, all-or-nothing and reservations are the
-same, and so is the place of a single pod wherever the baseline has nothing to say about it: on the fullest
-node, so that whole nodes stay free for gangs. Of equally full nodes closeby takes the one in the domain that
-is fullest, which no baseline minds.
+Baselines differ from the default in the plugin that places gangs. The queue, the filters, all-or-nothing and
+reservations are the same, and so is the place of a single pod that asks for accelerators wherever the
+baseline has nothing to say about it: on the fullest node, so that whole nodes stay free for gangs. Of equally
+full nodes the default takes the one in the domain that is fullest, which no baseline minds.
 
 None of the baselines knows what traffic between pods costs: NetworkMinCost takes no part in them, so that the
 pods of an application are single pods to them.
@@ -14,10 +14,12 @@ from typing import Final
 
 from closeby.reading.configuration import Configuration, PluginEntry
 
-#: What closeby's own is called; comparisons take it as the reference by default.
-CLOSEBY: Final = "closeby"
-#: The default configuration of the scheduler: single pods go to the emptiest node.
+#: What runs without a configuration, in files, over time and on a cluster.
 DEFAULT: Final = "default"
+#: Another name of the default, from a time when runs over time had one of their own.
+CLOSEBY: Final = "closeby"
+#: Pods go where the scores of kube-scheduler's default profile send them.
+KUBE_SCHEDULER: Final = "kube-scheduler"
 
 _FULLEST_NODE: Final = PluginEntry(
     name="NodeResourcesFit",
@@ -28,20 +30,33 @@ _FULLEST_NODE: Final = PluginEntry(
         }
     },
 )
+_EMPTIEST_NODE: Final = PluginEntry(
+    name="NodeResourcesFit",
+    arguments={
+        "scoringStrategy": {"type": "LeastAllocated", "resources": [{"name": "cpu"}, {"name": "memory"}]}
+    },
+)
 _ONLY_A_FILTER: Final = PluginEntry(name="NodeResourcesFit", weight=0.0)
+_AS_SCORES_SAY: Final = PluginEntry(
+    name="topology", weight=0.0, arguments={"closeByDefault": False, "podByPod": True}
+)
 _WITHOUT_TOPOLOGY: Final = PluginEntry(name="topology", enabled=False)
 _WITHOUT_NETWORK: Final = PluginEntry(name="NetworkMinCost", enabled=False)
+_WITHOUT_AVOIDANCE: Final = PluginEntry(name="ScarceResourceAvoidance", enabled=False)
+_WITHOUT_BINPACK: Final = PluginEntry(name="domain-binpack", enabled=False)
 
 
 def _baseline(plugin: str, fit: PluginEntry) -> Configuration:
-    return Configuration(
-        plugins=(fit, PluginEntry(name=plugin), _WITHOUT_TOPOLOGY, _WITHOUT_NETWORK), source=plugin
-    )
+    left_out = (_WITHOUT_AVOIDANCE, _WITHOUT_TOPOLOGY, _WITHOUT_NETWORK, _WITHOUT_BINPACK)
+    return Configuration(plugins=(fit, PluginEntry(name=plugin), *left_out), source=plugin)
 
 
-#: By name; ``closeby`` first, then the baselines, those that know less of the topology first.
+#: By name; closeby's own first, then the baselines, those that know less of the topology first.
 NAMED: Final[Mapping[str, Configuration]] = {
-    CLOSEBY: Configuration(plugins=(_FULLEST_NODE, PluginEntry(name="domain-binpack")), source=CLOSEBY),
+    DEFAULT: Configuration(source=DEFAULT),
+    KUBE_SCHEDULER: Configuration(
+        plugins=(_EMPTIEST_NODE, _WITHOUT_AVOIDANCE, _AS_SCORES_SAY, _WITHOUT_BINPACK), source=KUBE_SCHEDULER
+    ),
     "random": _baseline("random", _ONLY_A_FILTER),
     "least-allocated": _baseline("least-allocated", _ONLY_A_FILTER),
     "most-allocated": _baseline("most-allocated", _ONLY_A_FILTER),
@@ -49,7 +64,7 @@ NAMED: Final[Mapping[str, Configuration]] = {
     "single-level-required": _baseline("single-level-required", _FULLEST_NODE),
     "slurm-tree": _baseline("slurm-tree", _FULLEST_NODE),
     "kueue-best-fit": _baseline("kueue-best-fit", _FULLEST_NODE),
-    DEFAULT: Configuration(source=DEFAULT),
+    CLOSEBY: Configuration(source=CLOSEBY),
 }
 
 #: Baselines that say something about gangs only: pods of applications go to the fullest node in all of them.

@@ -1,7 +1,7 @@
 """NodeResourcesFit: counts the pods that fit, and prefers emptier (or fuller) nodes."""
 
 from collections.abc import Hashable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from closeby.scheduling.extension import Capacity, Handle, Scope, Score
 from closeby.scheduling.plugin_helpers import (
     ScoredRequest,
     ScoredResource,
+    accelerators,
     check_resources,
     scored_requests,
 )
@@ -34,13 +35,30 @@ class ScoringStrategy(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FitArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Upstream's ``NodeResourcesFitArgs``, as far as they are known here."""
+    """Upstream's ``NodeResourcesFitArgs``, as far as they are known here.
 
-    scoring_strategy: ScoringStrategy = msgspec.field(name="scoringStrategy", default=ScoringStrategy())
+    Without a ``scoringStrategy`` pods that ask for accelerators are scored by ``MostAllocated`` over these,
+    all others by ``LeastAllocated`` over CPU and memory, which is upstream's default.
+    """
+
+    scoring_strategy: ScoringStrategy | None = msgspec.field(name="scoringStrategy", default=None)
 
 
 #: Requests whose scored resources are remembered.
 REMEMBERED = 1 << 14
+
+#: Points of a full node for members of gangs that ask for accelerators, unless a strategy is given: so few
+#: that closeness comes first, whichever plugin scores it.
+MOST_FOR_MEMBERS = 5.0
+
+
+class _Rule(NamedTuple):
+    """How a pod's nodes are scored."""
+
+    prefers_free: bool
+    #: Whether these are accelerators that the default rule packs.
+    packs: bool
+    scored: tuple[ScoredRequest, ...]
 
 
 class NodeResourcesFit(Capacity, Score):
@@ -50,22 +68,27 @@ class NodeResourcesFit(Capacity, Score):
     (MostAllocated) part in percent, this pod included. Resources that the node does not offer are left out,
     and so are extended resources that the pod does not ask for. Unlike upstream, a pod without requests
     counts as asking for nothing rather than for 100m CPU and 200 MB.
+
+    Unlike upstream, too, pods that ask for accelerators go to the fullest node unless a strategy is given, so
+    that whole nodes stay free for gangs. Members of gangs are scored by at most ``MOST_FOR_MEMBERS`` points.
     """
 
     name = "NodeResourcesFit"
     shares_by_spec = True
+    minds_membership = True
     reason = Reason.INSUFFICIENT_RESOURCES
     Arguments = FitArguments
     score_scope = Scope.PER_NODE
 
     def __init__(self, arguments: FitArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)
-        strategy = arguments.scoring_strategy
+        strategy = arguments.scoring_strategy or ScoringStrategy()
+        self._packs_accelerators = arguments.scoring_strategy is None
         self._prefers_free = strategy.type == "LeastAllocated"
         self._weights = tuple((resource.name, resource.weight) for resource in strategy.resources)
         self._offers = _Offers(handle)
-        #: Requests -> how many resources were known, and which of them are scored.
-        self._known: dict[Hashable, tuple[int, tuple[ScoredRequest, ...]]] = {}
+        #: Requests -> how many resources were known, and how the pod's nodes are scored.
+        self._known: dict[Hashable, tuple[int, _Rule]] = {}
 
     def class_key(self, pod: Pod) -> Hashable:
         return pod.spec.requests
@@ -95,42 +118,44 @@ class NodeResourcesFit(Capacity, Score):
         return Rejection(Reason.INSUFFICIENT_RESOURCES, sentences(lacking))
 
     def scores(self, pod: Pod) -> bool:
-        return bool(self._scored(pod))
+        return bool(self._rule(pod).scored)
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         cluster, index = self.handle.cluster, nodes.index
         allocatable, requested = cluster.allocatable, cluster.requested
-        scored = self._scored(pod)
+        prefers_free, packs, scored = self._rule(pod)
         self._offers.follow()
         total: Scores | None = None
         for row, amount, weight in scored:
             offered, used = allocatable[row][index], requested[row][index] + amount
-            part = np.subtract(offered, used, out=used) if self._prefers_free else used
-            part = (
-                np.maximum(part, 0, out=part) if self._prefers_free else np.minimum(part, offered, out=part)
-            )
+            part = np.subtract(offered, used, out=used) if prefers_free else used
+            part = np.maximum(part, 0, out=part) if prefers_free else np.minimum(part, offered, out=part)
             share: Scores = part / self._offers.divisors(row)[index]
             if weight != 1:
                 share *= weight
             total = share if total is None else np.add(total, share, out=total)
         if total is None:
             return np.zeros(len(nodes))
-        total *= 100.0
+        total *= MOST_FOR_MEMBERS if packs and pod.group is not None else 100.0
         total /= self._offers.weights(scored)[index]
         return total
 
-    def _scored(self, pod: Pod) -> tuple[ScoredRequest, ...]:
-        """The scored resources that count for this pod and that some node may offer."""
+    def _rule(self, pod: Pod) -> _Rule:
+        """What counts for this pod: resources that some node may offer."""
         row_of = self.handle.cluster.row_of
         asked = pod.spec.requests
         known = self._known.get(asked)
         if known is not None and known[0] == len(row_of):
             return known[1]
-        scored = scored_requests(pod, self._weights, row_of)
+        devices = accelerators(pod) if self._packs_accelerators else ()
+        if devices:
+            rule = _Rule(False, True, scored_requests(pod, devices, row_of))
+        else:
+            rule = _Rule(self._prefers_free, False, scored_requests(pod, self._weights, row_of))
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[asked] = len(row_of), scored
-        return scored
+        self._known[asked] = len(row_of), rule
+        return rule
 
 
 def _shortage(resource: str, amount: int, free: int) -> str:

@@ -12,6 +12,7 @@ from closeby.plugins.node_ports import NodePorts
 from closeby.plugins.node_resources_fit import NodeResourcesFit
 from closeby.plugins.node_unschedulable import NodeUnschedulable
 from closeby.plugins.queue_sorts import PrioritySort, QOSSort, TopologicalSort
+from closeby.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from closeby.plugins.scheduling_gates import SchedulingGates
 from closeby.plugins.taint_toleration import TaintToleration
 from closeby.plugins.task_topology import TaskTopology
@@ -31,6 +32,7 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     TaintToleration,
     NodeAffinity,
     NodeResourcesFit,
+    ScarceResourceAvoidance,
     NodePorts,
     VolumeRestrictions,
     CheckRiskNodeBandwidth,
@@ -38,10 +40,11 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     TaskTopology,
     NetworkMinCost,
     TopologyPlacement,
+    DomainBinpack,
 )
 
 #: Taking part where a configuration names them. The laboratory offers its baselines by entry points.
-OTHER_PLUGINS: tuple[type[Plugin], ...] = (QOSSort, TopologicalSort, DomainBinpack)
+OTHER_PLUGINS: tuple[type[Plugin], ...] = (QOSSort, TopologicalSort)
 
 #: All built-in plugins by name, and by the other name that a design gives one.
 BUILT_IN: Mapping[str, type[Plugin]] = {

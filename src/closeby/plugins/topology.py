@@ -32,9 +32,13 @@ from closeby.topology.uplinks import greatest_distance, link_distances
 
 
 class TopologyArguments(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``close_by_default``: gangs without a constraint prefer the tightest domain of the only topology."""
+    """``close_by_default``: gangs without a constraint prefer the tightest domain of the only topology.
+
+    ``pod_by_pod``: inside a domain each member goes to the node that scores best, whatever the levels below.
+    """
 
     close_by_default: bool = True
+    pod_by_pod: bool = False
 
 
 class TopologyPlacement(PlacementGenerate, PreScore, Score):
@@ -48,6 +52,7 @@ class TopologyPlacement(PlacementGenerate, PreScore, Score):
     def __init__(self, arguments: TopologyArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)
         self.close_by_default = arguments.close_by_default
+        self.pod_by_pod = arguments.pod_by_pod
 
     def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
         """Domains of the levels asked for, finest first; None when the part asks for none."""

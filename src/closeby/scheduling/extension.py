@@ -67,6 +67,9 @@ class Plugin:
     #: Schema of the plugin's ``arguments``; unknown or ill-typed ones are errors.
     Arguments: ClassVar[type[Struct]] = NoArguments
 
+    #: True when answers also depend on whether a pod is a member of a gang, which the class key need not say.
+    minds_membership: ClassVar[bool] = False
+
     def __init__(self, arguments: Struct, handle: Handle) -> None:
         self.handle = handle
 
@@ -253,6 +256,8 @@ class PlacementGenerate(Plugin):
 
     #: Whether gangs that ask for nothing should still prefer the tightest domain of the only topology.
     close_by_default: bool = False
+    #: Whether the members of a gang go one by one to the node that scores best inside a candidate.
+    pod_by_pod: bool = False
     #: Whether gangs that ask for nothing wait rather than go beyond a domain that the plugin chose for them.
     requires_by_itself: bool = False
 
@@ -303,6 +308,8 @@ class Score(Plugin):
     default_weight: ClassVar[float] = 1.0
     #: True when a gang's fill by descent already honours this score.
     honoured_by_descent: ClassVar[bool] = False
+    #: False when no member of a gang is scored; saves asking for each.
+    scores_members: ClassVar[bool] = True
 
     @property
     def scores_any(self) -> bool:

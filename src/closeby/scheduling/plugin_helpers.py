@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
+from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate, PartView
 from closeby.scheduling.plugin_view import Nodes
@@ -85,6 +86,11 @@ def scored_requests(
         for name, weight in weights
         if name in row_of and (requests.get(name, 0) or name in NATIVE)
     )
+
+
+def accelerators(pod: Pod) -> tuple[tuple[str, int], ...]:
+    """The accelerators that a pod asks for, each with the weight 1."""
+    return tuple((name, 1) for name, amount in pod.spec.requests if amount and is_accelerator(name))
 
 
 def lots(seed: int, pod: Pod, nodes: Nodes) -> NDArray[np.float64]:

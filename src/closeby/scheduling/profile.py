@@ -242,6 +242,11 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
         """Whether gangs that ask for no level are kept close all the same."""
         return any(plugin.close_by_default for plugin in self.generators)
 
+    @property
+    def pod_by_pod(self) -> bool:
+        """Whether gangs are filled pod by pod, each to the node that scores best."""
+        return any(plugin.pod_by_pod for plugin in self.generators)
+
 
 class _Chosen(NamedTuple):
     """A plugin that takes part, and what the configuration says about it (if it does)."""

@@ -9,12 +9,11 @@ from closeby.lab.baselines.kueue_best_fit import KueueArguments, KueueBestFit
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.plugins.configurations import CLOSEBY, NAMED
+from closeby.plugins.configurations import DEFAULT, NAMED
 from closeby.reading.configuration import PluginEntry
 from tests.plugins.asking import handle_of
 from tests.worlds import World, draw, fabric, gang, node, pods, spec, subgroup, world
 
-BASELINES = [name for name in NAMED if name != CLOSEBY]
 #: One pod a node.
 WHOLE = spec(cpu=4)
 
@@ -105,8 +104,8 @@ def test_the_same_input_gives_the_same_places(name: str) -> None:
 
 
 def test_closeby_takes_the_tightest_rack() -> None:
-    assert racks(FIVE_AND_FOUR, CLOSEBY, 2) == {"rack-2": 2}
-    assert racks(FIVE_AND_FOUR, CLOSEBY, 4) == {"rack-3": 4}
+    assert racks(FIVE_AND_FOUR, DEFAULT, 2) == {"rack-2": 2}
+    assert racks(FIVE_AND_FOUR, DEFAULT, 4) == {"rack-3": 4}
 
 
 def test_random_takes_any_node_and_another_seed_takes_others() -> None:
@@ -128,7 +127,7 @@ def test_least_allocated_takes_the_emptiest_nodes_whatever_their_rack() -> None:
     """
     running = busy("b1", "b2", cpu=1)
     assert racks(drawing, "least-allocated", 2, running) == {"rack-1": 1, "rack-2": 1}
-    assert racks(drawing, CLOSEBY, 2, running) == {"rack-3": 2}
+    assert racks(drawing, DEFAULT, 2, running) == {"rack-3": 2}
 
 
 def test_most_allocated_takes_the_fullest_nodes_whatever_their_rack() -> None:
@@ -139,7 +138,7 @@ def test_most_allocated_takes_the_fullest_nodes_whatever_their_rack() -> None:
     """
     running = busy("b1", "c1", cpu=1)
     assert racks(drawing, "most-allocated", 2, running) == {"rack-2": 1, "rack-3": 1}
-    assert racks(drawing, CLOSEBY, 2, running) == {"rack-1": 2}
+    assert racks(drawing, DEFAULT, 2, running) == {"rack-1": 2}
 
 
 @pytest.mark.parametrize(("name", "expected"), [("least-allocated", 74), ("most-allocated", 24)])
@@ -163,7 +162,7 @@ def test_first_task_labels_does_not_look_ahead() -> None:
     """
     running = busy("a1", cpu=2)
     assert racks(drawing, "first-task-labels", 2, running) == {"rack-1": 1, "rack-2": 1}
-    assert racks(drawing, CLOSEBY, 2, running) == {"rack-3": 2}
+    assert racks(drawing, DEFAULT, 2, running) == {"rack-3": 2}
 
 
 def test_first_task_labels_stays_in_the_rack_while_it_can() -> None:
@@ -187,7 +186,7 @@ def test_single_level_required_waits_for_the_level_that_could_hold_the_gang() ->
     """An empty rack-3 would hold four pods, so a rack is required; now three are free there."""
     assert racks(FIVE_AND_FOUR, "single-level-required", 4) == {"rack-3": 4}
     assert racks(FIVE_AND_FOUR, "single-level-required", 4, busy("b1")) == {}
-    assert racks(FIVE_AND_FOUR, CLOSEBY, 4, busy("b1")) == {"rack-1": 3, "rack-2": 1}
+    assert racks(FIVE_AND_FOUR, DEFAULT, 4, busy("b1")) == {"rack-1": 3, "rack-2": 1}
 
 
 def test_single_level_required_takes_a_coarser_level_for_larger_gangs_and_any_for_the_largest() -> None:
@@ -204,7 +203,7 @@ def test_single_level_required_takes_the_domain_that_is_fullest_afterwards() -> 
     """
     running = busy("b1", "b3", "b5", "b7")
     assert racks(drawing, "single-level-required", 2, running) == {"rack-2": 2}
-    assert racks(drawing, CLOSEBY, 2, running) == {"rack-1": 2}
+    assert racks(drawing, DEFAULT, 2, running) == {"rack-1": 2}
 
 
 def test_slurm_takes_the_leaf_that_fits_best() -> None:
@@ -268,7 +267,7 @@ def test_kueue_leaves_nodes_without_labels_out() -> None:
     zone-a - : a2=4 a3=4
     """
     assert racks(drawing, "kueue-best-fit", 2) == {}
-    assert sum(racks(drawing, CLOSEBY, 2).values()) == 2
+    assert sum(racks(drawing, DEFAULT, 2).values()) == 2
 
 
 def test_kueue_tells_of_a_level_that_is_not_there() -> None:

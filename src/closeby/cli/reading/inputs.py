@@ -13,8 +13,8 @@ from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.cli.options import Sources
 from closeby.errors import ClosebyError, ConfigurationError
 from closeby.objects.words import harmless
-from closeby.plugins.configurations import NAMED
-from closeby.reading.configuration import Configuration, read_configuration
+from closeby.plugins.configurations import DEFAULT, NAMED
+from closeby.reading.configuration import Configuration, read_configuration, similar
 from closeby.reading.manifests import Manifests, read_manifests
 
 if TYPE_CHECKING:
@@ -100,15 +100,16 @@ def read_configuration_file(path: str | None) -> Configuration:
         Unusable: it can't be read.
     """
     if path is None:
-        return Configuration()
+        return NAMED[DEFAULT]
     if path in NAMED and not Path(path).is_file():
         return NAMED[path]
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        names = ", ".join(NAMED)
+        meant = similar(path, NAMED)
+        remedy = f"did you mean {meant}?" if meant else f"known are {', '.join(NAMED)}"
         raise Unusable(
-            f"{path}: there is no such file, and no configuration of that name: {names}"
+            f"{path}: there is no such file, and no configuration of that name; {remedy}"
         ) from error
     except OSError as error:
         raise Unusable(f"{path}: can't be read: {error.strerror or error}; check the path") from error

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from closeby.cli.options import Sources
 from closeby.cli.reading.inputs import Unusable
@@ -87,7 +88,7 @@ def compare(wanted: Wanted) -> Compared:
             gpus=int(given.room.free.sum()),
             cores=given.cores if applications else UNSET,
         ),
-        (*given.notices, *(_silent(policies) if applications else ())),
+        (*given.notices, *_equal(policies), *(_silent(policies) if applications else ())),
     )
     histories: dict[str, list[History]] = {policy.name: [] for policy in policies}
     for result in results:
@@ -109,6 +110,15 @@ def _policies(configs: Sequence[str]) -> tuple[Policy, ...]:
         policy_of(config, name if short.count(name) == 1 else config)
         for name, config in zip(short, configs, strict=True)
     )
+
+
+def _equal(policies: Sequence[Policy]) -> Iterator[str]:
+    """Says which policies are one configuration by two names."""
+    plain = [replace(policy.configuration, source="", notices=()) for policy in policies]
+    for index, policy in enumerate(policies):
+        if plain[index] in plain[:index]:
+            other = policies[plain.index(plain[index])].name
+            yield f"{other} and {policy.name} are the same configuration: their figures are equal"
 
 
 def _silent(policies: Sequence[Policy]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from closeby.lab.replay.driver import Policy
 from closeby.lab.replay.given import AskedLoad, Given, TraceJobs, asks_for_cores, given
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.traces import read_trace
+from closeby.plugins.configurations import DEFAULT
 from closeby.simulator.synthetic import GPU
 
 
@@ -66,13 +67,13 @@ def read_given(
         raise Unusable(str(error)) from error
 
 
-def policy_of(config: str, name: str | None = None) -> Policy:
-    """The policy of a configuration file, or of a configuration that comes with closeby.
+def policy_of(config: str | None, name: str | None = None) -> Policy:
+    """The policy of a configuration file, or of a configuration that comes with closeby; None: the default.
 
     Raises:
         Unusable: it can't be read.
     """
-    return Policy(name=name or Path(config).stem, configuration=read_configuration_file(config))
+    return Policy(name=name or Path(config or DEFAULT).stem, configuration=read_configuration_file(config))
 
 
 def _cluster(sources: Sources, over_time: OverTime) -> tuple[GivenCluster, list[str]]:

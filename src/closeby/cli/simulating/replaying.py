@@ -9,11 +9,10 @@ from closeby.cli.reading.inputs import Unusable, usable_configuration
 from closeby.cli.simulating.given import policy_of, progress_of, read_given
 from closeby.cli.simulating.over_time import JOBS, SEED, OverTime
 from closeby.errors import UnrunnableError
-from closeby.lab.replay.driver import Policy, ReplaySettings, replay, unconstrained_waits
+from closeby.lab.replay.driver import ReplaySettings, replay, unconstrained_waits
 from closeby.lab.replay.history import History, measure
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.traces import write_trace
-from closeby.plugins.configurations import CLOSEBY, NAMED
 from closeby.quality.summary import Measures
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     from closeby.lab.documents.simulation import AskedRun
 
     over_time.check()
-    chosen = sources.config_path
-    policy = Policy(name=CLOSEBY, configuration=NAMED[CLOSEBY]) if chosen is None else policy_of(chosen)
+    policy = policy_of(sources.config_path)
     given = read_given(sources, over_time, [policy], (JOBS, JOBS))
     load = None if isinstance(given.jobs, Jobs) else given.jobs
     seed = None if load is None else SEED if over_time.seed is None else over_time.seed

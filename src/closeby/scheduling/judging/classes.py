@@ -122,6 +122,7 @@ class ClassTable:
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
         plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
         self._keyed = tuple(p for p in plugins.values() if not _constant_key(p))
+        self._members_apart = any(p.minds_membership for p in plugins.values())
         #: Which of these look at the spec alone; that may change with the events.
         self._sharing: tuple[bool, ...] | None = None
         self._keyed_by_spec: tuple[Plugin, ...] = ()
@@ -148,6 +149,8 @@ class ClassTable:
             if len(self._by_spec) > REMEMBERED_SPECS:
                 self._by_spec.clear()
             self._by_spec[id(pod.spec)] = (pod.spec, key)
+        if self._members_apart and pod.group is not None:
+            key = _OfMembers(key)
         if pod.node_name is not None:
             key = (key, pod.node_name)
         if not self._keyed_by_pod:
@@ -349,6 +352,12 @@ class ClassTable:
         for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes, fitting):
             total += scores * (weight * 100.0 / plugin.max_score)
         return np.where(fitting, total, -np.inf)
+
+
+class _OfMembers(NamedTuple):
+    """Key of a class of members of gangs."""
+
+    key: Hashable
 
 
 class _KeepsOff(NamedTuple):

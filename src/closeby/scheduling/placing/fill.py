@@ -34,6 +34,7 @@ class Filler:
         statement: Statement,
         flat_tree: Tree,
         before_pod: Callable[[Pod], None] | None = None,
+        pod_by_pod: bool = False,
     ) -> None:
         self._cluster = cluster
         self._table = table
@@ -43,6 +44,7 @@ class Filler:
         #: The nodes where neither candidate nor scope names a tree.
         self._flat_tree = flat_tree
         self._before_pod = before_pod
+        self._one_by_one = pod_by_pod
 
     def fill(
         self,
@@ -271,11 +273,12 @@ class Filler:
         return allowed if mask is None else allowed & mask
 
     def _must_go_pod_by_pod(self, share: Share) -> bool:
-        if share.pod_class.blind_filters:
+        if self._one_by_one or share.pod_class.blind_filters:
             return True
         # The pods themselves are asked: their class may have been made for a pod of no gang or of another.
         return any(
-            not plugin.honoured_by_descent
+            plugin.scores_members
+            and not plugin.honoured_by_descent
             and plugin.scores_any
             and any(plugin.scores(pod) for pod in share.pods)
             for plugin in self._table.per_placement

@@ -130,6 +130,7 @@ class Tools:
             statement=statement,
             flat_tree=self.topologies.flat(),
             before_pod=before_pod,
+            pod_by_pod=self.profile.pod_by_pod,
         )
 
     def begin(self, pods: int) -> None:
