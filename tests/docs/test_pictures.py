@@ -13,9 +13,12 @@ from closeby.lab.pictures.album import (
     pictures_of_history,
     pictures_of_run,
 )
+from closeby.lab.pictures.below_the_map import GANGS_NAMED
 from closeby.lab.pictures.boxes import HEIGHT, boxes_of
-from closeby.lab.pictures.fabric import MOST_DOMAINS
 from closeby.lab.pictures.gang_marks import GANGS
+from closeby.lab.pictures.heat_map import MOST_BARS, MOST_TILES
+from closeby.lab.pictures.limbs import MOST_DOMAINS
+from closeby.lab.pictures.lookup import MOST_JOBS
 from closeby.lab.pictures.moments import STOPS
 from closeby.lab.pictures.scene import MOST_PODS
 from tests.lab.pictures.histories import applications, empty_run, story, tree_of
@@ -41,8 +44,9 @@ def test_the_files_of_each_kind_are_named(kind: str, pictures: tuple[object, ...
 
 
 def test_limits_are_those_of_the_code() -> None:
-    assert len(GANGS) == 9
-    for limit in (MOST_NODES, MOST_DOMAINS, STOPS, MOST_PODS):
+    assert len(GANGS) == 15
+    assert f"The {GANGS_NAMED} largest" in PAGE
+    for limit in (MOST_NODES, MOST_BARS, MOST_TILES, MOST_DOMAINS, MOST_JOBS, STOPS, MOST_PODS):
         assert f" {limit:,} " in PAGE
     assert boxes_of(tree_of(grid(5, 125, 8))).height <= HEIGHT
 

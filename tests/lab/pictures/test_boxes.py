@@ -5,7 +5,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from closeby.lab.pictures.boxes import HEIGHT, LEAST_BAR, WIDTH, Box, Boxes, boxes_of, shortened
+from closeby.lab.pictures.boxes import (
+    HEIGHT,
+    LEAST_BAR,
+    WIDTH,
+    Box,
+    Boxes,
+    boxes_of,
+    shared_beginning,
+    shortened,
+    told_apart,
+)
 from closeby.topology.tree import ROOT, Tree
 from tests.lab.pictures.histories import DRAWING, LEVELS, tree_of
 
@@ -97,12 +107,35 @@ def test_nodes_without_levels_lie_side_by_side() -> None:
     assert drawn.boxes == ()
 
 
-def test_a_node_without_a_label_has_a_box_of_its_own() -> None:
-    """n4 and n5 lack the leaf's label: each is alone in a nameless box of its zone."""
-    tree = tree_of("a l1 : n1=4 n2=4\na - : n4=4 n5=4\n")
+def test_nodes_without_a_label_share_a_box_that_is_no_leaf() -> None:
+    """n4 and n5 lack the leaf's label, n6 and n7 the zone's."""
+    tree = tree_of("a l1 : n1=4 n2=4\na - : n4=4 n5=4\n- - : n6=4\n- l1 : n7=4\n")
     drawn = boxes_of(tree)
-    check(tree, drawn)
-    assert [box.label for box in drawn.boxes if box.is_leaf] == ["l1", "–", "–"]
+    assert [box.label for box in drawn.boxes] == [
+        "a, 4 nodes",
+        "l1",
+        "no leaf label, 2 nodes",
+        "no zone label, 2 nodes",
+    ]
+    _apart(drawn.bars)
+    for box in drawn.boxes[2:]:
+        inside = [bar for bar in drawn.bars.tolist() if within(tuple(bar), rectangle(box))]
+        assert len(inside) == 2
+
+
+def test_names_that_do_not_fit_lose_what_they_begin_with() -> None:
+    """Of 60 racks in each of two blocks the numbers are left, and it is said what stood before them."""
+    drawing = "\n".join(
+        f"b{block} block-{block}-rack-{rack:03} : " + " ".join(f"n{block}-{rack}-{one}=8" for one in range(8))
+        for block in range(2)
+        for rack in range(60)
+    )
+    drawn = boxes_of(tree_of(drawing))
+    assert {box.label for box in drawn.boxes if box.is_leaf} == {f"…{rack:03}" for rack in range(60)}
+    assert drawn.ellipsis in ("block-0-rack-", "block-1-rack-")
+    assert told_apart(["rack-1", "rack-2"], 100, 5) == ("rack-1", "rack-2")
+    assert told_apart(["one", "two"], 10, 5) == ("", "")
+    assert shared_beginning(["a-1"]) == shared_beginning(["a", "b"]) == ""
 
 
 @settings(max_examples=40, deadline=None)

@@ -19,10 +19,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from closeby.lab.pictures.album import Heading
-from closeby.lab.pictures.gang_marks import SINGLE, colours_of
+from closeby.lab.pictures.gang_marks import SINGLE, TINT, colours_of
 from closeby.lab.pictures.page import page_of_comparison, page_of_history, page_of_run
 from closeby.lab.pictures.paper import DARK
-from closeby.lab.pictures.rack_map import TINT
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.replay.history import History
 from closeby.report.views.layout import plain_table, section
@@ -37,6 +36,7 @@ from tests.lab.pictures.histories import (
     who_holds,
 )
 from tests.lab.pictures.test_files import some_run
+from tests.lab.pictures.test_heat_map import large
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -54,7 +54,8 @@ pytestmark = [
 PATIENCE = 60.0
 HEADING = Heading(title="a story on seven nodes", details="5 jobs")
 
-#: All rectangles whose datum has some field, with where their middle is on the canvas: [[datum, x, y], …].
+#: All rectangles whose datum has some field, and a place on the canvas beside the number that may be in the
+#: middle: [[datum, x, y], …].
 MARKS = """
 const view = (await window.closeby)[arguments[0]];
 await view.runAsync();
@@ -66,7 +67,7 @@ const walk = (item, x, y) => {
     for (const one of mark.items || []) {
       if (mark.marktype === "group") walk(one, x + one.x, y + one.y);
       else if (mark.marktype === "rect" && one.datum[field])
-        found.push([one.datum, x + one.x + one.width / 2, y + one.y + one.height / 2]);
+        found.push([one.datum, x + one.x + one.width / 4, y + one.y + one.height / 2]);
     }
   }
 };
@@ -448,4 +449,21 @@ def test_names_that_are_patterns_or_markup_are_searched_as_they_are(
     (told,) = sought(browser, "a.*(b[")
     assert told.startswith(f"{evil}: 2 pods")
     assert sought(browser, ".*") == [told]
+    check_quiet(browser, tmp_path)
+
+
+def test_a_large_cluster_shows_the_use_and_the_gangs_of_each_domain(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    """wide and small in the first leaf, wide in the second, a single pod in another; what is sought has an
+    outline."""
+    opened(browser, tmp_path, page_of_history(large(), HEADING, []))
+    tiles = {one["name"]: one for one, _, _ in run(browser, MARKS, 0, "name") if "gangs" in one}
+    assert len([name for name in tiles if "/" in name]) == 80
+    told = {name: (one["gangs"], one["busy"]) for name, one in tiles.items()}
+    assert told["z0/l0, 20 nodes"] == (2, 0.6)
+    assert told["z0/l1, 20 nodes"] == (1, 0.5)
+    assert told["z1/l0, 20 nodes"] == (0, 0.05)
+    sought(browser, "wide")
+    assert len(run(browser, MARKS, 0, "job")) == 2
     check_quiet(browser, tmp_path)

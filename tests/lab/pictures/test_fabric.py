@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from closeby.lab.pictures.fabric import MOST_DOMAINS, WIDTH, fabric, limbs_of
+from closeby.lab.pictures.fabric import fabric
+from closeby.lab.pictures.limbs import MOST_DOMAINS, WIDTH, limbs_of
 from closeby.lab.pictures.scene import scene_of
 from closeby.topology.tree import Tree
 from tests.lab.pictures.histories import story, tree_of
@@ -74,3 +75,35 @@ def test_the_summary_of_a_moment() -> None:
             flows[names[int(row["domain"])]] += float(row["flows"])
     assert held == {"": 15, "a": 15, "b": 0, "a/l1": 8, "a/l2": 7, "b/l1": 0, "b/l2": 0}
     assert flows == {"": 0, "a": 0, "b": 0, "a/l1": 4, "a/l2": 4, "b/l1": 0, "b/l2": 0}
+
+
+def test_nodes_without_a_label_are_no_domains_of_the_fabric() -> None:
+    """n4 and n5 lack the leaf's label, n6 the zone's."""
+    tree = tree_of("a l1 : n1=4 n2=4\na - : n4=4 n5=4\n- l9 : n6=4\nb - : n7=4\n")
+    limbs = limbs_of(tree)
+    assert limbs is not None
+    assert [tree.path(domain) for domain in limbs.domains] == [(), ("a",), ("b",), ("a", "l1")]
+    assert limbs.labels == ("all", "2 zones", "1 leaf")
+
+
+def test_levels_with_long_names_have_room_for_them() -> None:
+    """Bars begin behind the longest of them."""
+    tree = tree_of(grid(2, 4, 1).replace("z", "zone-"), ("zone", "leaf"))
+    long = limbs_of(tree_of(grid(2, 4, 1), ("topology-block-of-the-cloud", "leaf")))
+    short = limbs_of(tree)
+    assert long is not None
+    assert short is not None
+    assert long.left.min() > short.left.min()
+    assert long.left.min() > 5.5 * max(map(len, long.labels))
+
+
+def test_the_widths_of_links_have_a_legend() -> None:
+    scene = scene_of(story())
+    limbs = limbs_of(scene.tree)
+    assert limbs is not None
+    (legend,) = [
+        values
+        for values in fabric(scene, limbs).to_dict()["datasets"].values()
+        if values.startswith("left,right,middle,number,text")
+    ]
+    assert len(legend.splitlines()) >= 3

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from closeby.lab.pictures.album import Heading, notes_on, pictures_of_history, write_pictures
-from closeby.lab.pictures.rack_map import EDGE
+from closeby.lab.pictures.gang_marks import EDGE
 from closeby.lab.pictures.scene import scene_of
 from tests.lab.pictures.histories import KEPT, STORY, UNTIL, Job, Keeps, history, reserving_story, story
 from tests.lab.pictures.test_files import texts

@@ -8,7 +8,7 @@ import pytest
 
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.pictures.timeline import _marks, axis_of, scrubbed_timeline, timeline
-from tests.lab.pictures.histories import Job, history, story
+from tests.lab.pictures.histories import Job, applications, history, story
 
 
 def test_the_lines_are_the_samples() -> None:
@@ -17,7 +17,8 @@ def test_the_lines_are_the_samples() -> None:
     lines = []
     for values in document["datasets"].values():
         table = list(csv.DictReader(io.StringIO(values)))
-        lines.append([(float(row["time"]), int(row["value"])) for row in table])
+        if "time" in table[0]:
+            lines.append([(float(row["time"]), int(row["value"])) for row in table])
     busy, queued_gpus, queued = lines
     assert busy == [(0, 14), (5, 14), (10, 15), (15, 15), (20, 11), (30, 8), (40, 8), (40, 8)]
     assert queued == [(0, 0), (5, 1), (10, 1), (15, 2), (20, 1), (30, 1), (40, 1), (40, 1)]
@@ -31,6 +32,19 @@ def test_where_no_job_asks_for_gpus_only_the_queue_is_drawn(
     jobs = {"a": Job(nodes=("n1",), gpus=gpus, start=0.0, end=9.0)}
     past = history(jobs, until=9.0, with_gpus=nodes_have_some)
     assert len(timeline(past, scene_of(past).moments).to_dict()["vconcat"]) == panels
+
+
+def test_the_capacity_is_a_line_with_its_number() -> None:
+    """28 GPUs, and in a run of applications the 28 cores of seven nodes."""
+    for past, said in ((story(), "28 GPUs"), (applications(), "28 cores")):
+        busy = timeline(past, scene_of(past).moments).to_dict()
+        rows = [list(csv.DictReader(io.StringIO(one))) for one in busy["datasets"].values()]
+        (capacity,) = [one for table in rows for one in table if "most" in one]
+        assert (capacity["most"], capacity["text"]) == ("28", said)
+        (scale, *_) = [layer["encoding"]["y"]["scale"] for layer in busy["vconcat"][0]["layer"][:1]]
+        assert scale["domain"][1] > 28
+    held = [(float(row["time"]), int(row["value"])) for row in rows[0]]
+    assert held == [(0, 7), (1.6667, 3), (5, 1), (15, 0), (15, 0)]
 
 
 def test_the_chosen_moment_is_a_line_in_each_panel() -> None:
@@ -52,7 +66,7 @@ def test_the_axis_bends_where_jobs_come_and_wait_no_more() -> None:
     assert axis.marks == (*np.round(np.arange(0.0, 1.01, 0.1), 9).tolist(), 50.0, 100.0)
     document = timeline(past, scene_of(past).moments).to_dict()
     for panel in document["vconcat"]:
-        area, _, end = panel["layer"]
+        area, *_, end = panel["layer"]
         assert area["encoding"]["x"]["scale"]["domain"] == [0, 1.0, 100.0]
         assert end["mark"]["type"] == "rule"
 

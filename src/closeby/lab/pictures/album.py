@@ -14,7 +14,9 @@ from closeby.lab.documents.comparison import ComparisonReport
 from closeby.lab.documents.simulation import SimulationReport
 from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.cdfs import delay_cdfs, span_cdfs, talk_cdfs
-from closeby.lab.pictures.fabric import fabric, limbs_of
+from closeby.lab.pictures.fabric import fabric
+from closeby.lab.pictures.heat_map import MOST_BARS, heat_map, tiles_of
+from closeby.lab.pictures.limbs import limbs_of
 from closeby.lab.pictures.paper import Chart, finished, moment_of, nothing_sought, unchecked
 from closeby.lab.pictures.rack_map import rack_map
 from closeby.lab.pictures.scene import GPU, POD, Scene, scene_of
@@ -193,7 +195,7 @@ def notes_on(scene: Scene) -> tuple[str, ...]:
     sentences = [bars_note(scene)] if scene.tree.size else []
     sentences += FLOWS if _has_flows(scene) else ()
     sentences += scene.left_out
-    if scene.tree.size > MOST_NODES:
+    if scene.tree.size > MOST_NODES and tiles_of(scene.tree) is None:
         sentences.append(
             f"A rack map is not drawn for {plural(scene.tree.size, 'node')}: {MOST_NODES:,} are the most."
         )
@@ -218,7 +220,10 @@ def notes_on(scene: Scene) -> tuple[str, ...]:
 def maps_of(scene: Scene) -> dict[str, alt.LayerChart]:
     """``rack-map`` and ``fabric``, as far as they can be drawn."""
     found = {}
-    if scene.tree.size and scene.tree.size <= MOST_NODES:
+    tiles = tiles_of(scene.tree)
+    if tiles is not None:
+        found["rack-map"] = heat_map(scene, tiles)
+    elif scene.tree.size and scene.tree.size <= MOST_NODES:
         found["rack-map"] = rack_map(scene, boxes_of(scene.tree))
     limbs = limbs_of(scene.tree)
     if limbs is not None and scene.resource != POD:
@@ -235,8 +240,20 @@ def _notes(name: str, scene: Scene) -> tuple[str, ...]:
     return FLOWS if _has_flows(scene) else ()
 
 
+def hint_on(scene: Scene) -> str:
+    """What the pointer does on the map of a report."""
+    if tiles_of(scene.tree) is None:
+        return "Point at a gang to see where the rest of it is."
+    return "Point at a tile for its domain; search for a gang to see where it is."
+
+
 def bars_note(scene: Scene) -> str:
     """What a bar of the rack map is."""
+    if tiles_of(scene.tree) is not None:
+        return (
+            f"More than {MOST_BARS:,} nodes are drawn by domains: the darker a tile, the more of its "
+            f"{scene.unit} are held."
+        )
     if scene.resource == POD:
         return "A bar is a node; a full one has as many pods as any node ever has."
     return f"A bar is a node with all of its {scene.unit}; the used part is coloured."

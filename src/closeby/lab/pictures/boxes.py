@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.objects.arrays import Floats
-from closeby.objects.words import plural
+from closeby.objects.words import path_text, plural
 from closeby.topology.tree import ROOT, Domain, Tree
 
 #: The widest a map may get.
@@ -54,14 +54,17 @@ FEWEST_LETTERS = 3
 
 
 class Box(Struct, frozen=True, kw_only=True):
-    """One domain: its frame, and what is written at its top."""
+    """One domain, or all nodes of a domain that lack the label of its children: its frame, and its title."""
 
+    #: The first of those nodes is a domain of its own in the tree.
     domain: Domain
     left: float
     top: float
     right: float
     bottom: float
     label: str
+    #: What the pointer shows.
+    name: str
     #: Whether it holds nodes and no other domains.
     is_leaf: bool
 
@@ -77,6 +80,8 @@ class Boxes(Struct, frozen=True, kw_only=True, eq=False):
     bars: Floats
     #: What is written to the left of the bars; empty where there is no room for it.
     names: tuple[str, ...]
+    #: What "…" stands for in one of the names of domains, such as ``block-1-rack-``; empty where all fit.
+    ellipsis: str = ""
 
 
 def boxes_of(tree: Tree) -> Boxes:
@@ -94,6 +99,26 @@ def shortened(text: str, width: float, letter: float) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most - 1]}…" if most >= FEWEST_LETTERS else ""
+
+
+_SEPARATORS = "-_./: "
+
+
+def shared_beginning(names: Sequence[str]) -> str:
+    """What several names begin with, up to a separator."""
+    first, last = (min(names), max(names)) if len(names) > 1 else ("", "")
+    alike = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), 0)
+    beginning = first[:alike]
+    return beginning[: max(beginning.rfind(one) for one in _SEPARATORS) + 1]
+
+
+def told_apart(names: Sequence[str], width: float, letter: float) -> tuple[str, ...]:
+    """Names that stand beside each other, each in so much room: where one of them does not fit, all lose what
+    they begin with, so that what is left tells them apart."""
+    beginning = shared_beginning(names)
+    if not beginning or max(map(len, names)) * letter <= width:
+        return tuple(shortened(name, width, letter) for name in names)
+    return tuple(shortened(f"…{name.removeprefix(beginning)}", width, letter) for name in names)
 
 
 class _Inside(Struct, frozen=True):
@@ -116,6 +141,10 @@ class _Packing:
         longest = min(max((len(name or "–") for name in names), default=0), 18)
         # All lengths are whole pixels, so that sums of them are exact.
         self._name_width = float(ceil(longest * NAME_LETTER) + 4) if self._named else 0.0
+        #: Where nodes without a label that stand in one box end: the index after the last of them.
+        self._ends: dict[Domain, int] = {}
+        self._labels: dict[Domain, str] = {}
+        self._ellipsis = ""
         leaves = tree.count(tree.node_level - 1) if tree.node_level > 0 else 1
         tells = self._bar_height >= NAMED_LEAF_HEIGHT or tree.size >= NODES_OF_LARGE_LEAF * leaves
         self._leaf_line = LEAF_LINE if tells else 0.0
@@ -133,7 +162,8 @@ class _Packing:
             height=whole.height,
             boxes=tuple(self._boxes),
             bars=self._bars,
-            names=tuple(shortened(host or "–", self._name_width, NAME_LETTER) for host in hosts),
+            names=told_apart([host or "–" for host in hosts], self._name_width, NAME_LETTER),
+            ellipsis=self._ellipsis,
         )
 
     def _frame(self, domain: Domain) -> tuple[float, float]:
@@ -144,21 +174,39 @@ class _Packing:
         return 2 * PADDING, 2 * PADDING + line
 
     def _is_leaf(self, domain: Domain) -> bool:
-        return domain.level == self._tree.node_level - 1
+        return domain.level == self._tree.node_level - 1 or domain in self._ends
+
+    def _span(self, domain: Domain) -> tuple[int, int]:
+        """Positions of a domain, or of nodes without a label."""
+        first, end = self._tree.span(domain)
+        if domain in self._ends:
+            _, end = self._tree.span(Domain(domain.level, self._ends[domain] - 1))
+        return first, end
+
+    def _below(self, domain: Domain) -> list[Domain]:
+        """What a domain holds; its nodes without the label of the next level come last, as one."""
+        level = domain.level + 1
+        first, end = self._tree.within(domain, level)
+        known = first + int(np.count_nonzero(self._tree.labelled[level][first:end]))
+        found = [Domain(level, index) for index in range(first, known)]
+        if known < end:
+            found.append(Domain(level, known))
+            self._ends[found[-1]] = end
+        return found
 
     def _measure(self, domain: Domain, room: float) -> _Inside:
         """The size of a domain's contents, at most ``room`` wide where that is possible."""
         if self._is_leaf(domain):
             found = self._stack(domain, room)
         else:
-            first, end = self._tree.within(domain, domain.level + 1)
-            below = [Domain(domain.level + 1, index) for index in range(first, end)]
+            below = self._below(domain)
             found = self._shelves(below, room)
+            self._name(below)
         self._inside[domain] = found
         return found
 
     def _stack(self, domain: Domain, room: float) -> _Inside:
-        first, end = self._tree.span(domain)
+        first, end = self._span(domain)
         wide = self._name_width + self._bar_width
         most = max(int((room + BAR_GAP) / (wide + BAR_GAP)), 1)
         columns = max(min(most, ceil((end - first) / STACK)), 1)
@@ -169,6 +217,29 @@ class _Packing:
             (),
             columns,
         )
+
+    def _name(self, domains: Sequence[Domain]) -> None:
+        """What is written above the boxes of one domain."""
+        named = [one for one in domains if one not in self._ends]
+        for one in domains:
+            if one in self._ends:
+                self._labels[one] = shortened(self._full_name(one), self._inside[one].width, LEAF_LETTER)
+        if named and self._is_leaf(named[0]):
+            room = min(self._inside[one].width for one in named)
+            names = [self._tree.path(one)[-1] or "" for one in named]
+            shown = told_apart(names, room, LEAF_LETTER) if self._leaf_line else [""] * len(named)
+            self._labels.update(zip(named, shown, strict=True))
+            if shown and shown[0].startswith("…"):
+                self._ellipsis = shared_beginning(names)
+            return
+        for one in named:
+            self._labels[one] = self._upper_label(one, self._inside[one].width)
+
+    def _full_name(self, domain: Domain) -> str:
+        if domain not in self._ends:
+            return path_text(self._tree.path(domain))
+        first, end = self._span(domain)
+        return f"no {self._tree.level_names[domain.level]} label, {plural(end - first, 'node')}"
 
     def _shelves(self, domains: Sequence[Domain], room: float) -> _Inside:
         """Boxes side by side, and a new row where the next would not fit."""
@@ -197,7 +268,8 @@ class _Packing:
                     top=top,
                     right=left + inside.width + extra_width,
                     bottom=top + inside.height + extra_height,
-                    label=self._label(domain, inside.width),
+                    label=self._labels[domain],
+                    name=self._full_name(domain),
                     is_leaf=self._is_leaf(domain),
                 )
             )
@@ -208,7 +280,7 @@ class _Packing:
             self._place(child, left + right, top + down)
 
     def _place_bars(self, domain: Domain, left: float, top: float, columns: int) -> None:
-        first, end = self._tree.span(domain)
+        first, end = self._span(domain)
         rows = ceil((end - first) / columns)
         index = np.arange(end - first)
         wide = self._name_width + self._bar_width
@@ -216,10 +288,8 @@ class _Packing:
         y = top + index % max(rows, 1) * (self._bar_height + BAR_GAP)
         self._bars[first:end] = np.stack([x, y, x + self._bar_width, y + self._bar_height], axis=1)
 
-    def _label(self, domain: Domain, width: float) -> str:
+    def _upper_label(self, domain: Domain, width: float) -> str:
         value = self._tree.path(domain)[-1] or "–"
-        if self._is_leaf(domain):
-            return shortened(value, width, LEAF_LETTER) if self._leaf_line else ""
         first, end = self._tree.span(domain)
         full = f"{value}, {plural(end - first, 'node')}"
         return full if len(full) * UPPER_LETTER <= width else shortened(value, width, UPPER_LETTER)

@@ -1,23 +1,24 @@
 """The fabric as a tree: how busy each domain is, and how much modelled traffic crosses its uplink."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby
 from math import floor
 
 import altair as alt
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from closeby.lab.pictures.boxes import shared_beginning, told_apart
+from closeby.lab.pictures.limbs import BAR, LETTER, LINKS, WIDTH, Limbs
 from closeby.lab.pictures.paper import INK, PALE_INK, THERE, Sheet, data
 from closeby.lab.pictures.scene import Scene
 from closeby.objects.arrays import Floats, Ints
-from closeby.objects.words import path_text, plural
+from closeby.objects.words import path_text
 from closeby.quality.contention import tier_above, uplink_uses, uplinks
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.quality.placements import placements
 from closeby.quality.rings import rings
-from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 
 class Loads(Struct, frozen=True, kw_only=True, eq=False):
@@ -77,92 +78,31 @@ def _held(scene: Scene, level: int) -> tuple[Ints, Ints, Floats]:
     return rows // count, rows % count, held.astype(np.float64)
 
 
-WIDTH = 1000.0
-#: Room to the left for the names of levels.
-MARGIN = 84.0
-#: A level with more domains is not drawn, nor are those below it.
-MOST_DOMAINS = 800
-#: Height of a domain's bar, and of the links between levels.
-BAR = 26.0
-LINKS = 84.0
-#: Gap between domains of different parents, as a share of the width.
-GAP = 0.012
 #: Width of a link that carries nothing, and of the busiest of the run; colours of none, of a flow for each
 #: full link, and of the busiest beyond that.
 THIN = 0.6
 THICK = 9.0
 BUSY = ("#F3F4F6", "#6BAED6", "#08306B")
 CROSSED = ("#D9DCE2", "#F5A65B", "#8C2D04")
-LETTER = 6.2
+#: Height of the line that says what "…" stands for.
+NOTE = 18.0
 #: Room that a share in figures needs.
 SHARE_WIDTH = 36
 
 
-class Limbs(Struct, frozen=True, kw_only=True, eq=False):
-    """The D domains that are drawn, from the root down, with their bars; shapes (D,)."""
-
-    domains: tuple[Domain, ...]
-    #: Index of the domain above; the root's is its own.
-    above: NDArray[np.intp]
-    left: Floats
-    right: Floats
-    top: Floats
-    #: Levels that are drawn, coarse to fine.
-    levels: int
-
-
-def limbs_of(tree: Tree) -> Limbs | None:
-    """Where the tree's domains lie: each above what it holds. None when there are no levels to draw."""
-    levels = 0
-    while levels < tree.node_level and tree.count(levels) <= MOST_DOMAINS:
-        levels += 1
-    if not levels or not tree.size:
-        return None
-    left = {ROOT: MARGIN + 0.3 * (WIDTH - MARGIN)}
-    right = {ROOT: MARGIN + 0.7 * (WIDTH - MARGIN)}
-    left.update(_finest(tree, levels - 1)[0])
-    right.update(_finest(tree, levels - 1)[1])
-    for level in range(levels - 2, ROOT_LEVEL, -1):
-        for index in range(tree.count(level)):
-            first, end = tree.within(Domain(level, index), level + 1)
-            left[Domain(level, index)] = left[Domain(level + 1, first)]
-            right[Domain(level, index)] = right[Domain(level + 1, end - 1)]
-    domains = [ROOT, *(Domain(level, index) for level in range(levels) for index in range(tree.count(level)))]
-    number = {domain: index for index, domain in enumerate(domains)}
-    return Limbs(
-        domains=tuple(domains),
-        above=np.asarray([number[tree.ancestor(one, max(one.level - 1, ROOT_LEVEL))] for one in domains]),
-        left=np.asarray([left[one] for one in domains]),
-        right=np.asarray([right[one] for one in domains]),
-        top=np.asarray([(one.level + 1) * (BAR + LINKS) for one in domains]),
-        levels=levels,
-    )
-
-
-def _finest(tree: Tree, level: int) -> tuple[dict[Domain, float], dict[Domain, float]]:
-    """Left and right ends of the domains of the lowest level drawn: equally wide, apart by parents."""
-    count = tree.count(level)
-    parents = [tree.ancestor(Domain(level, index), level - 1) for index in range(count)]
-    gaps = np.cumsum([0, *(one != other for one, other in pairwise(parents))])
-    room = WIDTH - MARGIN
-    gap = min(GAP * room, 0.25 * room / max(int(gaps[-1]), 1))
-    wide = (room - gap * gaps[-1]) / count
-    lefts = MARGIN + np.arange(count) * wide + gaps * gap
-    inner = min(wide * 0.15, 3.0)
-    ends = [(Domain(level, index), float(at)) for index, at in enumerate(lefts.tolist())]
-    return dict(ends), {one: at + wide - inner for one, at in ends}
-
-
 def fabric(scene: Scene, limbs: Limbs) -> alt.LayerChart:
     """The tree at the moment that the parameter ``moment`` holds."""
-    sheet = Sheet(WIDTH, (limbs.levels + 1) * (BAR + LINKS) - LINKS + 2)
+    note = NOTE if scene.has_rings or _domain_names(scene.tree, limbs)[1] else 0.0
+    sheet = Sheet(WIDTH, (limbs.levels + 1) * (BAR + LINKS) - LINKS + 2 + note)
     loads = loads_of(scene, limbs.levels)
     base = _at_moment(scene, limbs, loads)
+    most = greatest_load(scene, loads)
     layers = [
-        _links(sheet, base, greatest_load(scene, loads), with_rings=scene.has_rings),
+        _links(sheet, base, most, with_rings=scene.has_rings),
         _bars(sheet, base, scene),
         _shares(sheet, base),
         *_names(sheet, scene, limbs),
+        *(_widths(sheet, most) if scene.has_rings else ()),
     ]
     chart: alt.LayerChart = (
         alt.LayerChart(layer=layers)
@@ -197,18 +137,27 @@ def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> alt.Chart:
     """One row a domain with what it holds and what leaves it; domains without any have a row of nothing."""
     size = len(limbs.domains)
     tenants = np.concatenate([one.tenants for one in loads])
-    # The domains of a level follow those of the level above, as they do in ``limbs``.
-    firsts = np.cumsum([0, *(len(one.links) for one in loads)])
-    domains = [first + one.domains for first, one in zip(firsts.tolist(), loads, strict=False)]
+    number = {domain: index for index, domain in enumerate(limbs.domains)}
+    at = np.concatenate(
+        [
+            np.asarray([number.get(Domain(one.level, index), -1) for index in range(len(one.links))])[
+                one.domains
+            ]
+            for one in loads
+        ]
+    )
+    drawn = at >= 0
+    tenants = tenants[drawn]
     rows = data(
-        domain=np.concatenate([*domains, np.arange(size)]),
-        held=np.concatenate([*(one.held for one in loads), np.zeros(size)]),
-        flows=np.concatenate([*(one.flows for one in loads), np.zeros(size)]),
+        domain=np.concatenate([at[drawn], np.arange(size)]),
+        held=np.concatenate([np.concatenate([one.held for one in loads])[drawn], np.zeros(size)]),
+        flows=np.concatenate([np.concatenate([one.flows for one in loads])[drawn], np.zeros(size)]),
         since=np.concatenate([scene.since[tenants], np.full(size, -1.0)]),
         until=np.concatenate([scene.until[tenants], np.full(size, 1e12)]),
     )
     middle = (limbs.left + limbs.right) / 2
-    links = np.concatenate([one.links for one in loads])
+    worth = {one.level: one.links for one in loads}
+    links = np.asarray([worth[domain.level][domain.index] for domain in limbs.domains])
     places = data(
         domain=np.arange(size),
         left=limbs.left,
@@ -240,8 +189,7 @@ def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> alt.Chart:
 
 def _links(sheet: Sheet, base: alt.Chart, most: float, *, with_rings: bool) -> alt.Chart:
     """Uplinks, wider and redder the more flows share each of their links."""
-    # Up to 1 every flow has a link of its own: the scale never ends below, nor right behind it.
-    end = 1.0 if most <= 1 else max(most, 2.0)
+    end = _greatest(most)
     domain = [0.0, 1.0, end] if end > 1 else [0.0, 1.0]
     inks = list(CROSSED) if end > 1 else list(CROSSED[:2])
     marks = [0.0, 1.0, *([floor(end * 10) / 10] if end > 1 else [])]
@@ -255,7 +203,9 @@ def _links(sheet: Sheet, base: alt.Chart, most: float, *, with_rings: bool) -> a
             y=sheet.y("top"),
             y2="above_bottom:Q",
             size=alt.Size(
-                "crossing:Q", scale=alt.Scale(domain=[0, end], range=[THIN, THICK], zero=False), legend=None
+                "crossing:Q",
+                scale=alt.Scale(domain=[0, end], range=[THIN, THICK], zero=False),
+                legend=None,
             ),
             color=alt.Color(
                 "crossing:Q",
@@ -267,6 +217,44 @@ def _links(sheet: Sheet, base: alt.Chart, most: float, *, with_rings: bool) -> a
         )
     )
     return chart
+
+
+def _widths(sheet: Sheet, most: float) -> Iterator[alt.Chart]:
+    """What the width of a link means, below the tree."""
+    end = _greatest(most)
+    marks = [0.0, 1.0, *([floor(end * 10) / 10] if end > 1 else [])]
+    left = WIDTH - 90.0 * len(marks) + 90.0 * np.arange(len(marks))
+    middle = np.full(len(marks), sheet.height - NOTE / 2)
+    rows = data(
+        left=left,
+        right=left + 34,
+        middle=middle,
+        number=np.arange(len(marks)),
+        text=[f"{mark:g}" for mark in marks],
+    )
+    base = alt.Chart(rows)
+    # A scale of widths is that of the links.
+    for number, mark in enumerate(marks):
+        yield (
+            base.transform_filter(f"datum.number === {number}")
+            .mark_rule(color=PALE_INK, strokeWidth=THIN + (THICK - THIN) * mark / end)
+            .encode(x=sheet.x("left"), x2="right:Q", y=sheet.y("middle"))
+        )
+    yield base.mark_text(align="left", baseline="middle", fontSize=10, dx=40, color=PALE_INK).encode(
+        x=sheet.x("left"), y=sheet.y("middle"), text="text:N"
+    )
+    title = data(text=["flows per full link of an uplink"])
+    yield (
+        alt.Chart(title)
+        .mark_text(align="right", baseline="middle", fontSize=10, color=PALE_INK)
+        .encode(x=alt.value(float(left[0]) - 10), y=alt.value(sheet.height - NOTE / 2), text="text:N")
+    )
+
+
+def _greatest(most: float) -> float:
+    """Where the scale of links ends: up to 1 every flow has a link of its own, so it never ends below, nor
+    right behind it."""
+    return 1.0 if most <= 1 else max(most, 2.0)
 
 
 def _bars(sheet: Sheet, base: alt.Chart, scene: Scene) -> alt.Chart:
@@ -315,11 +303,7 @@ def _tooltip() -> list[alt.Tooltip]:
 
 def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[alt.Chart]:
     """Levels at the left; above its bar the name of each domain that has room for it."""
-    names = ["all", *scene.tree.level_names[: limbs.levels]]
-    counts = [1, *(scene.tree.count(level) for level in range(limbs.levels))]
-    labels = [
-        name if name == "all" else plural(count, name) for name, count in zip(names, counts, strict=True)
-    ]
+    labels = limbs.labels
     rows = data(
         left=np.zeros(len(labels)), middle=np.arange(len(labels)) * (BAR + LINKS) + BAR / 2, name=labels
     )
@@ -330,25 +314,40 @@ def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[alt.Chart]:
     )
     if scene.has_rings:
         yield _worths(sheet, scene, limbs.levels)
-    labelled = [
-        (index, scene.tree.path(domain)[-1] or "–")
-        for index, domain in enumerate(limbs.domains)
-        if domain != ROOT
-    ]
-    fitting = [
-        (index, name)
-        for index, name in labelled
-        if len(name) * LETTER + 6 <= limbs.right[index] - limbs.left[index]
-    ]
-    chosen = [index for index, _ in fitting]
+    shown, beginning = _domain_names(scene.tree, limbs)
+    chosen = [index for index, name in enumerate(shown) if name]
     written = data(
-        left=limbs.left[chosen] + 4, middle=limbs.top[chosen] - 7, name=[name for _, name in fitting]
+        left=limbs.left[chosen] + 4, middle=limbs.top[chosen] - 7, name=[shown[index] for index in chosen]
     )
     yield (
         alt.Chart(written)
         .mark_text(align="left", baseline="middle", fontSize=10, color=INK)
         .encode(x=sheet.x("left"), y=sheet.y("middle"), text="name:N")
     )
+    if beginning:
+        note = data(text=[f"… stands for what names begin with, such as {beginning}"])
+        yield (
+            alt.Chart(note)
+            .mark_text(align="left", baseline="middle", fontSize=10, color=PALE_INK)
+            .encode(x=alt.value(0), y=alt.value(sheet.height - NOTE / 2), text="text:N")
+        )
+
+
+def _domain_names(tree: Tree, limbs: Limbs) -> tuple[list[str], str]:
+    """What is written above each bar, empty where there is no room, and what "…" stands for."""
+    shown = [""] * len(limbs.domains)
+    beginning = ""
+    rows = range(1, len(shown))
+    for _, group in groupby(rows, key=lambda row: (limbs.domains[row].level, int(limbs.above[row]))):
+        siblings = list(group)
+        names = [tree.path(limbs.domains[row])[-1] or "" for row in siblings]
+        room = float((limbs.right - limbs.left)[siblings].min()) - 6
+        told = told_apart(names, room, LETTER)
+        if told[0].startswith("…"):
+            beginning = shared_beginning(names)
+        for row, name in zip(siblings, told, strict=True):
+            shown[row] = name
+    return shown, beginning
 
 
 def _worths(sheet: Sheet, scene: Scene, levels: int) -> alt.Chart:

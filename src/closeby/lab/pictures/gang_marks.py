@@ -1,4 +1,4 @@
-"""What distinguishes gangs on the rack map: a colour each, a lane on every node, and letters."""
+"""What distinguishes gangs on the rack map: a colour each, a lane on every node, and numbers."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -14,11 +14,21 @@ from closeby.lab.pictures.scene import Scene
 from closeby.objects.arrays import Floats, Ints
 from closeby.topology.tree import ROOT_LEVEL
 
-GANGS = ("#332288", "#88CCEE", "#CC6677", "#117733", "#DDCC77", "#AA4499", "#44AA99", "#882255", "#999933")
+#: Paul Tol's scheme "muted", and six that stand apart from it.
+GANGS = (
+    *("#332288", "#88CCEE", "#CC6677", "#117733", "#DDCC77", "#AA4499", "#44AA99", "#882255", "#999933"),
+    *("#EE7733", "#0077BB", "#B8A0D9", "#7F5539", "#C5D86D", "#F4A6B8"),
+)
 #: All that is not a gang; nothing at all; a node that may not be used.
 SINGLE = "#B4B9C2"
 FREE = "#FFFFFF"
 UNUSABLE = "#6B7280"
+#: Edges of nodes and boxes; outline and tint of nodes that are kept free, and the outline's width, most of
+#: which lies outside of the bar.
+FRAME = "#B9BFCA"
+EDGE = "#D92D20"
+TINT = "#FBD5D1"
+STROKE = 1.6
 #: How much worse an equal colour is for each shared leaf, and for each pod in a shared domain above leaves,
 #: than for each pod elsewhere.
 SAME_LEAF = 1e6
@@ -186,11 +196,9 @@ def _chosen(gaps: list[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int
         wanted -= high - low
 
 
-#: The letter of the gang of a rank, in the expressions of a chart.
-LETTER = "slice('ABCDEFGHIJKLMNOPQRSTUVWXYZ', datum.rank - 1, datum.rank)"
-#: Size of a letter, and the least area of one colour that it is written on.
+#: Size of a number, and the least area of one colour that it is written on.
 SIZE = 8.0
-LEAST_WIDTH = 9.0
+LEAST_WIDTH = 11.0
 LEAST_HEIGHT = 7.0
 
 
@@ -199,10 +207,10 @@ def largest_first() -> list[alt.SortField | dict[str, str]]:
     return [alt.SortField("size", order="descending"), alt.SortField("number", order="ascending")]
 
 
-def letters(
+def numbers(
     sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tuple[str, ...], most: int
 ) -> Iterator[alt.Chart]:
-    """The letter of each of the ``most`` largest gangs of the moment, once in each leaf that has room."""
+    """The number of each of the ``most`` largest gangs of the moment, once in each leaf that has room."""
     places = _places(boxes, scene, pieces)
     tenants = [tenant for tenant, _, _ in places]
     rows = data(
@@ -221,10 +229,9 @@ def letters(
         .transform_filter(THERE)
         .transform_window(sort=largest_first(), rank="dense_rank()")
         .transform_filter(f"datum.rank <= {most} && datum.there")
-        .transform_calculate(letter=LETTER)
-        .encode(x=sheet.x("x"), y=sheet.y("y"), text="letter:N")
+        .encode(x=sheet.x("x"), y=sheet.y("y"), text="rank:Q")
     )
-    # The colour fills the gaps between bars behind the letter.
+    # The colour fills the gaps between bars behind the number.
     edge = alt.Stroke("fill", type="nominal", scale=None, legend=None)
     yield base.mark_text(align="center", baseline="middle", fontSize=SIZE, strokeWidth=4).encode(
         color=colour("fill"), stroke=edge
@@ -235,7 +242,7 @@ def letters(
 def _places(boxes: Boxes, scene: Scene, pieces: Pieces) -> list[tuple[int, float, float]]:
     """Tenant, and the middle of the bars that it has in a leaf, most of them in one column.
 
-    Each tenant with a colour has a row of -1 besides, so that it has its rank also where no letter fits.
+    Each tenant with a colour has a row of -1 besides, so that it has its rank also where no number fits.
     """
     tree = scene.tree
     positions = tree.position_of[pieces.slots]

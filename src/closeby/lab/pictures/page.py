@@ -20,6 +20,7 @@ from closeby.lab.pictures.album import (
     Heading,
     Picture,
     distributions,
+    hint_on,
     maps_of,
     not_drawn,
     notes_on,
@@ -100,7 +101,6 @@ CANVAS = "canvas"
 SVG = "svg"
 #: What the page needs of the libraries.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
-HINT = "Point at a gang to see where the rest of it is."
 #: Said where a screen is narrower than the maps.
 WIDE = '<p class="aside narrow">The pictures are wider than this window: move them sideways.</p>'
 #: So many gangs, applications and pods are explained; few of them are unfolded from the start.
@@ -128,7 +128,7 @@ def page_of_history(
             "The cluster over time",
             SLIDER,
             _asides(
-                f"Move the slider: each step is what happens next. {HINT}",
+                f"Move the slider: each step is what happens next. {hint_on(scene)}",
                 *axis_of(history, moments).notes,
                 *notes_on(scene),
             ),
@@ -157,7 +157,7 @@ def page_of_run(run: Run, heading: Heading, views: Iterable["RenderableType"]) -
         _search("gang or pod", index_of_run(run, scene)),
         _section(
             "The cluster",
-            _asides(HINT, *notes_on(scene)),
+            _asides(hint_on(scene), *notes_on(scene)),
             "" if charts is None else WIDE + _chart("state", charts, CANVAS),
         ),
         _section("What went where", markup(views)),

@@ -1,4 +1,4 @@
-"""The letters that tell gangs of one colour apart."""
+"""The numbers that tell gangs of one colour apart, and the legend that they lead to."""
 
 import csv
 import io
@@ -6,8 +6,9 @@ import io
 import pytest
 
 from closeby.lab.pictures.album import Heading, pictures_of_history, to_svg
+from closeby.lab.pictures.below_the_map import GANGS_NAMED
 from closeby.lab.pictures.boxes import boxes_of
-from closeby.lab.pictures.gang_marks import GANGS, colours_of, ink_on, letters, pieces_of
+from closeby.lab.pictures.gang_marks import GANGS, colours_of, ink_on, numbers, pieces_of
 from closeby.lab.pictures.paper import ON_DARK, ON_LIGHT, Sheet
 from closeby.lab.pictures.scene import Scene, scene_of
 from tests.lab.pictures.histories import Job, history, story, tree_of
@@ -18,10 +19,10 @@ HEADING = Heading(title="", details="")
 
 
 def placed(scene: Scene) -> list[tuple[str, float, float]]:
-    """Tenants with the places of their letters."""
+    """Tenants with the places of their numbers."""
     boxes = boxes_of(scene.tree)
     sheet = Sheet(boxes.width, boxes.height)
-    _, chart = letters(sheet, boxes, scene, pieces_of(scene), colours_of(scene), 12)
+    _, chart = numbers(sheet, boxes, scene, pieces_of(scene), colours_of(scene), 12)
     (values,) = chart.to_dict()["datasets"].values()
     rows = list(csv.DictReader(io.StringIO(values)))
     return [
@@ -31,7 +32,7 @@ def placed(scene: Scene) -> list[tuple[str, float, float]]:
     ]
 
 
-def test_a_gang_has_its_letter_once_in_each_leaf_and_on_its_own_bars() -> None:
+def test_a_gang_has_its_number_once_in_each_leaf_and_on_its_own_bars() -> None:
     """wide lies in two leaves, later in one; single pods have none."""
     scene = scene_of(story())
     found = placed(scene)
@@ -47,17 +48,17 @@ def test_a_gang_has_its_letter_once_in_each_leaf_and_on_its_own_bars() -> None:
         assert ((bars[:, 0] <= x) & (x <= bars[:, 2]) & (bars[:, 1] <= y) & (y <= bars[:, 3])).any()
 
 
-def test_letters_of_the_map_are_those_of_the_names_below_it() -> None:
-    """At minute 10 wide is the only gang: A on its two leaves, with an edge each, and by its name."""
+def test_numbers_of_the_map_are_those_of_the_names_below_it() -> None:
+    """At minute 10 wide is the only gang: 1 on its two leaves, with an edge each, and by its name."""
     (rack_map, *_) = pictures_of_history(story(), HEADING, 600.0)
     said = texts(to_svg(rack_map.document()))
-    assert said.count("A") == 5
-    assert "B" not in said
+    assert said.count("1") == 5
+    assert "2" not in said
 
 
-def test_more_gangs_than_colours_have_letters_of_their_own() -> None:
-    """Eleven gangs of two nodes each: two colours come twice, no letter does (each has an edge below it)."""
-    drawing = grid(1, 11, 2)
+def many_gangs(count: int) -> str:
+    """The rack map of so many gangs of two nodes each, as SVG."""
+    drawing = grid(1, count, 2)
     nodes = [
         one.split("=")[0]
         for line in drawing.splitlines()
@@ -66,13 +67,26 @@ def test_more_gangs_than_colours_have_letters_of_their_own() -> None:
     ]
     jobs = {
         f"g{number}": Job(nodes=nodes[2 * number : 2 * number + 2], start=0.0, end=9.0)
-        for number in range(11)
+        for number in range(count)
     }
     past = history(jobs, until=9.0, drawing=drawing)
     (rack_map, *_) = pictures_of_history(past, HEADING, 1.0)
-    said = texts(to_svg(rack_map.document()))
-    assert len(GANGS) < 11
-    assert {letter: said.count(letter) for letter in "ABCDEFGHIJK"} == dict.fromkeys("ABCDEFGHIJK", 3)
+    return to_svg(rack_map.document())
+
+
+def test_dozens_of_gangs_are_all_named_and_numbered() -> None:
+    """Forty gangs, more than there are colours: each has its number on its nodes and in the legend."""
+    said = texts(many_gangs(40))
+    assert len(GANGS) < 40
+    assert sum(text.endswith(tuple("0123456789")) and ": 2 pods" in text for text in said) == 40
+    assert {number: said.count(str(number)) for number in range(1, 41)} == dict.fromkeys(range(1, 41), 3)
+    assert not [text for text in said if text.startswith("and ")]
+
+
+def test_more_gangs_than_the_legend_names_are_counted() -> None:
+    said = texts(many_gangs(GANGS_NAMED + 7))
+    assert "and 7 smaller gangs" in said
+    assert sum(": 2 pods" in text for text in said) == GANGS_NAMED
 
 
 @pytest.mark.parametrize(("fill", "ink"), [("#332288", ON_DARK), ("#DDCC77", ON_LIGHT)])

@@ -1,0 +1,384 @@
+"""A map of clusters that are too large for a bar for each node: a tile for each domain, darker where busy."""
+
+from collections.abc import Iterator
+from math import ceil
+
+import altair as alt
+import numpy as np
+from msgspec import Struct
+
+from closeby.lab.pictures.boxes import (
+    BOX_GAP,
+    LEAF_LETTER,
+    PADDING,
+    UPPER_LINE,
+    WIDTH,
+    Box,
+    shared_beginning,
+    told_apart,
+)
+from closeby.lab.pictures.fabric import BUSY
+from closeby.lab.pictures.paper import INK, IS_SOUGHT, PALE_INK, RULE, THERE, Sheet, colour, data
+from closeby.lab.pictures.rack_map import frames, titles
+from closeby.lab.pictures.scene import Scene
+from closeby.objects.arrays import Floats, Ints
+from closeby.objects.words import path_text, plural
+from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
+
+#: Clusters of more nodes are drawn by domains.
+MOST_BARS = 1_500
+#: The finest level of so many domains is drawn.
+MOST_TILES = 4_000
+#: Sizes of a tile, the first that keeps the map below the height, and from which width on it has its name.
+TILES = ((72.0, 40.0), (52.0, 34.0), (36.0, 28.0), (26.0, 20.0), (20.0, 14.0), (12.0, 10.0), (8.0, 8.0))
+HEIGHT = 900.0
+NAMED_WIDTH = 36.0
+GAP = 2.0
+#: The line below the map.
+KEY_HEIGHT = 46.0
+
+
+class Tiles(Struct, frozen=True, kw_only=True, eq=False):
+    """T tiles: labelled domains of one level, and after those of each parent its nodes without that label."""
+
+    level: int
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    #: Left, top, right and bottom; shape (T, 4).
+    corners: Floats
+    #: What the pointer shows, and what is written on the tile.
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    #: Whether it is a domain, and not a group of nodes without a label.
+    labelled: tuple[bool, ...]
+    #: Tile of each position in the tree; shape (n,).
+    tile_at: Ints
+    ellipsis: str
+
+
+def tiles_of(tree: Tree) -> Tiles | None:
+    """Lay a large topology out; None where bars for nodes do, or where no level has few enough domains."""
+    if tree.size <= MOST_BARS:
+        return None
+    fitting = [
+        level
+        for level in range(tree.node_level)
+        if np.count_nonzero(tree.labelled[level]) and np.count_nonzero(tree.labelled[level]) <= MOST_TILES
+    ]
+    if not fitting:
+        return None
+    for size in TILES:
+        drawn = _Layout(tree, fitting[-1], size).drawn()
+        if drawn.height <= HEIGHT:
+            break
+    return drawn
+
+
+class _Layout:
+    """Tiles in rows, in a box for each domain of the level above."""
+
+    def __init__(self, tree: Tree, level: int, size: tuple[float, float]) -> None:
+        self._tree, self._level = tree, level
+        self._wide, self._high = size
+        self._boxes: list[Box] = []
+        self._corners: list[tuple[float, float, float, float]] = []
+        self._names: list[str] = []
+        self._labels: list[str] = []
+        self._labelled: list[bool] = []
+        self._tile_at = np.zeros(tree.size, dtype=np.intp)
+        self._ellipsis = ""
+
+    def drawn(self) -> Tiles:
+        """The finished map."""
+        tree, above = self._tree, self._level - 1
+        parents = [ROOT] if above == ROOT_LEVEL else [Domain(above, one) for one in range(tree.count(above))]
+        whole = [one for one in parents if tree.is_labelled(one)]
+        left = top = row = right = 0.0
+        for parent in whole:
+            count = self._count(parent)
+            room = int((WIDTH - 2 * PADDING + GAP) / (self._wide + GAP))
+            # Boxes of up to half of the width stand beside each other.
+            columns = min(count, room)
+            width = max(columns * (self._wide + GAP) - GAP, 60.0) + 2 * PADDING
+            if left and left + width > WIDTH:
+                left, top = 0.0, top + row + BOX_GAP
+                row = 0.0
+            height = self._box(parent, left, top, width, columns, ceil(count / columns))
+            left, row, right = left + width + BOX_GAP, max(row, height), max(right, left + width)
+        bottom = top + row
+        lost = [one for one in parents if not tree.is_labelled(one)]
+        if lost:
+            bottom = self._lost(lost, bottom + BOX_GAP)
+        return Tiles(
+            level=self._level,
+            width=max(right, 2 * 340.0),
+            height=bottom,
+            boxes=tuple(self._boxes),
+            corners=np.asarray(self._corners),
+            names=tuple(self._names),
+            labels=tuple(self._labels),
+            labelled=tuple(self._labelled),
+            tile_at=self._tile_at,
+            ellipsis=self._ellipsis,
+        )
+
+    def _within(self, parent: Domain) -> tuple[list[Domain], int]:
+        """The labelled domains of a parent, and how many nodes lack the label."""
+        first, end = self._tree.within(parent, self._level)
+        known = int(np.count_nonzero(self._tree.labelled[self._level][first:end]))
+        return [Domain(self._level, one) for one in range(first, first + known)], end - first - known
+
+    def _count(self, parent: Domain) -> int:
+        domains, lacking = self._within(parent)
+        return len(domains) + (lacking > 0)
+
+    def _box(self, parent: Domain, left: float, top: float, width: float, columns: int, rows: int) -> float:
+        domains, lacking = self._within(parent)
+        line = 0.0 if parent == ROOT else UPPER_LINE
+        height = rows * (self._high + GAP) - GAP + 2 * PADDING + line
+        first, end = self._tree.span(parent)
+        if parent != ROOT:
+            value = self._tree.path(parent)[-1] or "–"
+            (label,) = told_apart([f"{value}, {plural(end - first, 'node')}"], width, 6.6)
+            self._boxes.append(
+                Box(
+                    domain=parent,
+                    left=left,
+                    top=top,
+                    right=left + width,
+                    bottom=top + height,
+                    label=label,
+                    name=path_text(self._tree.path(parent)),
+                    is_leaf=False,
+                )
+            )
+        names = [self._tree.path(one)[-1] or "" for one in domains]
+        shown = (
+            told_apart(names, self._wide - 4, LEAF_LETTER) if self._wide >= NAMED_WIDTH else [""] * len(names)
+        )
+        if shown and shown[0].startswith("…"):
+            self._ellipsis = shared_beginning(names)
+        spans = [(*self._tree.span(one), path_text(self._tree.path(one)), True) for one in domains]
+        if lacking:
+            level = self._tree.level_names[self._level]
+            spans.append((end - lacking, end, f"no {level} label", False))
+            shown = [*shown, "no label" if self._wide >= 44 else ""]
+        for number, ((begin, stop, name, labelled), label) in enumerate(zip(spans, shown, strict=True)):
+            x = left + PADDING + number % columns * (self._wide + GAP)
+            y = top + line + PADDING + number // columns * (self._high + GAP)
+            self._tile(begin, stop, (x, y, x + self._wide, y + self._high), name, label, labelled)
+        return height
+
+    def _tile(
+        self,
+        begin: int,
+        stop: int,
+        corners: tuple[float, float, float, float],
+        name: str,
+        label: str,
+        labelled: bool,
+    ) -> None:
+        self._tile_at[begin:stop] = len(self._corners)
+        self._corners.append(corners)
+        self._names.append(f"{name}, {plural(stop - begin, 'node')}")
+        self._labels.append(label)
+        self._labelled.append(labelled)
+
+    def _lost(self, lost: list[Domain], top: float) -> float:
+        """One wide tile of the nodes that lack the label of the level above."""
+        first, _ = self._tree.span(lost[0])
+        _, end = self._tree.span(lost[-1])
+        level = self._tree.level_names[lost[0].level]
+        name = f"no {level} label"
+        corners = (PADDING, top, PADDING + 340.0, top + self._high)
+        self._tile(first, end, corners, name, f"{name}, {plural(end - first, 'node')}", False)
+        return top + self._high
+
+
+def heat_map(scene: Scene, tiles: Tiles) -> alt.LayerChart:
+    """The map at the moment that the parameter ``moment`` holds; where what is sought lies has an outline."""
+    sheet = Sheet(tiles.width, tiles.height + KEY_HEIGHT)
+    base = _at_moment(scene, tiles)
+    layers = [
+        frames(sheet, tiles.boxes),
+        titles(sheet, tiles.boxes),
+        _tiles(sheet, base, scene),
+        *_words(sheet, base, tiles, scene),
+        _kept(sheet, scene, tiles),
+        _found(sheet, scene, tiles),
+        *_key(sheet, scene, tiles),
+    ]
+    chart: alt.LayerChart = (
+        alt.LayerChart(layer=layers)
+        .resolve_scale(color="independent")
+        .properties(width=sheet.width, height=sheet.height, name="rack_map")
+    )
+    return chart
+
+
+def _held(scene: Scene, tiles: Tiles) -> tuple[Ints, Ints, Floats]:
+    """Tenants, the tiles that they use, and how much they hold there."""
+    tree = scene.tree
+    inside = scene.slots < len(tree.position_of)
+    positions = np.full(len(scene.slots), tree.size, dtype=np.intp)
+    positions[inside] = tree.position_of[scene.slots[inside]]
+    known = positions < tree.size
+    count = len(tiles.names)
+    keys, row = np.unique(
+        scene.tenant_of[known] * np.intp(count) + tiles.tile_at[positions[known]], return_inverse=True
+    )
+    held = np.bincount(row.reshape(-1), weights=scene.amounts[known], minlength=len(keys))
+    return keys // count, keys % count, held.astype(np.float64)
+
+
+def _places(scene: Scene, tiles: Tiles) -> alt.InlineData:
+    count = len(tiles.names)
+    capacity = np.bincount(tiles.tile_at, weights=scene.capacity[scene.tree.slot_at], minlength=count)
+    return data(
+        tile=np.arange(count),
+        left=tiles.corners[:, 0],
+        top=tiles.corners[:, 1],
+        right=tiles.corners[:, 2],
+        bottom=tiles.corners[:, 3],
+        middle=(tiles.corners[:, 0] + tiles.corners[:, 2]) / 2,
+        capacity=capacity,
+        name=tiles.names,
+    )
+
+
+def _at_moment(scene: Scene, tiles: Tiles) -> alt.Chart:
+    """One row a tile: what is held there, and by how many gangs; those without any have a row of nothing."""
+    tenants, used, held = _held(scene, tiles)
+    count = len(tiles.names)
+    gangs = np.asarray([tenant.has_colour for tenant in scene.tenants], dtype=np.intp)
+    rows = data(
+        tile=np.concatenate([used, np.arange(count)]),
+        held=np.concatenate([held, np.zeros(count)]),
+        gang=np.concatenate([gangs[tenants], np.zeros(count)]),
+        since=np.concatenate([scene.since[tenants], np.full(count, -1.0)]),
+        until=np.concatenate([scene.until[tenants], np.full(count, 1e12)]),
+    )
+    looked_up = ["left", "top", "right", "bottom", "middle", "capacity", "name"]
+    chart: alt.Chart = (
+        alt.Chart(rows)
+        .transform_filter(THERE)
+        .transform_aggregate(held="sum(held)", gangs="sum(gang)", groupby=["tile"])
+        .transform_lookup("tile", alt.LookupData(_places(scene, tiles), "tile", looked_up))
+        .transform_calculate(
+            busy="datum.capacity > 0 ? datum.held / datum.capacity : 0",
+        )
+    )
+    return chart
+
+
+def _tiles(sheet: Sheet, base: alt.Chart, scene: Scene) -> alt.Chart:
+    chart: alt.Chart = base.mark_rect(stroke="#9CA3AF", strokeWidth=0.4).encode(
+        x=sheet.x("left"),
+        x2="right:Q",
+        y=sheet.y("top"),
+        y2="bottom:Q",
+        color=alt.Color(
+            "busy:Q",
+            scale=alt.Scale(domain=[0, 0.5, 1], range=list(BUSY), interpolate="rgb"),
+            title=f"{scene.unit} busy",
+            legend=alt.Legend(format=".0%", gradientLength=90, orient="right"),
+        ),
+        tooltip=[
+            alt.Tooltip("name:N", title="domain"),
+            alt.Tooltip("busy:Q", title="busy", format=".0%"),
+            alt.Tooltip("held:Q", title="held", format=",.0f"),
+            alt.Tooltip("capacity:Q", title="of", format=",.0f"),
+            alt.Tooltip("gangs:Q", title=scene.coloured, format="d"),
+        ],
+    )
+    return chart
+
+
+def _words(sheet: Sheet, base: alt.Chart, tiles: Tiles, scene: Scene) -> Iterator[alt.Chart]:
+    """The number of gangs on each tile, and above it the tile's name, where there is room."""
+    high = float(tiles.corners[0, 3] - tiles.corners[0, 1])
+    ink = alt.condition("datum.busy > 0.4", alt.value("#FFFFFF"), alt.value(INK))
+    named = any(tiles.labels)
+    if high >= 10:
+        yield (
+            base.transform_filter("datum.gangs > 0")
+            .mark_text(
+                fontSize=11 if named else min(high - 3, 11),
+                baseline="middle",
+                yOffset=high * (0.66 if named else 0.5),
+            )
+            .encode(x=sheet.x("middle"), y=sheet.y("top"), text=alt.Text("gangs:Q", format="d"), color=ink)
+        )
+    if named:
+        labels = data(tile=np.arange(len(tiles.labels)), label=tiles.labels)
+        yield (
+            base.transform_lookup("tile", alt.LookupData(labels, "tile", ["label"]))
+            .mark_text(fontSize=8, align="left", baseline="top", xOffset=2, yOffset=3)
+            .encode(x=sheet.x("left"), y=sheet.y("top"), text="label:N", color=ink)
+        )
+
+
+def _found(sheet: Sheet, scene: Scene, tiles: Tiles) -> alt.Chart:
+    """Tiles on which something lies that is sought."""
+    tenants, used, _ = _held(scene, tiles)
+    rows = data(tile=used, tenant=tenants, since=scene.since[tenants], until=scene.until[tenants])
+    jobs = data(tenant=np.arange(len(scene.tenants)), job=[one.name for one in scene.tenants])
+    return _outlines(
+        sheet,
+        alt.Chart(rows)
+        .transform_filter(THERE)
+        .transform_lookup("tenant", alt.LookupData(jobs, "tenant", ["job"]))
+        .transform_filter(IS_SOUGHT),
+        _places(scene, tiles),
+        INK,
+    )
+
+
+def _kept(sheet: Sheet, scene: Scene, tiles: Tiles) -> alt.Chart:
+    """Tiles with nodes that are kept free for a gang."""
+    tree = scene.tree
+    found = sorted(
+        {
+            (int(tiles.tile_at[tree.position_of[slot]]), one.since, one.until)
+            for one in scene.keepings
+            for slot in one.slots
+            if slot < len(tree.position_of) and tree.position_of[slot] < tree.size
+        }
+    )
+    rows = data(
+        tile=np.asarray([tile for tile, _, _ in found], dtype=np.intp),
+        since=np.asarray([since for _, since, _ in found]),
+        until=np.asarray([until for _, _, until in found]),
+    )
+    return _outlines(sheet, alt.Chart(rows).transform_filter(THERE), _places(scene, tiles), RULE)
+
+
+def _outlines(sheet: Sheet, rows: alt.Chart, places: alt.InlineData, ink: str) -> alt.Chart:
+    chart: alt.Chart = (
+        rows.transform_lookup("tile", alt.LookupData(places, "tile", ["left", "top", "right", "bottom"]))
+        .mark_rect(filled=False, stroke=ink, strokeWidth=2.5)
+        .encode(x=sheet.x("left"), x2="right:Q", y=sheet.y("top"), y2="bottom:Q")
+    )
+    return chart
+
+
+def _key(sheet: Sheet, scene: Scene, tiles: Tiles) -> Iterator[alt.Chart]:
+    """What a tile and its number mean."""
+    level = scene.tree.level_names[tiles.level]
+    lines = [f"A tile is a {level}; its number says how many {scene.coloured} have pods there."]
+    if tiles.ellipsis:
+        lines.append(f"… stands for what names begin with, such as {tiles.ellipsis}")
+    if scene.keepings:
+        lines.append("A red outline: nodes are kept free there for a gang that waits.")
+    rows = data(
+        left=np.zeros(len(lines)),
+        middle=tiles.height + 12 + 14.0 * np.arange(len(lines)),
+        text=lines,
+        fill=[PALE_INK] * len(lines),
+    )
+    yield (
+        alt.Chart(rows)
+        .mark_text(align="left", baseline="middle", fontSize=10)
+        .encode(x=sheet.x("left"), y=sheet.y("middle"), text="text:N", color=colour("fill"))
+    )
