@@ -19,7 +19,7 @@ PLAIN_ARGUMENTS = ("--namespace", "closeby-system", "--set", "namespace.create=t
 
 _VERSION = "v3.22.0"
 _GO = "1.26.0"
-_KUBERNETES = "1.36.2"
+RENDERED_FOR = "1.36.2"
 _OTHERWISE = "put helm 3.17 or newer into PATH"
 
 
@@ -43,7 +43,7 @@ def rendered(helm: Path, *arguments: str) -> str:
 
     Raises CalledProcessError: with helm's words in its ``stderr``.
     """
-    command = [str(helm), "template", "closeby", str(CHART), "--kube-version", _KUBERNETES, *arguments]
+    command = [str(helm), "template", "closeby", str(CHART), "--kube-version", RENDERED_FOR, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=_environment()).stdout
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from msgspec import Struct
 from msgspec.structs import fields
 
@@ -27,6 +28,9 @@ from closeby.reading.dialects import (
 )
 from closeby.reading.known_fields import table
 from closeby.reading.registry import NOTED, READERS
+from tests.control_plane.binaries import kubernetes_version
+from tests.deploy.helm import CHART, RENDERED_FOR
+from tests.known_fields import RELEASES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "fields.md").read_text()
 
@@ -175,6 +179,21 @@ def test_every_version_is_on_the_page() -> None:
     for (group, kind), entry in READERS.items():
         for version in entry.versions:
             assert re.search(rf"`{re.escape(group)}` \|.*\b{kind}\b.*\b{version}\b", table), (group, kind)
+
+
+def test_the_table_of_releases_is_that_of_the_schemas() -> None:
+    found = re.findall(r"^\| ([^|]+) \| ([\d.]+) to ([\d.]+) \|", section("Versions"), re.MULTILINE)
+    assert {project: (oldest, newest) for project, oldest, newest in found} == RELEASES
+
+
+def test_the_releases_that_tests_run_are_on_the_page() -> None:
+    (row,) = re.findall(r"^\| Kubernetes \|.+$", section("Versions"), re.MULTILINE)
+    assert (
+        f"a real API server and controller manager of {kubernetes_version().removeprefix('v')}, live" in row
+    )
+    assert f"the chart is rendered for {RENDERED_FOR}" in row
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert "from " + re.findall(r"\d+\.\d+", chart["kubeVersion"])[0] in row
 
 
 def test_every_kind_is_on_the_page() -> None:

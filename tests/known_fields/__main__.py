@@ -57,7 +57,7 @@ def main(paths: list[Path]) -> None:
         if path.suffix == ".yaml":
             for definition in yaml.safe_load_all(path.read_text()):
                 if definition:
-                    _of_definition(definition, types, kinds)
+                    of_definition(definition, types, kinds)
     for name, fields in _MORE.items():
         types[name] = fields | types.get(name, {})
     _show(kinds, _reachable(types, kinds))
@@ -117,7 +117,8 @@ def _inside(mark: str, name: str | None) -> str | None:
     return None if name is None or name[0] in "[{" else mark + name
 
 
-def _of_definition(definition: Mapping[str, Any], types: Types, kinds: dict[str, str]) -> None:
+def of_definition(definition: Mapping[str, Any], types: Types, kinds: dict[str, str]) -> None:
+    """Adds the types of a definition of a kind that is read."""
     spec = definition["spec"]
     group, kind = spec["group"], spec["names"]["kind"]
     if not _wanted(group, kind):
@@ -170,4 +171,5 @@ def _reachable(types: Types, kinds: Mapping[str, str]) -> Types:
     return found
 
 
-main([Path(one) for one in sys.argv[1:]])
+if __name__ == "__main__":
+    main([Path(one) for one in sys.argv[1:]])
