@@ -1,8 +1,13 @@
 """`closeby explain`: what lacks by name, which labels are missing, and the true reason of each pod."""
 
+from pathlib import Path
 from typing import Any
 
-from tests.cli.calling import GPU, Manifest, gang, node, pod, racks, report, text, train
+import pytest
+from click.shell_completion import ShellComplete
+
+from closeby.cli.main import cli
+from tests.cli.calling import GPU, Manifest, closeby, gang, node, pod, racks, report, text, train
 
 ZONE, RACK = "example.com/zone", "example.com/rack"
 
@@ -102,3 +107,109 @@ class TestMembersBeyondTheMinimum:
         found = explained("train-x", *racks({"a/r1": 2}), node("fast", fast), *train(2, 8), picky)
         assert found["reason"] == "TopologyPlacementFailed"
         assert "2 NodeAffinityMismatch" in found["pods"][0]["message"]
+
+
+JOB: Manifest = {"parallelism": 2, "template": {"spec": pod("", 8)["spec"]}}
+WORKLOADS: dict[str, Manifest] = {
+    "job": {"apiVersion": "batch/v1", "kind": "Job", "spec": JOB},
+    "jobset": {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "spec": {"replicatedJobs": [{"name": "workers", "replicas": 1, "template": {"spec": JOB}}]},
+    },
+    "pytorchjob": {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": JOB["template"]}}},
+    },
+    "leaderworkerset": {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": JOB["template"]}},
+    },
+}
+
+
+def workload(kind: str, name: str = "work") -> Manifest:
+    return {**WORKLOADS[kind], "metadata": {"name": name, "namespace": "default"}}
+
+
+class TestWorkloads:
+    @pytest.mark.parametrize(
+        ("name", "kind"),
+        [
+            ("jobset/work", "jobset"),
+            ("jobsets/default/work", "jobset"),
+            ("jobset.jobset.x-k8s.io/work", "jobset"),
+            ("pytorchjob/work", "pytorchjob"),
+            ("PyTorchJobs/work", "pytorchjob"),
+            ("leaderworkerset/work", "leaderworkerset"),
+            ("lws/work", "leaderworkerset"),
+        ],
+    )
+    def test_a_workload_means_its_gang(self, name: str, kind: str) -> None:
+        found = explained(name, *racks({"a/r1": 2}), workload(kind))
+        assert found["subject"].startswith("podgroup/default/work")
+        assert len(found["pods"]) == 2
+
+    @pytest.mark.parametrize("name", ["work", "job/work", "jobs/work", "job.batch/default/work"])
+    def test_of_several_pods_the_first_that_waits_is_explained(self, name: str) -> None:
+        found = explained(name, *racks({"a/r1": 1}), workload("job"))
+        assert (found["subject"], found["reason"]) == ("pod/default/work-1", "InsufficientResources")
+        assert found["chosen"] == {"workload": "job/default/work", "items": 2, "waiting": 1}
+
+    def test_a_pod_whose_owner_was_not_read_is_found_by_what_it_says_of_it(self) -> None:
+        """As in a cluster: the pods of a JobSet belong to Jobs, and a label names the JobSet."""
+        member = pod("work-workers-0-0-abcde")
+        member["metadata"]["labels"] = {"jobset.sigs.k8s.io/jobset-name": "work"}
+        owner = {"kind": "Job", "name": "work-workers-0", "controller": True}
+        member["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "uid": "u", **owner}]
+        for name in ("jobset/work", "job/work-workers-0"):
+            found = explained(name, *racks({"a/r1": 1}), member)
+            assert found["subject"] == "pod/default/work-workers-0-0-abcde"
+
+    def test_an_unknown_workload_is_answered_with_names_like_it(self) -> None:
+        manifests = text(*racks({"a/r1": 2}), workload("jobset", "training"))
+        for name in ("jobset/trainin", "train"):
+            answer = closeby("explain", name, "-f", "-", stdin=manifests)
+            assert answer.exit_code == 2
+            assert "podgroup/default/training" in answer.stderr
+
+    def test_a_shell_is_offered_workloads(self, tmp_path: Path) -> None:
+        path = tmp_path / "work.json"
+        path.write_text(text(workload("job")))
+        completions = ShellComplete(cli, {}, "closeby", "_CLOSEBY_COMPLETE")
+        found = [one.value for one in completions.get_completions(["explain", "-f", str(path)], "jo")]
+        assert found == ["job/work"]
+        kinds = [one.value for one in completions.get_completions(["explain"], "jobs")]
+        assert kinds == ["jobset/"]
+
+
+class TestNotices:
+    def test_an_unknown_field_of_a_pod_is_shown(self) -> None:
+        found = explained("solo", *racks({"a/r1": 1}), pod("solo", nodeSelectr={"disk": "nvme"}))
+        (condition,) = found["conditions"]
+        assert (condition["object"], condition["field"]) == ("Pod/default/solo", "spec.nodeSelectr")
+        assert "nodeSelector" in condition["remedy"]
+
+    def test_a_slip_that_many_objects_share_is_shown_for_each_of_them(self) -> None:
+        """The report names one of them and counts the others."""
+        slips = [pod(name, nodeSelectr={"disk": "nvme"}) for name in ("one", "two")]
+        for name in ("one", "two"):
+            conditions = explained(name, *racks({"a/r1": 1}), *slips)["conditions"]
+            assert [one["object"] for one in conditions] == [f"Pod/default/{name}"]
+
+    def test_those_of_a_gang_its_members_and_its_workload(self) -> None:
+        group = gang("train", 1)
+        group["spec"]["minMembers"] = 4
+        group["apiVersion"] = "scheduling.x-k8s.io/v1alpha1"
+        members = [pod(f"train-{number}", gang="train", nodeSelectr={}) for number in (0, 1)]
+        other = pod("other", tolerationz=[])
+        found = explained("train", *racks({"a/r1": 1}), group, *members, other)
+        fields = {one["field"]: one["message"] for one in found["conditions"]}
+        assert set(fields) == {"spec.minMembers", "spec.nodeSelectr"}
+        assert "(2 objects)" in fields["spec.nodeSelectr"]
+        job = workload("job")
+        job["spec"] = {**job["spec"], "paralelism": 4}
+        (condition,) = explained("job/work", *racks({"a/r1": 2}), job)["conditions"]
+        assert (condition["object"], condition["field"]) == ("Job/default/work", "spec.paralelism")

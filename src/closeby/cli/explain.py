@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from closeby.cli.names import SUBJECT_NAME
 from closeby.cli.options import (
     SchedulerOptions,
     Sources,
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="explain", short_help="Explain why something waits, or why it was placed where it is.")
-@click.argument("subject", metavar="POD|PODGROUP|APPGROUP")
+@click.argument("subject", metavar="POD|PODGROUP|APPGROUP|WORKLOAD", type=SUBJECT_NAME)
 @reads_cluster_or_manifests
 @output_option
 @click.option(
@@ -40,13 +41,15 @@ def command(
     """Explain why a pod, gang or application waits and what would have to change, or why it was placed where
     it is, and what an application's traffic costs.
 
-    Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME. Reads the live cluster, or
-    manifests with -f. In a cluster, it shows what the scheduler decided last and says where it knows that
-    from; it tries what would have to change, undoes that, and writes nothing.
+    Names are NAME, NAMESPACE/NAME, pod/NAME, podgroup/NAME or appgroup/NAME; job/NAME, jobset/NAME, lws/NAME
+    and so on mean the gang or the pods of a workload. Reads the live cluster, or manifests with -f. In a
+    cluster, it shows what the scheduler decided last and says where it knows that from; it tries what would
+    have to change, undoes that, and writes nothing.
 
     \b
     Examples:
       closeby explain train
+      closeby explain job/train
       kubectl closeby explain worker-0 -n team-a
       closeby explain podgroup/train -f cluster.yaml -f my-job.yaml
     """
@@ -55,7 +58,14 @@ def command(
     from closeby.cli.reading.measuring import measures
     from closeby.report.documents.decided import Live, standing_of
     from closeby.report.documents.explanations import explain
-    from closeby.report.documents.subjects import Unclear, find_subject, schedules
+    from closeby.report.documents.subjects import (
+        Several,
+        Unclear,
+        choose,
+        find_subject,
+        objects_of,
+        schedules,
+    )
     from closeby.simulator.runs import Asked, Simulation
     from closeby.whatif.gathering import counterfactuals
 
@@ -68,24 +78,27 @@ def command(
         address = scheduler_address(scheduler)
     inputs, cluster = read_cluster_or_files(sources)
     near = None if cluster is None else cluster.namespace
+    workloads = inputs.manifests.workloads
+    asked = Asked(
+        scheduler_name=inputs.scheduler_name,
+        explain=(),
+        explain_everything=True,
+        measure=measures(inputs.configuration, live=cluster is not None),
+        wall=None if cluster is None else time.time(),
+        networks=inputs.networks,
+    )
     with usable_configuration():
-        simulation = Simulation(
-            inputs.manifests,
-            inputs.configuration,
-            Asked(
-                scheduler_name=inputs.scheduler_name,
-                explain=(),
-                explain_everything=True,
-                measure=measures(inputs.configuration, live=cluster is not None),
-                wall=None if cluster is None else time.time(),
-                networks=inputs.networks,
-            ),
-        )
+        simulation = Simulation(inputs.manifests, inputs.configuration, asked)
     before = simulation.standing()
-    found = find_subject(before, subject, namespace=namespace, near=near)
+    found = find_subject(before, subject, namespace=namespace, near=near, workloads=workloads)
     if isinstance(found, Unclear):
         choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
         raise Unusable(f"{found.message}{choices}")
+    chosen = None
+    if isinstance(found, Several):  # Which of them waits is known once all is decided.
+        found, chosen = choose(simulation.decided(), found)
+        simulation = Simulation(inputs.manifests, inputs.configuration, asked)
+        before = simulation.standing()
     live = None
     if cluster is not None:
         ours = inputs.scheduler_name if schedules(before, found, inputs.scheduler_name) else None
@@ -93,7 +106,8 @@ def command(
         live = Live(standing=standing_of(before, found), status=status)
     run = simulation.decided(explain=[found.item])
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
-    explanation = explain(run, found, live, different)
+    notices = inputs.manifests.notices_about(objects_of(run, found, workloads))
+    explanation = explain(run, found, live, different, notices, chosen)
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.views.explanation import explanation_views

@@ -1,6 +1,6 @@
 """Which pods belong to which workload object, and which of them end, as far as their owners tell."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -86,6 +86,34 @@ def names_of(sets: Sequence[PodSet]) -> dict[str, int]:
     return {name: i for i, one in enumerate(sets) for name in one.pod_names}
 
 
+def owners_of(pod: Pod, workloads: Mapping[tuple[str, str], Workload]) -> tuple[str, ...]:
+    """All that a pod belongs to as ``Kind/name``, from its controller to the top owner.
+
+    ``workloads`` has those that were read by namespace and ``Kind/name``; others are known by the pod alone.
+    """
+    if not pod.owner:
+        return ()
+    found = dict.fromkeys((pod.owner, *_above(pod)))
+    for start in tuple(found):
+        workload = workloads.get((pod.namespace, start))
+        while workload is not None and workload.owner and workload.owner not in found:
+            found[workload.owner] = None
+            workload = workloads.get((pod.namespace, workload.owner))
+    return tuple(found)
+
+
+def _above(pod: Pod) -> Iterator[str]:
+    """The owner of a pod's controller, as far as the pod names it."""
+    kind, _, name = pod.owner.partition("/")
+    template = pod.labels.get(_TEMPLATE_HASH)
+    if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
+        yield f"Deployment/{name.removesuffix(f'-{template}')}"
+    for between, label, top in _NAMED_BY_LABEL:
+        if kind == between and label in pod.labels:
+            yield f"{top}/{pod.labels[label]}"
+            return
+
+
 def _owner(pod: Pod, known: Mapping[tuple[str, str], Workload]) -> Workload | None:
     """The top owner of a pod, or None where it is not in the input."""
     if not pod.owner:
@@ -93,14 +121,7 @@ def _owner(pod: Pod, known: Mapping[tuple[str, str], Workload]) -> Workload | No
     direct = known.get((pod.namespace, pod.owner))
     if direct is not None:
         return _top(direct, known)
-    kind, _, name = pod.owner.partition("/")
-    template = pod.labels.get(_TEMPLATE_HASH)
-    if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
-        return known.get((pod.namespace, f"Deployment/{name.removesuffix(f'-{template}')}"))
-    for between, label, top in _NAMED_BY_LABEL:
-        if kind == between and label in pod.labels:
-            return known.get((pod.namespace, f"{top}/{pod.labels[label]}"))
-    return None
+    return next((known.get((pod.namespace, one)) for one in _above(pod)), None)
 
 
 def _top(workload: Workload, known: Mapping[tuple[str, str], Workload]) -> Workload:

@@ -91,6 +91,7 @@ class Collection:
                 *self._reading.all_notices(),
                 *sorted(notices, key=lambda one: (one.object, one.message)),
             ),
+            shared=self._reading.shared(),
             errors=tuple(self._errors),
         )
 

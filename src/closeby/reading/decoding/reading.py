@@ -13,6 +13,7 @@ from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import Wish, wish_condition
 from closeby.reading.decoding.podspecs import SpecPool
+from closeby.reading.decoding.result import SharedNotice
 from closeby.reading.decoding.wire import Meta
 
 _HASH_LENGTH: Final = 8
@@ -29,6 +30,8 @@ class DocumentReading:
         self.notices: list[Condition] = []
         self._generated: Counter[str] = Counter()
         self._unheeded: dict[str, tuple[Condition, int]] = {}
+        #: By the same key: all objects that share a condition.
+        self._sharing: dict[str, dict[str, None]] = {}
 
     def name(self, document: Document, meta: Meta) -> str:
         """The object's name; one made from ``generateName`` depends on the content alone, and equal objects
@@ -102,3 +105,12 @@ class DocumentReading:
         if condition.object < first.object:
             first = condition
         self._unheeded[key] = first, count + 1
+        self._sharing.setdefault(key, {})[condition.object] = None
+
+    def shared(self) -> tuple[SharedNotice, ...]:
+        """What several objects share, each with all of them."""
+        return tuple(
+            SharedNotice(condition, frozenset(self._sharing[key]))
+            for key, (condition, count) in self._unheeded.items()
+            if count > 1
+        )

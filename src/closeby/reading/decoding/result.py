@@ -1,8 +1,9 @@
 """Everything that was read from some manifests."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import GangTemplates, PodGroup
@@ -13,6 +14,13 @@ from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.workloads import Workload
+
+
+class SharedNotice(Struct, frozen=True):
+    """A notice that several objects share; the condition names one of them."""
+
+    condition: Condition
+    objects: frozenset[str]
 
 
 class Manifests(Struct, frozen=True, kw_only=True):
@@ -34,7 +42,32 @@ class Manifests(Struct, frozen=True, kw_only=True):
     others: Mapping[str, int] = {}
     #: What was left out or read in part, and why.
     notices: tuple[Condition, ...] = ()
+    #: Of those in ``notices`` that several objects share: all of these objects.
+    shared: tuple[SharedNotice, ...] = ()
     errors: tuple[Problem, ...] = ()
     #: Whether they are a whole cluster with its controllers at work: then no pods and gangs are to be made of
     #: what workloads and annotations ask for.
     whole: bool = False
+
+    def notices_about(self, objects: Collection[str]) -> tuple[Condition, ...]:
+        """The notices about some objects (``Kind/namespace/name``), also those that name another one."""
+        sharing = {one.condition.object for one in self.shared}
+        named = [
+            one
+            for one in self.notices
+            if one.object in objects
+            and (one.object not in sharing or not any(_same(one, other.condition) for other in self.shared))
+        ]
+        for one in self.shared:
+            here = sorted(one.objects.intersection(objects))
+            if here:
+                count = f" ({len(here)} objects)" if len(here) > 1 else ""
+                condition = one.condition
+                named.append(replace(condition, object=here[0], message=f"{condition.message}{count}"))
+        return tuple(sorted(named, key=lambda one: (one.object, one.field, one.message)))
+
+
+def _same(counted: Condition, shared: Condition) -> bool:
+    """Whether a notice is a shared one, whose message says besides how many objects share it."""
+    same = (counted.object, counted.field) == (shared.object, shared.field)
+    return same and counted.message.startswith(shared.message)

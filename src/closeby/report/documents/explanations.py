@@ -9,6 +9,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.labels import API_VERSION
 from closeby.objects.pods import Pod
 from closeby.objects.problems import Problem
+from closeby.objects.reasons import Condition
 from closeby.objects.recorded import (
     DecisionStatus,
     Recorded,
@@ -61,7 +62,7 @@ from closeby.report.documents.sentences import (
     pod_sentences,
 )
 from closeby.report.documents.subgroups import PartLine, part_lines
-from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
+from closeby.report.documents.subjects import APP_GROUP, GANG, POD, ChosenEntry, Subject
 from closeby.scheduling.outcomes import Outcome, item_key
 from closeby.simulator.runs import Run
 from closeby.whatif.records import Counterfactual
@@ -85,6 +86,8 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     #: What became of it, and why, in sentences.
     sentences: tuple[str, ...]
     reason: str | None
+    #: Of which workload this is one gang or pod of several; only there if the workload was asked for.
+    chosen: ChosenEntry | UnsetType = UNSET
     #: The gang, also that of an explained member.
     gang: GroupEntry | None = None
     #: The AppGroup.
@@ -149,11 +152,14 @@ def explain(
     subject: Subject,
     live: Live | None = None,
     counterfactuals: Mapping[str, tuple[Counterfactual, ...]] = {},
+    notices: Iterable[Condition] = (),
+    chosen: ChosenEntry | None = None,
 ) -> Explanation:
     """Explain one gang, application or pod of a run that recorded its explanation.
 
     ``live`` is what its cluster says: it is shown as its scheduler decided, where that is known, and the run
-    says what would be different. ``counterfactuals`` are by the key of the work item.
+    says what would be different. ``counterfactuals`` are by the key of the work item. ``notices`` are about
+    the objects that it is about; ``chosen`` says of which workload it was chosen.
     """
     explained = {GANG: _explain_gang, APP_GROUP: _explain_app, POD: _explain_pod}[subject.kind]
     explanation = explained(run, subject.key, live)
@@ -169,10 +175,16 @@ def explain(
         sentences=(
             *((BY_THIS_COMMAND,) if explanation.is_by_this_command else ()),
             *explanation.sentences,
+            *(() if chosen is None else (chosen.sentence(),)),
             *by_nature_sentences(explanation.gang),
             *reserved_sentences(reserves if waits else None, own),
         ),
-        conditions=(*explanation.conditions, *condition_entries(measured)),
+        conditions=tuple(
+            dict.fromkeys(
+                (*explanation.conditions, *condition_entries(notices), *condition_entries(measured))
+            )
+        ),
+        chosen=UNSET if chosen is None else chosen,
         counterfactuals=counterfactuals.get(item_key(subject.item_kind, subject.item), ()),
         recorded=status.conditions or UNSET,
         last_decision=status.last_decision or UNSET,

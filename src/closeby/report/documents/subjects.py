@@ -1,16 +1,21 @@
 """Which pod, gang or application users mean by a name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
 
 from msgspec import Struct
 
+from closeby.objects.ownership import owners_of
 from closeby.objects.pods import Pod
+from closeby.objects.words import plural_noun
+from closeby.objects.workloads import Workload
 from closeby.scheduling.outcomes import ItemKind
 from closeby.simulator.runs import Run
 
 POD, GANG, APP_GROUP = "pod", "podgroup", "appgroup"
+#: Names that are proposed for an unknown one.
+PROPOSED = 5
 
 #: How kinds may be written.
 KINDS: Mapping[str, str] = MappingProxyType(
@@ -25,6 +30,32 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "appgroups": APP_GROUP,
         "ag": APP_GROUP,
     }
+)
+#: Short names of kinds of workloads; others are called by their kind, in the singular or plural.
+SHORT_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "cj": "cronjob",
+        "deploy": "deployment",
+        "ds": "daemonset",
+        "lws": "leaderworkerset",
+        "rc": "replicationcontroller",
+        "rs": "replicaset",
+        "sts": "statefulset",
+        "vcjob": "job",
+        "vj": "job",
+    }
+)
+#: Kinds of workloads that are offered to a shell.
+WORKLOAD_KINDS = (
+    "deployment",
+    "job",
+    "jobset",
+    "leaderworkerset",
+    "mpijob",
+    "pytorchjob",
+    "raycluster",
+    "statefulset",
+    "tfjob",
 )
 
 
@@ -47,6 +78,34 @@ class Subject(Struct, frozen=True):
         return f"{self.kind}/{self.key}"
 
 
+class Several(Struct, frozen=True):
+    """What a workload consists of that is decided one by one: its gangs, or its pods."""
+
+    #: ``kind/namespace/name`` of the workload.
+    name: str
+    subjects: tuple[Subject, ...]
+
+
+class ChosenEntry(Struct, frozen=True, kw_only=True):
+    """A workload whose gangs or pods are decided one by one, of which one is explained."""
+
+    #: ``kind/namespace/name`` of the workload.
+    workload: str
+    #: How many gangs or pods it has that are decided one by one.
+    items: int
+    #: How many of them wait.
+    waiting: int
+
+    def sentence(self) -> str:
+        """Which of them it is."""
+        which = "the first that waits" if self.waiting else "the first"
+        wait = f"{self.waiting:,} wait" if self.waiting else "none waits"
+        return (
+            f"{self.workload} has {self.items:,} parts that are decided one by one, of which {wait}; this is "
+            f"{which}."
+        )
+
+
 class Unclear(Struct, frozen=True):
     """A name that means nothing, or more than one thing; ``choices`` may be empty."""
 
@@ -55,15 +114,22 @@ class Unclear(Struct, frozen=True):
 
 
 def find_subject(
-    run: Run, name: str, *, namespace: str | None = None, near: str | None = None
-) -> Subject | Unclear:
-    """The pod, gang or application that users mean by a name.
+    run: Run,
+    name: str,
+    *,
+    namespace: str | None = None,
+    near: str | None = None,
+    workloads: Iterable[Workload] = (),
+) -> Subject | Several | Unclear:
+    """The pod, gang or application that users mean by a name, or those of the workload that they mean.
 
-    Accepts ``name``, ``namespace/name``, and both after ``pod/``, ``podgroup/`` or ``appgroup/``. If
+    Accepts ``name``, ``namespace/name``, and both after ``pod/``, ``podgroup/``, ``appgroup/`` or the kind of
+    a workload, which may be written as kubectl takes it (``job``, ``jobs``, ``job.batch``, ``lws``). If
     ``namespace`` is given, only what lies there is meant; of several with one name, what lies in ``near`` is.
     """
     kind, _, rest = name.partition("/")
-    wanted = KINDS.get(kind.lower()) if rest else None
+    kind = kind.lower().partition(".")[0]
+    wanted = KINDS.get(kind) if rest else None
     known = [one for one in _subjects(run) if namespace in (None, one.namespace)]
     found = [one for one in known if one.kind == wanted and _named(one, rest)]
     found = found or [one for one in known if _named(one, name)]
@@ -73,11 +139,90 @@ def find_subject(
         return found[0]
     if found:
         return Unclear(f"{name!r} may mean several things", tuple(str(one) for one in found))
+    owned = _owned(run, namespace, workloads)
+    having = [] if wanted is not None else [key for key in owned if _is_workload(key, name, kind, rest)]
+    if len(having) > 1:
+        having = [one for one in having if one.partition("/")[2].startswith(f"{near}/")] or having
+    if len(having) > 1:
+        return Unclear(f"{name!r} may mean several things", tuple(having))
+    if having:
+        return _of_workload(run, having[0], owned[having[0]])
     where = "" if namespace is None else f" in namespace {namespace}"
+    is_kind = wanted is not None or any(_is_kind(one, kind) for one in owned)
     return Unclear(
-        f"there is no pod, gang or application called {name!r}{where}",
-        _near(name if wanted is None else rest, known),
+        f"there is no pod, gang, application or workload called {name!r}{where}",
+        _near(rest if rest and is_kind else name, [*map(str, known), *owned]),
     )
+
+
+def workload_names(pods: Iterable[Pod], workloads: Iterable[Workload]) -> dict[str, list[Pod]]:
+    """All workloads that have pods as ``kind/namespace/name``, with these pods."""
+    known = {(one.namespace, f"{one.kind}/{one.name}"): one for one in workloads}
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        for owner in owners_of(pod, known):
+            kind, _, name = owner.partition("/")
+            found.setdefault(f"{kind.lower()}/{pod.namespace}/{name}", []).append(pod)
+    return found
+
+
+def _owned(run: Run, namespace: str | None, workloads: Iterable[Workload]) -> dict[str, list[Pod]]:
+    pods = [pod for pod in run.pods if namespace in (None, pod.namespace)]
+    return workload_names(pods, workloads)
+
+
+def _is_workload(key: str, name: str, kind: str, rest: str) -> bool:
+    """Whether a workload (``kind/namespace/name``) is meant."""
+    full = key.partition("/")[2]
+    short = full.partition("/")[2]
+    return (_is_kind(key, kind) and rest in (full, short)) or name in (full, short)
+
+
+def _is_kind(key: str, kind: str) -> bool:
+    own = key.partition("/")[0]
+    return SHORT_KINDS.get(kind, kind) in (own, plural_noun(own))
+
+
+def _of_workload(run: Run, name: str, pods: Sequence[Pod]) -> Subject | Several:
+    """The gangs of a workload; its pods where they belong to none."""
+    subjects: dict[Subject, None] = {}
+    for pod in pods:
+        item, kind = _item(run, pod)
+        gang = Subject(GANG, item, item, kind)
+        subjects[gang if kind is ItemKind.GANG else Subject(POD, pod.key, item, kind)] = None
+    found = tuple(subjects)
+    return found[0] if len(found) == 1 else Several(name, found)
+
+
+def choose(run: Run, several: Several) -> tuple[Subject, ChosenEntry]:
+    """Of the gangs or pods of a workload the first that waits after a run, else the first."""
+    outcomes = {ItemKind.GANG: run.gang_outcomes, ItemKind.POD: run.pod_outcomes}
+    waiting = []
+    for one in several.subjects:
+        outcome = outcomes.get(one.item_kind, run.app_outcomes).get(one.item)
+        if outcome is not None and (
+            outcome.reason is not None or any(left.pod.key == one.key for left in outcome.left)
+        ):
+            waiting.append(one)
+    entry = ChosenEntry(workload=several.name, items=len(several.subjects), waiting=len(waiting))
+    return (waiting or several.subjects)[0], entry
+
+
+def objects_of(run: Run, subject: Subject, workloads: Iterable[Workload]) -> frozenset[str]:
+    """What an explanation is about, as conditions name objects: pods, their gang or AppGroup, and owners."""
+    known = {(one.namespace, f"{one.kind}/{one.name}"): one for one in workloads}
+    alone = subject.kind == POD
+    found = set()
+    for pod in run.pods:
+        if pod.key != subject.key if alone else not belongs_to(run, pod, subject):
+            continue
+        found.add(f"Pod/{pod.key}")
+        for owner in owners_of(pod, known):
+            kind, _, name = owner.partition("/")
+            found.add(f"{kind}/{pod.namespace}/{name}")
+    if subject.item_kind is not ItemKind.POD:
+        found.add(f"{'PodGroup' if subject.item_kind is ItemKind.GANG else 'AppGroup'}/{subject.item}")
+    return frozenset(found)
 
 
 def schedules(run: Run, subject: Subject, scheduler: str | None) -> bool:
@@ -119,10 +264,13 @@ def _named(subject: Subject, name: str) -> bool:
     return name in (subject.key, subject.key.split("/", 1)[1])
 
 
-def _near(name: str, known: Sequence[Subject]) -> tuple[str, ...]:
+def _near(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """What is called nearly so, of ``kind/namespace/name``: what begins so first, gangs before pods."""
     spelled: dict[str, str] = {}
     for subject in known:
-        for spelling in (subject.key, subject.key.split("/", 1)[1]):
-            spelled.setdefault(spelling, str(subject))
-    close = get_close_matches(name, spelled, n=5, cutoff=0.5)
-    return tuple(dict.fromkeys(spelled[spelling] for spelling in close))
+        key = subject.partition("/")[2]
+        for spelling in (key, key.partition("/")[2]):
+            spelled.setdefault(spelling, subject)
+    begins = [spelling for spelling in spelled if len(name) > 1 and spelling.startswith(name)]
+    close = get_close_matches(name, spelled, n=PROPOSED, cutoff=0.5)
+    return tuple(dict.fromkeys(spelled[spelling] for spelling in (*begins, *close)))[:PROPOSED]
