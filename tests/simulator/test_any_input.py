@@ -71,7 +71,19 @@ LeaderWorkerSet: {spec: {replicas: 2, leaderWorkerTemplate: {size: 2, workerTemp
 PyTorchJob:
   spec:
     runPolicy: {suspend: false, schedulingPolicy: {minAvailable: 1}}
+    elasticPolicy: {minReplicas: 1}
     pytorchReplicaSpecs: {Worker: {replicas: 2, template: POD}}
+RayCluster:
+  spec:
+    headGroupSpec: {template: POD}
+    workerGroupSpecs: [{groupName: a, replicas: 2, minReplicas: 1, numOfHosts: 2, template: POD}]
+RayJob:
+  spec:
+    rayClusterSpec:
+      headGroupSpec: {template: POD}
+      workerGroupSpecs: [{groupName: a, replicas: 2, minReplicas: 1, template: POD}]
+  status: {jobDeploymentStatus: Running}
+Workload: {spec: {podGroups: [{name: a, policy: {gang: {minCount: 2}}}, {name: b, policy: {basic: {}}}]}}
 """
 META = """
 name: a
@@ -85,7 +97,7 @@ ownerReferences: [{kind: Job, name: a, controller: true}]
 KINDS = sorted(
     (f"{group}/{version}" if group else version, kind)
     for (group, kind), entry in READERS.items()
-    for version in entry.versions or ("v1",)
+    for version in entry.versions or ("v1alpha1" if kind == "Workload" else "v1",)
 )
 SCALARS = (
     st.none()

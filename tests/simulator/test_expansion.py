@@ -10,8 +10,9 @@ from closeby.objects.groups import TopologyConstraint
 from closeby.objects.pods import Pod
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
-from closeby.simulator.expansion import expand, unknown_classes
+from closeby.simulator.expansion import expand
 from closeby.simulator.runs import simulate
+from closeby.simulator.surroundings import unknown_classes
 from tests.lab.workload_text import (
     CONTAINERS,
     JOB_SET,
@@ -98,6 +99,23 @@ def test_pods_that_kueue_holds_count_as_admitted_too() -> None:
     assert expansion.pods[0].spec is expansion.pods[1].spec
     (condition,) = expansion.conditions
     assert (condition.reason, condition.object) == ("SchedulingGated", "Pod/default/a")
+
+
+def test_pods_whose_gang_is_not_in_the_input_are_said() -> None:
+    """One note for each kind; a running pod, a finished one and one that names its group need none."""
+    label = "labels: {jobset.sigs.k8s.io/jobset-name: js}"
+    text = "".join(pod(f"t{i}", f"PyTorchJob/t{i}", phase="Pending") for i in range(2))
+    text += pod("j", "Job/js-w-0", label, phase="Pending")
+    text += pod("n", "TFJob/x", spec="nodeName: n") + pod("f", "TFJob/x", phase="Succeeded")
+    text += pod("g", "TFJob/x", "annotations: {pod-group-name: g}", phase="Pending")
+    text += pod("web", "ReplicaSet/web-5d", phase="Pending")
+    found = expanded(text).conditions
+    assert [(one.reason, one.object, one.blocking) for one in found] == [
+        ("GangIncomplete", "JobSet/default/js", False),
+        ("GangIncomplete", "PyTorchJob/default/t0", False),
+    ]
+    assert "kubectl get jobset" in found[0].remedy
+    assert "kubectl get pytorchjob" in found[1].remedy
 
 
 CLASSES = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 9\n---\n"

@@ -4,22 +4,21 @@ What exists already is counted: pods in the manifests that belong to a workload 
 what is missing is made. The outcome does not depend on the order of the manifests.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
 import msgspec
 from msgspec import Struct
 
-from closeby.objects.bounds import quoted
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import TASK_SPEC
-from closeby.objects.ownership import Family, families_of, names_of, set_of
-from closeby.objects.pods import SYSTEM_CLASSES, Pod, PodSpec, PriorityClass
+from closeby.objects.ownership import Family, families_of, names_of, owners_of, set_of
+from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
+from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
-from closeby.reading.dialects.gangs import gangs_of
+from closeby.reading.dialects.gangs import BY_NATURE, gangs_of
 from closeby.reading.dialects.kueue import GATES, QUEUE_NAME, queues_of
 from closeby.reading.dialects.loose import loose_gangs
 from closeby.reading.dialects.upstream import referred_gangs
@@ -179,6 +178,7 @@ class _Expander:
                 flavor = self._queues.flavor(pod.namespace, queue)
                 self._pods[pod.key] = self._flavored(pod, flavor)
         grouped = (pod for pod in loose if pod.group is None and pod.workload_ref is None)
+        self._conditions += _without_owner(self._pods[pod.key] for pod in loose)
         single = [self._pods[pod.key] for pod in grouped if not pod.finished]
         for group, members in loose_gangs(single, self._queues):
             name = self._free_group_name(group, "pods")
@@ -326,52 +326,33 @@ def _suspended(workload: Workload) -> Condition:
     )
 
 
+def _without_owner(loose: Iterable[Pod]) -> Iterator[Condition]:
+    """Of each kind that is a gang by nature: the pods whose workload is not in the input."""
+    found: dict[str, dict[str, int]] = {}
+    for pod in loose:
+        kind, _, name = "".join(owners_of(pod, {})[-1:]).partition("/")
+        if kind not in BY_NATURE or pod.group or pod.workload_ref or pod.node_name or pod.finished:
+            continue
+        owners = found.setdefault(kind, {})
+        key = f"{kind}/{pod.namespace}/{name}"
+        owners[key] = owners.get(key, 0) + 1
+    for kind, owners in sorted(found.items()):
+        first, *more = sorted(owners)
+        others = f" (nor are {len(more):,} more)" if more else ""
+        pods = plural(sum(owners.values()), "pod")
+        yield Condition(
+            reason=Reason.GANG_INCOMPLETE,
+            object=first,
+            message=f"is not in the input{others}, so the gang of {pods} is not known: each is placed "
+            "by itself",
+            remedy=f"add what kubectl get {kind.lower()} -A -o yaml prints",
+        )
+
+
 def _not_admitted(waiting: Sequence[str]) -> Condition:
     others = f" and {len(waiting) - 1:,} more" if len(waiting) > 1 else ""
     return Condition(
         reason=Reason.SCHEDULING_GATED,
         object=waiting[0],
         message=f"Kueue has not admitted it{others}; placed as if it had, quota is not checked",
-    )
-
-
-def unknown_classes(
-    pods: Iterable[Pod], groups: Iterable[PodGroup], classes: Iterable[PriorityClass]
-) -> tuple[Condition, ...]:
-    """Of each priority class that waiting pods or gangs name and that is not there: one condition.
-
-    No API server admits such a pod. Where there are no classes at all, they were not collected, and the
-    number that a pod has from its admission counts.
-    """
-    given = tuple(classes)
-    known = {one.name for one in (*given, *SYSTEM_CLASSES)}
-    found: dict[str, list[tuple[str, str]]] = {}
-    for pod in pods:
-        name = pod.spec.priority_class_name
-        if not name or name in known or pod.node_name is not None or pod.finished:
-            continue
-        if given or pod.spec.priority is None:
-            kind, _, owner = pod.owner.partition("/")
-            called = f"{kind}/{pod.namespace}/{owner}" if owner else f"Pod/{pod.key}"
-            found.setdefault(name, []).append((called, "spec.priorityClassName"))
-    for group in groups:
-        if group.priority_class_name and group.priority_class_name not in known and group.priority is None:
-            entry = (f"PodGroup/{group.key}", "spec.priorityClassName")
-            found.setdefault(group.priority_class_name, []).append(entry)
-    return tuple(_unknown_class(name, places, sorted(known)) for name, places in sorted(found.items()))
-
-
-def _unknown_class(name: str, places: Sequence[tuple[str, str]], known: Sequence[str]) -> Condition:
-    object_, field = places[0]
-    objects = len({one for one, _ in places})
-    more = f" (named by {objects} objects)" if objects > 1 else ""
-    close = difflib.get_close_matches(name, known, n=1)
-    meant = f"did you mean {close[0]}? If not, " if close else ""
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=object_,
-        field=field,
-        message=f"PriorityClass {quoted(name)} is not in the input{more}, and no API server takes a pod with "
-        "a class that does not exist",
-        remedy=f"{meant}add what kubectl get priorityclasses -o yaml prints",
     )

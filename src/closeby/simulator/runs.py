@@ -32,9 +32,9 @@ from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Binding, ItemKind, Leftover, Outcome, Output, Place, outcomes_of
 from closeby.scheduling.services import Measured
-from closeby.simulator.expansion import expand, unknown_classes
+from closeby.simulator.expansion import expand
 from closeby.simulator.optimum import least_cost
-from closeby.simulator.surroundings import Surroundings, conditions_of, surroundings_of
+from closeby.simulator.surroundings import Surroundings, conditions_of, surroundings_of, unknown_classes
 from closeby.topology.tree import Tree
 
 #: What pods of the default scheduler carry in ``spec.schedulerName`` (or they leave it empty).

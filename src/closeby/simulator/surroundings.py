@@ -1,12 +1,16 @@
 """All objects of manifests but gangs and pods: as events in a fixed order, and what is wrong with them."""
 
-from collections.abc import Iterable, Iterator
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted
+from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
+from closeby.objects.pods import SYSTEM_CLASSES, Pod, PriorityClass
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.manifests import Manifests
@@ -106,3 +110,45 @@ def _overcommitted(engine: Engine) -> Iterator[Condition]:
             message=f"its pods take more than it has: {', '.join(sorted(lacks))}",
             remedy="it counts as having nothing of that left",
         )
+
+
+def unknown_classes(
+    pods: Iterable[Pod], groups: Iterable[PodGroup], classes: Iterable[PriorityClass]
+) -> tuple[Condition, ...]:
+    """Of each priority class that waiting pods or gangs name and that is not there: one condition.
+
+    No API server admits such a pod. Where there are no classes at all, they were not collected, and the
+    number that a pod has from its admission counts.
+    """
+    given = tuple(classes)
+    known = {one.name for one in (*given, *SYSTEM_CLASSES)}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for pod in pods:
+        name = pod.spec.priority_class_name
+        if not name or name in known or pod.node_name is not None or pod.finished:
+            continue
+        if given or pod.spec.priority is None:
+            kind, _, owner = pod.owner.partition("/")
+            called = f"{kind}/{pod.namespace}/{owner}" if owner else f"Pod/{pod.key}"
+            found.setdefault(name, []).append((called, "spec.priorityClassName"))
+    for group in groups:
+        if group.priority_class_name and group.priority_class_name not in known and group.priority is None:
+            entry = (f"PodGroup/{group.key}", "spec.priorityClassName")
+            found.setdefault(group.priority_class_name, []).append(entry)
+    return tuple(_unknown_class(name, places, sorted(known)) for name, places in sorted(found.items()))
+
+
+def _unknown_class(name: str, places: Sequence[tuple[str, str]], known: Sequence[str]) -> Condition:
+    object_, field = places[0]
+    objects = len({one for one, _ in places})
+    more = f" (named by {objects} objects)" if objects > 1 else ""
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean {close[0]}? If not, " if close else ""
+    return Condition(
+        reason=Reason.INVALID_SPEC,
+        object=object_,
+        field=field,
+        message=f"PriorityClass {quoted(name)} is not in the input{more}, and no API server takes a pod with "
+        "a class that does not exist",
+        remedy=f"{meant}add what kubectl get priorityclasses -o yaml prints",
+    )

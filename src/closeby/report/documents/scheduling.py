@@ -156,7 +156,8 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
     conditions: tuple[ConditionEntry, ...] = ()
     #: Documents that could not be read and were skipped.
     errors: tuple[str, ...] = ()
-    #: Objects of known kinds that scheduling does not need: their number, by kind.
+    #: Objects of known kinds that were left aside, as scheduling does not need or not use them yet: their
+    #: number, by kind.
     unused: Mapping[str, int] = {}
     #: The topology that counts because of the nodes' labels; only there where no Topology object is.
     found_topology: FoundTopologyEntry | UnsetType = UNSET
