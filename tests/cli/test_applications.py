@@ -80,10 +80,44 @@ def test_the_report_of_an_application() -> None:
     assert {entry["appGroup"] for entry in found["pods"]} == {"A1"}
 
 
-def test_without_a_network_the_cost_is_not_known() -> None:
+def test_without_a_network_the_cost_is_the_distance_in_the_tree() -> None:
+    """Zones are known from the labels: two pods share one (2 edges), one must cross (4)."""
     documents = [one for one in APPLICATION if one["kind"] != "NetworkTopology"]
     [app] = report("simulate", "-f", "-", stdin=text(*documents))["appGroups"]
-    assert (app["cost"], app["edges"]) == (None, [])
+    assert (app["cost"], app["costSource"]) == (6, "tree")
+    assert [edge["unknown"] for edge in app["edges"]] == [1, 1]
+    assert [one["reason"] for one in app["conditions"]] == ["NetworkCostUnknown"]
+    [known] = report("simulate", "-f", "-", stdin=text(*APPLICATION))["appGroups"]
+    assert known["costSource"] == "network"
+
+
+def test_without_a_network_a_caller_goes_to_the_node_of_its_callee() -> None:
+    for callee in ("a2", "b1"):
+        documents = (*nodes(cpu="2"), chain(), pod("p2-0", "P2", node=callee), pod("p1-0", "P1"))
+        found = report("simulate", "-f", "-", stdin=text(*documents))
+        assert {one["name"]: one["node"] for one in found["pods"]}["p1-0"] == callee
+
+
+def test_without_a_network_a_limit_lets_a_pod_go_to_the_same_node_alone() -> None:
+    held = pod("p2-0", "P2", node="a1")
+    found = report("simulate", "-f", "-", stdin=text(*nodes(cpu="2"), limited(99), held, pod("p1-0", "P1")))
+    assert {one["name"]: one["node"] for one in found["pods"]}["p1-0"] == "a1"
+
+    found = report("simulate", "-f", "-", stdin=text(*nodes(), limited(99), held, pod("p1-0", "P1")))
+
+    [waiting] = [one for one in found["pods"] if one["phase"] == "Pending"]
+    assert "NetworkCostTooHigh" in waiting["message"]
+    [app] = found["appGroups"]
+    assert "maxNetworkCost" in [one["field"] for one in app["conditions"]]
+
+
+def test_pods_of_an_application_with_a_higher_priority_go_first() -> None:
+    """P1 comes before P3 in the graph, and P3 has the priority; there is room for one."""
+    low, high = pod("p1-0", "P1"), pod("p3-0", "P3")
+    high["spec"]["priority"] = 10
+    documents = (nodes()[0], network(), chain(), low, high)
+    found = report("simulate", "-f", "-", stdin=text(*documents))
+    assert {one["name"]: one["phase"] for one in found["pods"]} == {"p1-0": "Pending", "p3-0": "Scheduled"}
 
 
 def test_an_application_that_makes_no_sense_has_no_cost() -> None:

@@ -189,7 +189,7 @@ def test_a_message_names_the_field_that_the_user_wrote() -> None:
 
     train = group_of(got, "train")
     assert train["reason"] == "TopologyNotFound"
-    [condition] = [one for one in train["conditions"] if one["reason"] == "TopologyNotFound"]
+    [condition] = [one for one in train["conditions"] if one["blocking"]]
     assert condition["object"] == "Job/default/train"
     assert "kueue.x-k8s.io/podset-required-topology" in condition["field"]
     assert "spec.topologyConstraint" not in json.dumps(condition)

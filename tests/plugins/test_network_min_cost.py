@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from closeby.applications import traffic
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -31,9 +32,14 @@ from tests.applications.networks import (
 )
 from tests.golden.fixture import Golden
 from tests.plugins.asking import STATE, allowed, handle_of, scores, why_not
+from tests.worlds import draw, fabric
 
 #: The chain of the KEP's example.
 CHAIN = "P1 > P2\nP2 > P3\nP3"
+
+
+#: Distances from worker-1 where no costs are known, and no topology.
+IN_THE_TREE = [0, 2, 2, 2, 2]
 
 
 class Asked:
@@ -230,13 +236,39 @@ def test_a_pod_of_no_known_group_of_no_known_workload_or_without_edges_is_left_a
     assert allowed(asked.plugin, pod) == "worker-1 worker-2 worker-3 worker-4 worker-5"
 
 
-def test_without_a_network_topology_all_nodes_are_equal() -> None:
-    asked = Asked(workers(), app(CHAIN), placed=RUNNING)
-    assert not asked.plugin.scores(asked.next("P1"))
-    assert asked.scores("P1") == [100] * 5
-    assert asked.plugin.traffic(STATE, (asked.next("P1"),)) is None
-    assert asked.plugin.edges(next(iter(asked.applications))) is None
+def test_without_a_network_topology_the_distance_in_the_tree_counts() -> None:
+    """Two racks of a zone and one of another: the same node 0, rack 2, zone 4, else 6 edges."""
+    drawn = """
+    a r1 : n1=9 n2=9
+    a r2 : n3=9
+    b r3 : n4=9
+    - -  : n5=9
+    """
+    asked = Asked(draw(drawn), app(CHAIN), placed="P2@n1")
+    assert asked.costs("P1") == [0, 2, 2, 2, 2], "without a topology all other nodes are equally far"
+    asked.handle.topologies.declare(fabric("zone", "rack"))
+    assert asked.costs("P1") == [0, 2, 4, 6, 6]
+    assert asked.scores("P1") == [100, 66.67, 33.33, 0, 0]
     assert not asked.plugin.conditions()
+
+
+def test_distances_in_the_tree_are_no_costs() -> None:
+    asked = Asked(workers(), app("P1 > P2<=1000\nP2"), placed="P2@worker-1 P1@worker-2")
+    application = next(iter(asked.applications))
+    [edge] = asked.plugin.edges(application)
+    assert (edge.cost, edge.unknown, edge.over) == (2, 1, 1)
+    assert not asked.plugin.knows_costs(application)
+    assert asked.allowed("P1") == "worker-1"
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_tree_with_too_many_domains_is_looked_at_more_coarsely(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "MOST_LOCATIONS", most)
+    asked = Asked(draw("a r1 : n1=9 n2=9\na r2 : n3=9\nb r3 : n4=9"), app(CHAIN), placed="P2@n1")
+    asked.handle.topologies.declare(fabric("zone", "rack"))
+    assert asked.costs("P1") == {1: [0, 6, 6, 6], 2: [0, 4, 4, 6], 3: [0, 2, 4, 6]}[most]
 
 
 def test_an_unusable_application_is_left_alone() -> None:
@@ -318,7 +350,7 @@ UNIFORM = "\n".join(f"worker-{a} worker-{b} 1" for a in range(1, 6) for b in ran
 def test_of_several_networks_none_counts_until_one_is_named(golden: Golden) -> None:
     both = network(FIVE_NODES), network(UNIFORM, name="other")
     asked = Asked(workers(), app(CHAIN), *both, placed="P2@worker-1")
-    assert asked.scores("P1") == [100] * 5
+    assert asked.costs("P1") == IN_THE_TREE
     golden("plugins", asked.messages())
     for name in ("net", "default/net"):
         named = Asked(workers(), app(CHAIN), *both, placed="P2@worker-1", network_topology_name=name)
@@ -333,7 +365,7 @@ def test_several_networks_are_nobodys_business_without_applications() -> None:
 
 def test_a_name_that_no_network_has(golden: Golden) -> None:
     asked = five_nodes(placed="P2@worker-1", network_topology_name="nt-default")
-    assert asked.scores("P1") == [100] * 5
+    assert asked.costs("P1") == IN_THE_TREE
     [condition] = asked.plugin.conditions()
     assert condition.field == "arguments.networkTopologyName"
     golden("plugins", condition.message)
@@ -383,7 +415,7 @@ def test_of_sets_named_after_algorithms_that_of_the_algorithm_counts() -> None:
 
 def test_a_weight_set_that_is_not_there(golden: Golden) -> None:
     asked = five_nodes(placed="P2@worker-1", weights_name="NetperfCosts")
-    assert asked.scores("P1") == [100] * 5
+    assert asked.costs("P1") == IN_THE_TREE
     [condition] = asked.plugin.conditions()
     assert condition.field == "arguments.weightsName"
     golden("plugins", condition.message)
@@ -422,7 +454,7 @@ def test_scores_follow_the_network_the_graph_and_the_nodes() -> None:
     asked.handle.cluster.add_node(workers(6)[-1])
     assert asked.costs("P1") == [0, 2, 2, 2, 2, 4]
     asked.applications.withdraw_network("default/net")
-    assert asked.costs("P1") == [0] * 6
+    assert asked.costs("P1") == [0, 4, 4, 4, 4, 4], "the edge counts twice, and nodes are 2 apart"
 
 
 def test_a_limit_comes_and_goes_with_the_graph() -> None:

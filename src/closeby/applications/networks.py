@@ -97,6 +97,12 @@ class Lack(StrEnum):
     NO_WEIGHTS = "WeightsNotFound"
 
 
+#: What follows where costs are unknown.
+WITHOUT_COSTS: Final = "the distance in the topology counts"
+#: The same for a call with a greatest cost.
+WITHOUT_LIMITS: Final = "maxNetworkCost needs costs: without them only one node is near enough"
+
+
 class Choice(Struct, frozen=True):
     """The NetworkTopology by which an application is placed, or why there is none."""
 

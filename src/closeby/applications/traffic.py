@@ -1,6 +1,7 @@
 """What the traffic of an application costs, given where its replicas are and how far nodes are apart."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -8,7 +9,10 @@ from msgspec import Struct
 from closeby.applications.registry import Application, Edge
 from closeby.objects.arrays import Bools, Costs, Ints
 from closeby.topology.network_costs import Located
+from closeby.topology.tree import ROOT_LEVEL, Tree
 
+#: Locations of a tree, whose distances are worked out for all pairs.
+MOST_LOCATIONS: Final = 1024
 #: Replicas of one workload: how many are on each slot.
 Replicas = Mapping[int, int]
 _NONE: Replicas = {}
@@ -47,6 +51,33 @@ def network_of(located: Located, unknown_cost: float) -> Network:
         locations=located.locations,
         between=np.where(unknown, unknown_cost, located.between),
         unknown=unknown,
+    )
+
+
+def network_in(tree: Tree, capacity: int) -> Network:
+    """The distances of nodes in a tree, in edges, degraded ones by their cost. No cost is known of any.
+
+    Nodes of one finest domain are one location; where there are more of these than ``MOST_LOCATIONS``, those
+    of a coarser level are.
+    """
+    level = tree.node_level - 1 if tree.size else ROOT_LEVEL
+    while level > ROOT_LEVEL and tree.count(level) > MOST_LOCATIONS:
+        level -= 1
+    owners = tree.owners_of_slots(np.arange(min(capacity, len(tree.position_of))), level)
+    locations = np.zeros(capacity, dtype=np.intp)
+    # A slot without a node is nobody's place.
+    locations[: len(owners)] = np.maximum(owners, 0)
+    count = max(tree.count(level), 1)
+    shared, own = np.zeros((count, count)), np.zeros(count)
+    for upper in range(level + 1):
+        domains = tree.domain_at[upper][tree.bounds[level][:-1]]
+        own = tree.depths[upper][domains] if tree.depths else np.full(count, upper + 1.0)
+        shared = np.where(domains[:, None] == domains, own[:, None], shared)
+    below = float(tree.node_level - level)
+    return Network(
+        locations=locations,
+        between=own[:, None] + own - 2.0 * shared + 2.0 * below,
+        unknown=np.ones((count, count), dtype=np.bool_),
     )
 
 

@@ -7,7 +7,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.applications.networks import Choice, Counts, NetworkScope, NetworkWish, live_scope
+from closeby.applications.networks import (
+    WITHOUT_COSTS,
+    WITHOUT_LIMITS,
+    Choice,
+    Counts,
+    NetworkScope,
+    NetworkWish,
+    live_scope,
+)
 from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
@@ -68,7 +76,7 @@ def costs_condition(choice: Choice) -> StatusCondition:
         type=COSTS_KNOWN,
         status="False",
         reason="" if choice.lack is None else choice.lack.value,
-        message=f"{choice.message}; {choice.remedy}",
+        message=f"{choice.message}, so {WITHOUT_COSTS}, and {WITHOUT_LIMITS}; {choice.remedy}",
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.applications.distances import Distances
-from closeby.applications.networks import Lack, NetworkWish
+from closeby.applications.networks import WITHOUT_COSTS, WITHOUT_LIMITS, Lack, NetworkWish
 from closeby.applications.registry import Application, Pull, replica_of
 from closeby.applications.traffic import EdgeCost, Network, Replicas, edge_costs, pulled, reached, within
 from closeby.objects.applications import APP_GROUP_LABEL
@@ -76,7 +76,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
         #: AppGroup key and workload -> slot -> placed replicas.
         self._replicas: dict[tuple[str, str], dict[int, int]] = {}
         self._distances = Distances(
-            handle.applications, handle.cluster, arguments.wish, arguments.unknown_cost
+            handle.applications, handle.cluster, handle.topologies, arguments.wish, arguments.unknown_cost
         )
         self._limits: tuple[int, bool] = (-1, False)
         #: AppGroup key -> workload -> where its limits let it go, until a replica there comes or goes.
@@ -107,7 +107,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
 
     def scores(self, pod: Pod) -> bool:
         """Pods at any edge."""
-        return bool(self._pulls_of(pod)) and self._distances.costs(pod.namespace) is not None
+        return bool(self._pulls_of(pod))
 
     # Filter and score
 
@@ -116,17 +116,9 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
         application, limits = self._limits_of(pod)
         state.pace.take(len(limits) // 2)
         allowed = nodes.all(True)
-        if application is None or not limits:
-            return allowed
-        if network is not None:
-            allowed &= self._within_reach(application, application.workload_of(pod) or "", network)[
-                nodes.index
-            ]
-            return allowed
-        for other, _ in limits:  # Nothing is known, so that everything but the node itself is too far.
-            replicas = self._replicas.get((application.key, other))
-            if replicas:
-                allowed &= np.isin(nodes.slots, list(replicas)) & (len(replicas) == 1)
+        if application is not None and limits:
+            reach = self._within_reach(application, application.workload_of(pod) or "", network)
+            allowed &= reach[nodes.index]
         return allowed
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
@@ -139,8 +131,9 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
             far = self._too_far(network, limit, slot, replicas)
             if far is not None:
                 text = f"{other} on {far}, and maxNetworkCost is {limit}"
-                if network is None:
-                    text += f": {self._distances.choice(pod.namespace).message}"
+                choice = self._distances.choice(pod.namespace)
+                if choice.lack is not None:
+                    text += f": {choice.message}"
                 return Rejection(Reason.NETWORK_COST_TOO_HIGH, text)
         return Rejection(
             Reason.NETWORK_COST_TOO_HIGH, "it is too far from a workload that the pod depends on"
@@ -150,7 +143,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
         """Minus the cost, so that higher is better."""
         application, network = self._applications.of(pod), self._distances.network(pod.namespace)
         state.pace.take(len(self._pulls_of(pod)) // 2)
-        if application is None or network is None:
+        if application is None:
             return np.zeros(len(nodes))
         total = self._cost(application, network, self._pulls_of(pod))
         return np.zeros(len(nodes)) if total is None else -total[nodes.index]
@@ -175,9 +168,9 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
 
     def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
         """Pods of one work item, which are those of one namespace."""
-        network = self._distances.network(pods[0].namespace) if pods else None
-        if network is None:
+        if all(self._applications.of(pod) is None for pod in pods):
             return None
+        network = self._distances.network(pods[0].namespace)
         kind_of: dict[tuple[str, str], int] = {}
         kinds = []
         for pod in pods:
@@ -222,14 +215,12 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
 
     def edges(
         self, application: Application, replicas: Mapping[str, Replicas] | None = None
-    ) -> tuple[EdgeCost, ...] | None:
-        """What each edge of an application costs now; None where nothing is known of the network.
+    ) -> tuple[EdgeCost, ...]:
+        """What each edge of an application costs now, or how far its ends are apart in the tree.
 
         ``replicas``: where its workloads are, instead of where they are now.
         """
         network = self._distances.network(application.group.namespace)
-        if network is None:
-            return None
         if replicas is None:
             replicas = {name: self._replicas.get((application.key, name), {}) for name in application.index}
         return edge_costs(network, application, replicas)
@@ -243,13 +234,28 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
     def unknown_costs(self, application: Application) -> Iterator[Condition]:
         """Why the costs of an application are unknown; nothing where they are known, or it has no calls."""
         choice = self._distances.choice(application.group.namespace)
-        if application.edges and choice.lack is not None:
+        if not application.edges or choice.lack is None:
+            return
+        owner = f"AppGroup/{application.key}"
+        yield Condition(
+            reason=Reason.NETWORK_COST_UNKNOWN,
+            object=owner,
+            message=f"{choice.message}, so {WITHOUT_COSTS}",
+            remedy=choice.remedy,
+        )
+        limited = [f"{edge.caller} to {edge.callee}" for edge in application.edges if edge.limit is not None]
+        if limited:
             yield Condition(
                 reason=Reason.NETWORK_COST_UNKNOWN,
-                object=f"AppGroup/{application.key}",
-                message=choice.message,
-                remedy=choice.remedy,
+                object=owner,
+                field="maxNetworkCost",
+                message=f"{WITHOUT_LIMITS}: {some(limited)}",
+                remedy=f"{choice.remedy}, or drop maxNetworkCost",
             )
+
+    def knows_costs(self, application: Application) -> bool:
+        """Whether ``edges`` are costs."""
+        return self._distances.costs(application.group.namespace) is not None
 
     # Inside
 
@@ -300,15 +306,11 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
         ]
         return pulled(network, peers) if peers else None
 
-    def _too_far(
-        self, network: Network | None, limit: float, slot: int, replicas: dict[int, int]
-    ) -> str | None:
+    def _too_far(self, network: Network, limit: float, slot: int, replicas: dict[int, int]) -> str | None:
         names = self.handle.cluster.names
         for other in sorted(replicas, key=lambda one: names[one] or ""):
             if other == slot:
                 continue
-            if network is None:
-                return f"{names[other]} is at an unknown distance"
             here, there = network.locations[slot], network.locations[other]
             if network.unknown[here, there]:
                 return f"{names[other]} is at an unknown distance"
@@ -356,7 +358,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
                 object=owner,
                 field="arguments.networkTopologyName",
                 message=f"{asked}; usable are: {names}",
-                remedy="name one of them; until then the network is not looked at",
+                remedy=f"name one of them; until then {WITHOUT_COSTS}",
             )
         if choice.network is not None and choice.lack is Lack.NO_WEIGHTS:
             names = some([one.name for one in choice.network.weight_sets]) or "none"
@@ -365,5 +367,5 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
                 object=owner,
                 field="arguments.weightsName",
                 message=f"{choice.network.key} has no weight set {weights or 'at all'}; it has: {names}",
-                remedy="name one of them; until then the network is not looked at",
+                remedy=f"name one of them; until then {WITHOUT_COSTS}",
             )

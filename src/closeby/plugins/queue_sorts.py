@@ -42,9 +42,10 @@ class TopologicalSort(QOSSort):
     """The pods of an application in the order of its graph, everything else as QOSSort does.
 
     Source: Network-aware scheduling KEP, TopologicalSort. An application is one work item, and its pods are
-    taken in the order that its AppGroup's sort gives, replicas of one workload by age, pods of an unknown
-    workload last. So one total key is enough: pod by pod, the index inside an application and the age across
-    applications would make no order at all. Where an AppGroup is missing, its pods are queued one by one.
+    taken by priority, then in the order that its AppGroup's sort gives, replicas of one workload by age, pods
+    of an unknown workload last. So one total key is enough: pod by pod, the index inside an application and
+    the age across applications would make no order at all. Where an AppGroup is missing, its pods are queued
+    one by one.
     """
 
     name: ClassVar[str] = "TopologicalSort"

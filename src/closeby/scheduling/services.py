@@ -57,6 +57,10 @@ class DependencyCost(TrafficCost):
         """The cost of each dependency with the workloads' pods at ``replicas``; None without a network."""
         raise NotImplementedError
 
+    def knows_costs(self, application: Application) -> bool:
+        """Whether ``edges`` are costs; else they are distances in the tree."""
+        return True
+
     def unknown_costs(self, application: Application) -> Iterable[Condition]:
         """Why the costs of an application are unknown; nothing where they are known."""
         return ()

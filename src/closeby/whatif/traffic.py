@@ -68,7 +68,8 @@ class ApplicationTraffic:
             if workload is not None and slot is not None:
                 on = replicas.setdefault(workload, {})
                 on[slot] = on.get(slot, 0) + 1
-        edges = self._costs.edges(asked, replicas) if asked.edges else None
+        known = asked.edges and self._costs.knows_costs(asked)
+        edges = self._costs.edges(asked, replicas) if known else None
         if edges is None:
             return None
         return Cost(sum(edge.cost for edge in edges), sum(edge.over for edge in edges))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -11,11 +12,15 @@ from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.plugins.registry import dependency_cost
 from closeby.quality.traffic import traffic_measures
 from closeby.report.documents.common import ConditionEntry, condition_entries
 from closeby.report.documents.quality import six_digits
 from closeby.simulator.runs import Run
 
+#: Where costs come from.
+NETWORK: Final = "network"
+TREE: Final = "tree"
 #: Whole numbers are written without a fraction.
 Cost = int | float
 
@@ -48,7 +53,7 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     #: The workloads in the order in which they are scheduled: `podName` and `index`, from 1.
     topology_order: tuple[Mapping[str, str | int], ...]
-    #: Sum over dependencies and pairs of placed replicas; null where no NetworkTopology gives costs.
+    #: Sum over dependencies and pairs of placed replicas; null where it is not usable.
     cost: Cost | None
     #: What is wrong or noteworthy about it.
     conditions: tuple[ConditionEntry, ...]
@@ -58,8 +63,10 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     scheduled: int = 0
     #: All its pods.
     pods: int = 0
-    #: What its pods placed in this run would have cost one after another; null where none was, or no cost is
-    #: known.
+    #: What `cost` and the costs of edges are: `network` of a NetworkTopology, or `tree`, where none counts:
+    #: edges between two nodes in the tree of the topology. Null where there is no cost.
+    cost_source: str | None = None
+    #: What its pods placed in this run would have cost one after another; null where none was.
     one_by_one: Cost | None = None
     #: What they cost where they were placed together.
     together: Cost | None = None
@@ -104,6 +111,7 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
         name=group.name,
         topology_order=tuple({"podName": name, "index": index} for name, index in application.index.items()),
         cost=None if traffic.cost is None else cost_of(traffic.cost),
+        cost_source=None if traffic.cost is None else _cost_source(run, application),
         conditions=condition_entries(
             (
                 *group.conditions,
@@ -125,6 +133,10 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
         same_region=six_digits(traffic.same_region),
         over=traffic.over,
     )
+
+
+def _cost_source(run: Run, application: Application) -> str:
+    return NETWORK if dependency_cost(run.engine.profile).knows_costs(application) else TREE
 
 
 def _replicas(run: Run, application: Application, pods: Sequence[Pod]) -> dict[str, dict[int, int]]:
@@ -177,9 +189,7 @@ def _odd(application: Application, pods: Sequence[Pod]) -> Iterator[Condition]:
 
 
 def _unknown_costs(run: Run, application: Application) -> Iterator[Condition]:
-    """On a cluster not every NetworkTopology counts; in files each does."""
-    if run.engine.applications.scope.namespaces is None:
-        return
+    """Why what its calls cost is not known."""
     for plugin in run.engine.profile.dependency_costs:
         yield from plugin.unknown_costs(application)
 

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.words import Names
-from closeby.report.documents.app_groups import AppGroupEntry
+from closeby.report.documents.app_groups import TREE, AppGroupEntry
 from closeby.report.views.layout import Indented, plain_table, section
 
 #: Workloads of an order, and edges, that are shown.
@@ -26,6 +26,8 @@ def app_groups_table(app_groups: Sequence[AppGroupEntry], names: Names) -> Table
         figures = [
             "–" if one is None else f"{one:,}" for one in (entry.cost, entry.one_by_one, entry.optimum)
         ]
+        if entry.cost_source == TREE:
+            figures[0] += " (distance)"
         if entry.gap is not None and entry.gap > 0:
             figures[2] += f" ({entry.gap:+.1%})"
         table.add_row(
@@ -62,7 +64,7 @@ def edges_table(entry: AppGroupEntry) -> Table:
         notes = []
         if edge.over:
             notes.append(f"{edge.over} beyond the limit")
-        if edge.unknown:
+        if edge.unknown and entry.cost_source != TREE:
             notes.append(f"{edge.unknown} of unknown cost")
         limit = "" if edge.max_network_cost is None else f"{edge.max_network_cost:,}"
         table.add_row(

@@ -174,7 +174,7 @@ class SchedulingState:
 
     def waiting(self, key: str) -> tuple[Pod, ...]:
         """The pods of a work item that look for a node: those of a gang in the order of their index, else of
-        their names, those of an application by its order, then by age.
+        their names, those of an application by priority, then its order, then age.
         """
         pod = self.waiting_pods.get(key)
         if pod is not None:
@@ -305,7 +305,8 @@ class SchedulingState:
         def place(pod: Pod) -> tuple[object, ...]:
             workload = None if application is None else application.workload_of(pod)
             age = inf if pod.created is None else pod.created
-            return inf if workload is None else index[workload], age, *member_order(pod), pod.uid
+            rank = inf if workload is None else index[workload]
+            return -self.priorities.of(pod), rank, age, *member_order(pod), pod.uid
 
         return tuple(sorted(pods, key=place))
 
