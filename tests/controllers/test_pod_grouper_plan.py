@@ -174,6 +174,19 @@ def test_a_gang_by_nature_says_so_in_its_pod_group() -> None:
     assert list(written.values()) == ["PyTorchJob", "", ""]
 
 
+def test_no_gang_waits_for_pods_that_another_scheduler_places() -> None:
+    """An MPIJob whose launcher is left to the default scheduler; a webhook may name ours on all pods."""
+    ours = {"spec": {**TEMPLATE["spec"], "schedulerName": "closeby"}}
+    member = pod("w-worker-0")
+    member = msgspec.structs.replace(
+        member, spec=msgspec.structs.replace(member.spec, scheduler_name="closeby")
+    )
+    for launcher, workers, least in ((TEMPLATE, ours, 3), (ours, ours, 4), (TEMPLATE, TEMPLATE, 4)):
+        roles = {"Launcher": {"template": launcher}, "Worker": {"replicas": 3, "template": workers}}
+        job = lineage("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": roles}, annotations={})
+        assert specs(plan_of(job, [member], NO_QUEUES)) == {"w": {"minMember": least}}
+
+
 def test_a_workload_opts_out_itself_or_through_an_owner_above_it() -> None:
     roles = {"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": TEMPLATE}}}
     out = {"closeby.dev/gang": "false"}

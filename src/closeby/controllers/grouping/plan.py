@@ -91,7 +91,7 @@ def _of_workload(lineage: Lineage, workload: Workload, pods: Sequence[Pod], queu
     workload = msgspec.structs.replace(
         workload,
         annotations={**lineage.annotations, **workload.annotations},
-        pod_sets=tuple(_still_to_run(one) for one in sets),
+        pod_sets=tuple(_still_to_run(one) for one in _of_our_scheduler(sets, pods)),
     )
     asked = gangs_of(workload, queues)
     gangs = []
@@ -222,6 +222,20 @@ def _distinct(group: PodGroup, workload: Workload) -> PodGroup:
         f"several of its parts are called {double}",
         "give each a name of its own",
         owner=workload.id,
+    )
+
+
+def _of_our_scheduler(sets: Sequence[PodSet], pods: Sequence[Pod]) -> Iterable[PodSet]:
+    """No gang waits for pods whose template names another scheduler than its ``pods`` do.
+
+    Where no template names theirs, an admission webhook wrote it, and all pods count.
+    """
+    ours = {pod.spec.scheduler_name for pod in pods}
+    if not any(one.template.spec.scheduler_name in ours for one in sets):
+        return sets
+    return (
+        one if one.template.spec.scheduler_name in ours else msgspec.structs.replace(one, at_start=0)
+        for one in sets
     )
 
 
