@@ -330,8 +330,10 @@ def _without_owner(loose: Iterable[Pod]) -> Iterator[Condition]:
     """Of each kind that is a gang by nature: the pods whose workload is not in the input."""
     found: dict[str, dict[str, int]] = {}
     for pod in loose:
+        if pod.node_name or pod.group or pod.workload_ref or pod.finished:
+            continue
         kind, _, name = "".join(owners_of(pod, {})[-1:]).partition("/")
-        if kind not in BY_NATURE or pod.group or pod.workload_ref or pod.node_name or pod.finished:
+        if kind not in BY_NATURE:
             continue
         owners = found.setdefault(kind, {})
         key = f"{kind}/{pod.namespace}/{name}"

@@ -24,7 +24,7 @@ def loose_gangs(pods: Iterable[Pod], queues: Queues) -> tuple[tuple[PodGroup, tu
         name = pod.labels.get(POD_GROUP_NAME)
         if name:
             candidates.setdefault((pod.namespace, "Pod", name), []).append(pod)
-        elif read_ask(pod.annotations, "").given:
+        elif pod.annotations and read_ask(pod.annotations, "").given:
             kind, _, owner = pod.owner.partition("/")
             candidates.setdefault((pod.namespace, kind or "Pod", owner or pod.name), []).append(pod)
     return tuple(
