@@ -65,7 +65,7 @@ def network_in(tree: Tree, capacity: int) -> Network:
         level -= 1
     owners = tree.owners_of_slots(np.arange(min(capacity, len(tree.position_of))), level)
     locations = np.zeros(capacity, dtype=np.intp)
-    # A slot without a node is nobody's place.
+    # A slot without a node is the place of no pod.
     locations[: len(owners)] = np.maximum(owners, 0)
     count = max(tree.count(level), 1)
     shared, own = np.zeros((count, count)), np.zeros(count)
