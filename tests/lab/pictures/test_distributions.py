@@ -1,10 +1,17 @@
 """What the distributions of a run are made of."""
 
 import json
+from typing import Any
 
 import pytest
 
-from closeby.lab.pictures.cdfs import delay_cdfs, delay_distributions, span_distributions, talk_distributions
+from closeby.lab.pictures.cdfs import (
+    _span_scale,
+    delay_cdfs,
+    delay_distributions,
+    span_distributions,
+    talk_distributions,
+)
 from closeby.lab.replay.history import measure
 from closeby.quality.delays import ALL
 from tests.lab.pictures.histories import STORY, UNTIL, Job, applications, history, story
@@ -76,3 +83,36 @@ def test_talk_counts_by_the_time_that_an_application_ran() -> None:
 
 def test_gangs_have_no_talk() -> None:
     assert talk_distributions([story()]) == ()
+
+
+def axes(panel: dict[str, Any]) -> tuple[list[float], list[float]]:
+    """Where the axes of a panel begin and end: values, and shares."""
+    encoding = panel["encoding"]
+    return encoding["x"]["scale"]["domain"], encoding["y"]["scale"]["domain"]
+
+
+def test_axes_have_no_room_for_what_nothing_had() -> None:
+    """19 of 20 jobs wait for nothing, one for 50 minutes: from 10 minutes on, and from 90 %."""
+    jobs = {f"quick-{number}": Job(nodes=("n1",), start=0.0, end=9.0) for number in range(19)}
+    past = history({**jobs, "late": Job(nodes=("n2",), start=3000.0, end=4000.0)}, until=4000.0)
+    (panel,) = delay_cdfs({"ours": [past]}).to_dict()["hconcat"]
+    values, shares = axes(panel)
+    assert (values[0], shares[0]) == (600, 0.9)
+    assert "≤10 min" in json.dumps(panel, ensure_ascii=False)
+    assert "from 90%" in panel["encoding"]["y"]["title"]
+
+
+def test_an_outlier_does_not_set_the_axis_of_spans() -> None:
+    """A span of 8 beside many of 1: the axis is logarithmic; with all below 4 it is not."""
+    assert _span_scale(8.2).to_dict() == {"type": "log", "base": 2, "domain": [1, 8.2], "nice": False}
+    assert _span_scale(3.0).to_dict() == {"domain": [1, 3.0], "nice": False}
+
+
+def test_lines_that_coincide_are_all_seen() -> None:
+    """Each is narrower than those below it, and has dashes of its own."""
+    both = {name: [story(name)] for name in ("one", "other", "third")}
+    for panel in delay_cdfs(both).to_dict()["hconcat"]:
+        widths = panel["encoding"]["strokeWidth"]["scale"]["range"]
+        assert widths == sorted(set(widths), reverse=True)
+        dashes = panel["encoding"]["strokeDash"]["scale"]["range"]
+        assert len({tuple(dash) for dash in dashes}) == 3

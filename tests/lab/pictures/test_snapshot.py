@@ -1,17 +1,24 @@
 """A run over manifests as a scene: who holds what, in which topology, and what is said about the rest."""
 
+import csv
+import io
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from closeby.lab.pictures.album import notes_on
+from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.gang_marks import pieces_of
+from closeby.lab.pictures.rack_map import rack_map
+from closeby.lab.pictures.scene import scene_of
 from closeby.lab.pictures.snapshot import snapshot
-from closeby.objects.labels import HOSTNAME
+from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests, read_manifests
 from closeby.simulator.runs import simulate
 from tests.golden.fixture import Golden
+from tests.lab.pictures.histories import applications
 from tests.worlds import draw, fabric, gang, node, pods, spec
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
@@ -74,9 +81,24 @@ def test_without_a_topology_all_nodes_lie_side_by_side(golden: Golden) -> None:
 def test_an_application_has_a_colour_and_is_counted_in_cores() -> None:
     run = simulate(read_manifests([str(EXAMPLES / "shop")]), Configuration())
     scene = snapshot(run)
-    assert [one.name for one in scene.tenants] == ["default/shop"]
-    assert (scene.resource, scene.coloured) == ("cpu", "applications")
+    services = ("cart", "catalog", "database", "frontend")
+    assert sorted(one.name for one in scene.tenants) == [f"default/shop/{name}" for name in services]
+    assert (scene.resource, scene.coloured) == ("cpu", "services")
+    assert [level.node_label for level in scene.tree.levels][-1] == ZONE
     pieces = pieces_of(scene)
     assert (pieces.high <= 1).all()
     cores = (pieces.high - pieces.low) @ scene.capacity[pieces.slots]
-    assert round(float(cores), 6) == scene.tenants[0].size
+    assert float(cores) == pytest.approx(sum(one.size for one in scene.tenants))
+
+
+def test_the_map_of_a_run_over_time_knows_the_services_of_each_node() -> None:
+    """shop has a web and a store, on two nodes; bank both of them on one."""
+    scene = scene_of(applications())
+    assert scene.services.count("web") == 4
+    document = rack_map(scene, boxes_of(scene.tree)).to_dict()
+    tables = [list(csv.DictReader(io.StringIO(one))) for one in document["datasets"].values()]
+    (held,) = [table for table in tables if table and "services" in table[0]]
+    names = {(scene.tenants[int(row["tenant"])].name, scene.nodes[int(row["slot"])]): row for row in held}
+    assert names["shop", "n1"]["services"] == "web"
+    assert names["shop", "n2"]["services"] == "store"
+    assert names["bank", "n5"]["services"] == "web, store"

@@ -169,7 +169,10 @@ class Pictures(NamedTuple):
         from closeby.cli.reading.inputs import Unusable
         from closeby.cli.simulating.given import progress_of
         from closeby.lab.pictures.album import write_pictures
+        from closeby.lab.pictures.page import library
 
+        if self.page is not None:
+            library()
         try:
             if self.folder is not None:
                 drawn = pictures()

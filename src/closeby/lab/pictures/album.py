@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,8 @@ VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 _NAMED = re.compile(r'(\bid="|url\(#)((?:clip|gradient_?)\d+)("|\))')
 #: Pixels of a PNG for each pixel of its picture.
 SCALE = 2.0
+#: Pictures that are drawn at once.
+WORKERS = 2
 
 
 def to_svg(document: dict[str, Any]) -> str:
@@ -318,13 +321,20 @@ def write_pictures(
         OSError: a file can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for number, picture in enumerate(pictures, start=1):
-        drawn = to_svg(picture.document())
-        svg, png = folder / f"{picture.name}.svg", folder / f"{picture.name}.png"
-        svg.write_text(drawn, encoding="utf-8")
-        png.write_bytes(to_png(drawn))
-        written += [svg, png]
-        if progress is not None:
-            progress(number)
+    documents = [(picture.name, picture.document()) for picture in pictures]
+    written: list[Path] = []
+    # What draws needs Python for a small part of the time only.
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for number, paths in enumerate(pool.map(lambda one: _written(folder, *one), documents), start=1):
+            written += paths
+            if progress is not None:
+                progress(number)
     return tuple(written)
+
+
+def _written(folder: Path, name: str, document: dict[str, Any]) -> tuple[Path, Path]:
+    drawn = to_svg(document)
+    svg, png = folder / f"{name}.svg", folder / f"{name}.png"
+    svg.write_text(drawn, encoding="utf-8")
+    png.write_bytes(to_png(drawn))
+    return svg, png

@@ -105,11 +105,12 @@ HEIGHT = 240.0
 SMALL_WIDTH = 205.0
 SMALL_HEIGHT = 170.0
 POLICY = "policy"
+HEADROOM = 0.03
 #: A logarithmic axis has no zero: shorter waits are drawn here.
 LEAST = 1.0
 #: Where the axis of delays has its marks, in seconds.
 MARKS = {
-    1: "≤1 s",
+    1: "1 s",
     10: "10 s",
     60: "1 min",
     600: "10 min",
@@ -122,6 +123,14 @@ MARKS = {
 #: differ in print too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [12, 3], [4, 1])
+#: A line is drawn over those before it, narrower than they are: where lines coincide all of them are seen.
+WIDTHS = (5.5, 3.6, 2.4, 1.6, 1.1, 0.8)
+#: Where the axis of shares may begin: at the greatest of these below which no line has a step.
+BEGINNINGS = (0.0, 0.5, 0.8, 0.9, 0.98)
+#: Greater spans have a logarithmic axis.
+LINEAR_SPAN = 4.0
+#: So many times the cost that a tenth of the time exceeds is an outlier, for which the axis is logarithmic.
+OUTLIER = 5.0
 
 
 Panels = alt.HConcatChart
@@ -146,15 +155,22 @@ class Axis(Struct, frozen=True, kw_only=True):
 def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     """Queueing delay by size of jobs. With several policies one panel a size, and a line for each of them."""
     found = {policy: delay_distributions(runs) for policy, runs in histories.items()}
-    longest = max((float(one.values.max()) for lines in found.values() for one in lines), default=LEAST)
-    end = max(longest, 10 * LEAST)
-    marks = [mark for mark in MARKS if mark <= end]
-    names = " : ".join(f"datum.value === {mark} ? '{text}'" for mark, text in MARKS.items())
+    every = [one.values for lines in found.values() for one in lines]
+    waited = np.concatenate([np.zeros(0), *every])
+    waited = waited[waited > LEAST]
+    # No space is given to waits that nothing had.
+    begin = max((mark for mark in MARKS if mark <= waited.min(initial=np.inf)), default=LEAST)
+    begin = begin if len(waited) else LEAST
+    end = max(float(waited.max(initial=LEAST)), 10 * begin)
+    marks = [mark for mark in MARKS if begin <= mark <= end]
+    names = " : ".join(
+        f"datum.value === {mark} ? '{'≤' if mark == begin else ''}{MARKS[mark]}'" for mark in marks
+    )
     axis = Axis(
         title="queueing delay",
-        begin=LEAST,
+        begin=begin,
         end=end,
-        scale=alt.Scale(type="log", domain=[LEAST, end], nice=False, clamp=True),
+        scale=alt.Scale(type="log", domain=[begin, end], nice=False, clamp=True),
         axis=alt.Axis(
             values=marks, labelExpr=f"{names} : ''", grid=True, labelFlush=False, labelSeparation=8
         ),
@@ -178,14 +194,22 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
         title="excess span (1 is ideal)",
         begin=1.0,
         end=end,
-        scale=alt.Scale(domain=[1, end], nice=False),
-        axis=alt.Axis(tickCount=6, grid=True, labelFlush=False),
+        scale=_span_scale(end),
+        axis=alt.Axis(tickCount=6, grid=True, labelFlush=False)
+        if end <= LINEAR_SPAN
+        else alt.Axis(values=[2**power for power in range(11) if 2**power <= end], grid=True),
         share="share of GPU-time",
         groups="level",
         otherwise="no job larger than a node ran",
     )
     by_policy = {policy: [(one.group, one) for one in lines] for policy, lines in found.items()}
     return _panels(by_policy, axis, "span")
+
+
+def _span_scale(end: float) -> alt.Scale:
+    if end <= LINEAR_SPAN:
+        return alt.Scale(domain=[1, end], nice=False)
+    return alt.Scale(type="log", base=2, domain=[1, end], nice=False)
 
 
 def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
@@ -196,10 +220,17 @@ def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     dearest = [
         float(one.values.max()) for lines in by_policy.values() for name, one in lines if name == TALK[0]
     ]
+    usual = [
+        float(one.values[np.searchsorted(one.shares, 0.9)])
+        for lines in by_policy.values()
+        for name, one in lines
+        if name == TALK[0]
+    ]
     cost = _talk_axis(
         TALK[0],
         max(1.02 * max(dearest, default=0.0), 1.0),
         alt.Axis(tickCount=5, grid=True, labelFlush=False),
+        is_log=max(dearest, default=0.0) > OUTLIER * max(max(usual, default=0.0), 1.0),
     )
     share = _talk_axis(
         "share of its pairs", 1.0, alt.Axis(format=".0%", tickCount=5, grid=True, labelFlush=False)
@@ -216,12 +247,13 @@ def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     return alt.hconcat(*charts, spacing=18)
 
 
-def _talk_axis(title: str, end: float, axis: alt.Axis) -> Axis:
+def _talk_axis(title: str, end: float, axis: alt.Axis, *, is_log: bool = False) -> Axis:
+    domain = alt.Scale(domain=[0, end], nice=False)
     return Axis(
-        title=title,
+        title=f"{title}, logarithmic" if is_log else title,
         begin=0.0,
         end=end,
-        scale=alt.Scale(domain=[0, end], nice=False),
+        scale=alt.Scale(type="symlog", constant=1, domain=[0, end], nice=False) if is_log else domain,
         axis=axis,
         share="share of applications",
         groups=POLICY,
@@ -258,6 +290,7 @@ def _chart(
     lines: Sequence[tuple[str, Distribution]], axis: Axis, title: str, names: Sequence[str]
 ) -> alt.Chart:
     points = [point for name, one in lines for point in _points(name, one, axis)]
+    low = _beginning([one for _, one in lines], axis)
     rows = data(
         line=[name for name, _, _ in points],
         number=np.arange(len(points)),
@@ -266,6 +299,7 @@ def _chart(
     )
     inks = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
     dashes = [DASHES[number % len(DASHES)] for number in range(len(names))]
+    widths = [WIDTHS[min(number, len(WIDTHS) - 1)] for number in range(len(names))]
     # A single policy stands in the heading.
     legend = (
         None
@@ -274,24 +308,25 @@ def _chart(
             title=title,
             orient="bottom",
             columns=2 if title != POLICY else 4,
-            symbolStrokeWidth=2.5,
             symbolSize=220,
             labelLimit=230,
         )
     )
     chart: alt.Chart = (
         alt.Chart(rows)
-        .mark_line(interpolate="step-after", strokeWidth=2)
+        .mark_line(interpolate="step-after", clip=True)
         .encode(
             x=alt.X("value:Q", title=axis.title, scale=axis.scale, axis=axis.axis),
             y=alt.Y(
                 "share:Q",
-                title=axis.share,
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(format=".0%", tickCount=5),
+                title=f"{axis.share}, from {low:.0%}" if low else axis.share,
+                # Some room above, so that the widest line is not cut at 100 %.
+                scale=alt.Scale(domain=[low, 1 + HEADROOM * (1 - low)], nice=False),
+                axis=alt.Axis(format=".1~%", values=[low + (1 - low) * part / 5 for part in range(6)]),
             ),
-            color=alt.Color("line:N", scale=alt.Scale(domain=names, range=inks), legend=legend),
-            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
+            color=alt.Color("line:O", scale=alt.Scale(domain=names, range=inks), legend=legend),
+            strokeDash=alt.StrokeDash("line:O", scale=alt.Scale(domain=names, range=dashes), legend=legend),
+            strokeWidth=alt.StrokeWidth("line:O", scale=alt.Scale(domain=names, range=widths), legend=legend),
             order="number:Q",
             tooltip=[
                 alt.Tooltip("line:N", title=title),
@@ -301,6 +336,15 @@ def _chart(
         )
     )
     return chart
+
+
+def _beginning(lines: Sequence[Distribution], axis: Axis) -> float:
+    """Where the axis of shares begins: all of the space below the lowest line would be empty."""
+    at = [int(np.searchsorted(one.values, axis.begin, side="right")) for one in lines]
+    lowest = min(
+        (float(one.shares[end - 1]) if end else 0.0 for one, end in zip(lines, at, strict=True)), default=0.0
+    )
+    return max(part for part in BEGINNINGS if part == 0.0 or part < lowest)
 
 
 def _nothing(axis: Axis) -> alt.Chart:

@@ -75,10 +75,13 @@ def index_of_run(run: Run, scene: Scene) -> Index:
 def _groups(run: Run, scene: Scene) -> Iterator[list[str]]:
     seen = {tenant.name: tenant for tenant in scene.tenants if tenant.has_colour}
     waiting = {one.key: one.reason for one in run.gang_outcomes.values() if one.reason is not None}
-    for key in dict.fromkeys((*(group.key for group in run.groups), *seen)):
+    applications = (one.key for one in run.engine.applications)
+    for key in dict.fromkeys((*(group.key for group in run.groups), *applications, *seen)):
         tenant = seen.get(key)
         told = [] if tenant is None else [f"{tenant.asks} on nodes; {tenant.lies_in}"]
         told += [f"waits, {waiting[key]}"] if key in waiting else []
+        services = sum(name.startswith(f"{key}/") for name in seen)
+        told += [f"application, {services} services on nodes"] if services else []
         yield [key, "; ".join(told) or "has no pods on nodes"]
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -229,7 +230,7 @@ def _page(heading: Heading, *body: str) -> str:
         subtitle=escape(heading.details),
         body="\n".join(body),
         dark=json.dumps(DARK, separators=(",", ":")),
-        library=_library(),
+        library=library().result(),
         script=Template(_text("page.js")).substitute(),
     )
 
@@ -239,8 +240,15 @@ def _text(name: str) -> str:
 
 
 @cache
-def _library() -> str:
-    """The script that draws: Vega, Vega-Lite and Vega-Embed as one."""
+def library() -> "Future[str]":
+    """The script that draws: Vega, Vega-Lite and Vega-Embed as one.
+
+    It takes seconds to put together, on a thread of its own: who asks for it early, draws meanwhile.
+    """
+    return ThreadPoolExecutor(1).submit(_bundled)
+
+
+def _bundled() -> str:
     return vl_convert.javascript_bundle(SNIPPET, VEGA_LITE).replace("</script", "<\\/script")
 
 

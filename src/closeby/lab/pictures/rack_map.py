@@ -214,6 +214,7 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
         bottom=bars[:, 3],
         slot=pieces.slots,
         tenant=pieces.tenants,
+        **({"services": _services(scene, pieces)} if scene.services else {}),
     )
     tenants = data(
         tenant=np.arange(len(scene.tenants)),
@@ -251,11 +252,28 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
             y2="bottom:Q",
             color=colour("fill"),
             opacity=_opacity(),
-            tooltip=[alt.Tooltip(f"{field}:N") for field in fields],
+            tooltip=[
+                alt.Tooltip(f"{field}:N") for field in (*fields, *(["services"] if scene.services else []))
+            ],
         )
         .add_params(hover)
     )
     return chart
+
+
+def _services(scene: Scene, pieces: Pieces) -> list[str]:
+    """``web ×2, db``: which services of its tenant lie on the node of each piece."""
+    lying: dict[tuple[int, int], dict[str, int]] = {}
+    for tenant, slot, name in zip(
+        scene.tenant_of.tolist(), scene.slots.tolist(), scene.services, strict=True
+    ):
+        here = lying.setdefault((tenant, slot), {})
+        here[name] = here.get(name, 0) + 1
+    texts = {
+        key: ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in here.items())
+        for key, here in lying.items()
+    }
+    return [texts[key] for key in zip(pieces.tenants.tolist(), pieces.slots.tolist(), strict=True)]
 
 
 def _opacity() -> alt.OpacityValue:

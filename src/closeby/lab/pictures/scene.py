@@ -97,6 +97,8 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     links_of_pods: Ints
     links_of_nodes: Ints
     moments: Moments
+    #: The service of each pod, where tenants are whole applications; else empty.
+    services: tuple[str, ...] = ()
     #: Reservations, of which there is at most one at a time.
     keepings: tuple[Keeping, ...] = ()
     #: What tenants with a colour are: ``gangs``, ``applications``, or both.
@@ -173,6 +175,7 @@ def _scene(
         links_of_pods=_links(history)[jobs],
         links_of_nodes=history.node_gpus.astype(np.intp),
         moments=moments,
+        services=_services(history, jobs),
         keepings=keepings,
         coloured="applications" if history.jobs.graphs else "gangs",
         left_out=_left_out(history, moments, len(jobs), len(keepings)),
@@ -269,6 +272,20 @@ def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
             within=within_text(history.tree, history.slots_of(job)) if history.jobs.pods[job] > 1 else "",
         )
         for job in jobs.tolist()
+    )
+
+
+def _services(history: History, jobs: Ints) -> tuple[str, ...]:
+    """The workload of each pod of applications."""
+    graphs = [history.jobs.graphs[job] for job in jobs.tolist()] if history.jobs.graphs else []
+    if not graphs or None in graphs:
+        return ()
+    return tuple(
+        name
+        for graph in graphs
+        if graph is not None
+        for name, count in zip(graph.workloads, graph.replicas, strict=True)
+        for _ in range(count)
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from closeby.applications.registry import workload_name
 from closeby.cluster.resources import main_resources
 from closeby.lab.pictures.moments import Moments
 from closeby.lab.pictures.scene import CPU, GPU, Scene, Tenant, amount_text, within_text
@@ -22,16 +23,16 @@ from closeby.topology.tree import Tree
 _COLOURED = {
     frozenset(): "gangs",
     frozenset({True}): "gangs",
-    frozenset({False}): "applications",
-    frozenset({True, False}): "gangs and applications",
+    frozenset({False}): "services",
+    frozenset({True, False}): "gangs and services",
 }
 
 
 def snapshot(run: Run) -> Scene:
     """Who holds what after a run, in the topology in which most gangs lie.
 
-    In GPUs if any node has some, else in cpu. Gangs and applications come by name, then single pods,
-    each on its own even where several belong to one owner.
+    In GPUs if any node has some, else in cpu. Gangs and services come by name, then single pods, each on
+    its own even where several belong to one owner.
     """
     cluster = run.engine.cluster
     resource = next(iter(main_resources(cluster)), CPU)
@@ -72,7 +73,8 @@ def snapshot(run: Run) -> Scene:
 
 
 def _groups(run: Run) -> list[tuple[str | None, list[Pod]]]:
-    """The pods that hold a node: of each gang and application by rank, else by name; then single pods."""
+    """The pods that hold a node: of each gang and each service of an application by rank, else by name; then
+    single pods."""
     gangs: dict[str, list[Pod]] = {}
     alone: list[tuple[str | None, list[Pod]]] = []
     for pod in run.pods:
@@ -82,7 +84,8 @@ def _groups(run: Run) -> list[tuple[str | None, list[Pod]]]:
         if pod.group is not None:
             gangs.setdefault(f"{pod.namespace}/{pod.group}", []).append(pod)
         elif application is not None:
-            gangs.setdefault(application.key, []).append(pod)
+            # Each service on its own, so that the map shows which of them is where.
+            gangs.setdefault(f"{application.key}/{workload_name(pod)}", []).append(pod)
         else:
             alone.append((None, [pod]))
     found: list[tuple[str | None, list[Pod]]] = []
