@@ -1,8 +1,11 @@
-"""A long reading of a cluster says how far it is, on a terminal only."""
+"""A long reading says how far it is, on a terminal only."""
 
 import io
+from pathlib import Path
 
-from closeby.cli.reading.cluster import Progress
+from closeby.cli.reading.progress import Progress
+from closeby.lab.benchmarks.dumps import as_json, dumped
+from closeby.reading.manifests import read_manifests
 
 
 class Terminal(io.StringIO):
@@ -13,7 +16,7 @@ class Terminal(io.StringIO):
 def told(stream: io.StringIO) -> str:
     """What is written while 1,500 objects come every 0.3 seconds."""
     now = [0.0]
-    progress = Progress(stream, lambda: now[0])
+    progress = Progress(stream, "reading the cluster", lambda: now[0])
     for number in (1500, 3000, 4500):
         now[0] += 0.3
         progress.tell(number)
@@ -33,7 +36,14 @@ def test_a_pipe_has_nothing() -> None:
 
 def test_a_short_reading_has_nothing() -> None:
     stream = Terminal()
-    progress = Progress(stream, lambda: 0.0)
+    progress = Progress(stream, "reading the cluster", lambda: 0.0)
     progress.tell(10)
     progress.clear()
     assert stream.getvalue() == ""
+
+
+def test_reading_manifests_says_how_many_objects_it_has(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text(as_json(dumped(250, 300)))
+    heard: list[int] = []
+    read_manifests([str(tmp_path)], progress=heard.append)
+    assert heard == [100, 200, 300, 400, 500]

@@ -37,6 +37,9 @@ _CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
 _JSON_START: Final = re.compile(rb"\s*[{\[]")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
+#: Objects from one word about progress to the next.
+_OFTEN: Final = 100
+
 #: Gives what came through the pipe.
 ReadStdin = Callable[[], bytes | str | Problem]
 
@@ -53,17 +56,21 @@ def _read_stdin() -> bytes | Problem:
         return Problem(file=STDIN_NAME, message=message, remedy=remedy)
 
 
-def read_manifests(paths: Sequence[str], stdin: ReadStdin = _read_stdin) -> Manifests:
+def read_manifests(
+    paths: Sequence[str], stdin: ReadStdin = _read_stdin, progress: Callable[[int], None] | None = None
+) -> Manifests:
     """Everything that the files, folders (with all below them) and ``-`` (what ``stdin`` gives) say.
 
     YAML may hold several documents, JSON several objects; Lists of any kind are taken apart. A file that is
     named twice is read once. In JSON the last of two equal keys counts, in YAML two equal keys are an error.
+    ``progress`` hears now and then how many objects were read.
     """
     collection = Collection()
     files, errors = find_files(paths)
     for error in errors:
         collection.fail(error)
     collecting = gc.isenabled()
+    read = 0
     # The records are many, live long and hold no cycles: looking for garbage among them triples the time.
     gc.disable()
     try:
@@ -73,6 +80,9 @@ def read_manifests(paths: Sequence[str], stdin: ReadStdin = _read_stdin) -> Mani
                     collection.fail(found)
                 else:
                     collection.add(found)
+                    read += 1
+                if progress is not None and read % _OFTEN == 0:
+                    progress(read)
         return collection.manifests()
     finally:
         if collecting:

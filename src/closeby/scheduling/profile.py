@@ -6,9 +6,8 @@ import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from importlib.metadata import EntryPoints, entry_points
 from types import ModuleType
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -39,6 +38,9 @@ from closeby.scheduling.extension import (
     Score,
 )
 from closeby.scheduling.services import DependencyCost, Measured, TrafficCost
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 _LAST_PART = re.compile(r"(\.[^.\[]+|\[[^\]]*\])$")
 
@@ -139,7 +141,9 @@ class PluginLookup:
         return _imported(name, offered[0].module, offered[0].attr)
 
     @cached_property
-    def _installed(self) -> EntryPoints:
+    def _installed(self) -> "EntryPoints":
+        from importlib.metadata import entry_points
+
         return entry_points(group=ENTRY_POINT_GROUP)
 
     def _remedy(self, name: str) -> str:

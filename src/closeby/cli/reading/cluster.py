@@ -2,9 +2,8 @@
 
 import asyncio
 import sys
-import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 import click
 from msgspec import Struct
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from closeby.applications.networks import live_scope
 from closeby.cli.options import SchedulerOptions, Sources
 from closeby.cli.reading.inputs import Inputs, Unusable, read_configuration_file
+from closeby.cli.reading.progress import Progress
 from closeby.kube.client.connection import Connection, connect, connection_to, own_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
@@ -32,10 +32,6 @@ from closeby.report.documents.subjects import APP_GROUP, POD, Subject
 from closeby.scheduling.outcomes import ItemKind
 
 T = TypeVar("T")
-
-#: Seconds until the first message about progress, and between two of them.
-_LONG = 0.5
-_EVERY = 0.1
 
 
 class ReadCluster(Struct, frozen=True):
@@ -138,7 +134,7 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
     connection = connect(sources.kubeconfig, sources.context)
     if isinstance(connection, Problem):
         raise Unusable(str(connection), "or read manifests: -f PATH")
-    progress = Progress(sys.stderr)
+    progress = Progress(sys.stderr, "reading the cluster")
 
     async def read(transport: Transport) -> WholeCluster | Problem:
         return await read_cluster(
@@ -180,7 +176,7 @@ def read_live_nodes(kubeconfig: str | None, context: str | None) -> Manifests:
     connection = connect(kubeconfig, context)
     if isinstance(connection, Problem):
         raise Unusable(str(connection), "or read manifests: -f PATH")
-    progress = Progress(sys.stderr)
+    progress = Progress(sys.stderr, "reading the cluster")
     try:
         nodes = _with_transport(connection, lambda transport: read_nodes(transport, progress.tell))
     finally:
@@ -196,29 +192,3 @@ def _with_transport(connection: Connection, ask: Callable[[Transport], Coroutine
             return await ask(transport)
 
     return asyncio.run(run())
-
-
-class Progress:
-    """One line on a terminal that says how far a long reading is; nothing anywhere else."""
-
-    def __init__(self, stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
-        """``stream`` is None where standard error is closed."""
-        self._stream = stream if stream is not None and stream.isatty() else None
-        self._clock = clock
-        self._next = clock() + _LONG
-        self._shown = False
-
-    def tell(self, objects: int) -> None:
-        """So many were read."""
-        now = self._clock()
-        if self._stream is None or now < self._next:
-            return
-        self._next, self._shown = now + _EVERY, True
-        self._stream.write(f"\rreading the cluster: {objects:,} objects")
-        self._stream.flush()
-
-    def clear(self) -> None:
-        """The line is gone."""
-        if self._stream is not None and self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.cli.options import Sources
+from closeby.cli.reading.progress import Progress
 from closeby.errors import ClosebyError, ConfigurationError
 from closeby.objects.words import harmless
 from closeby.plugins.configurations import DEFAULT, NAMED
@@ -53,7 +54,11 @@ def read_inputs(sources: Sources) -> Inputs:
         Unusable: something can't be read and ``--keep-going`` was not chosen, or nothing at all can be read.
     """
     configuration = read_configuration_file(sources.config_path)
-    manifests = read_manifests(sources.paths)
+    progress = Progress(sys.stderr, "reading manifests")
+    try:
+        manifests = read_manifests(sources.paths, progress=progress.tell)
+    finally:
+        progress.clear()
     errors = tuple(str(error) for error in manifests.errors)
     if errors and not sources.keep_going:
         raise Unusable(*errors, "nothing was done; fix this, or skip it with --keep-going")

@@ -2,8 +2,20 @@
 
 import copy
 import json
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from closeby.lab.benchmarks.figures import Figure, TimedSample, summary, timed
+from closeby.reading.configuration import Configuration
+from closeby.reading.manifests import Manifests, read_manifests
+from closeby.report.documents.scheduling import scheduling_report
+from closeby.simulator.runs import simulate
 
 Manifest = dict[str, Any]
 
@@ -15,6 +27,69 @@ _HOSTS_A_RACK = 20
 _RACKS_A_BLOCK = 25
 _GPU = "nvidia.com/gpu"
 _CREATED = "2026-11-01T08:00:00Z"
+
+
+def reading() -> Iterator[Figure]:
+    """Whole commands, each in a process of its own as a user starts it; then the phases of ``simulate``."""
+    with TemporaryDirectory() as folder:
+        files = {ending: Path(folder, f"cluster.{ending}") for ending in ("json", "yaml")}
+        # In a process of its own: what this one holds would count as memory of those that it starts.
+        subprocess.run([sys.executable, "-m", __name__, folder], check=True)
+        commands: dict[str, tuple[Sequence[str], float]] = {
+            "simulate -f, JSON": (("simulate", "-f", str(files["json"])), 3000.0),
+            "simulate -f, YAML": (("simulate", "-f", str(files["yaml"])), 4500.0),
+            "explain -f, JSON": (("explain", "podgroup/research/large", "-f", str(files["json"])), 4000.0),
+        }
+        for case, (arguments, limit) in commands.items():
+            sample, peak = _command(arguments)
+            yield summary("files", case, NODES, PODS, [sample], limit)
+            yield _peak(f"{case}: peak", sample, peak)
+        found: list[Manifests] = []
+
+        def read(path: Path) -> Callable[[], int]:
+            def call() -> int:
+                found.append(read_manifests([str(path)]))
+                return 0
+
+            return call
+
+        yield summary("files", "of that: reading JSON", NODES, PODS, [timed(read(files["json"]))])
+        yield summary("files", "of that: reading YAML", NODES, PODS, [timed(read(files["yaml"]))])
+        run = [simulate(found[0], Configuration())]
+        sample = timed(lambda: len(simulate(found[0], Configuration()).bindings))
+        yield summary("files", "of that: taking it in and deciding", NODES, PODS, [sample])
+        sample = timed(lambda: len(scheduling_report(run[0]).groups) * 0)
+        yield summary("files", "of that: the report", NODES, PODS, [sample])
+
+
+def _command(arguments: Sequence[str]) -> tuple[TimedSample, float]:
+    """Time of a command, and its peak of resident memory in MiB."""
+    began = time.perf_counter()
+    started = subprocess.Popen(
+        [sys.executable, "-m", "closeby", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(started.pid, 0)
+    started.returncode = os.waitstatus_to_exitcode(status)
+    if started.returncode:
+        raise subprocess.CalledProcessError(started.returncode, arguments)
+    cpu = usage.ru_utime + usage.ru_stime
+    return TimedSample(cpu, time.perf_counter() - began, GANG), usage.ru_maxrss / 1024
+
+
+def _peak(case: str, sample: TimedSample, peak: float) -> Figure:
+    cpu_ms = round(sample.cpu * 1000)
+    return Figure(
+        benchmark="files",
+        case=case,
+        nodes=NODES,
+        pods=PODS,
+        runs=1,
+        cpu_ms=cpu_ms,
+        cpu_ms_min=cpu_ms,
+        wall_ms=0.0,
+        placed=0,
+        memory_mib=round(peak),
+    )
 
 
 def dumped(nodes: int = NODES, pods: int = PODS) -> Iterator[Manifest]:
@@ -261,3 +336,8 @@ def _running(number: int) -> Manifest:
 
 def _uid(kind: int, number: int) -> str:
     return f"{kind:08x}-0000-4000-8000-{number:012x}"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1], "cluster.json").write_text(as_json(dumped()))
+    Path(sys.argv[1], "cluster.yaml").write_text(as_yaml(dumped()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from closeby.lab.benchmarks import applications, memory, placement, throughput
+from closeby.lab.benchmarks import applications, dumps, memory, placement, throughput
 from closeby.lab.benchmarks.figures import Figure, summary, timed
 from closeby.lab.replay.clusters import made_up
 from closeby.lab.replay.driver import Policy, ReplaySettings, replay
@@ -44,6 +44,7 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "network-paths": applications.paths,
     "applications": applications.placing,
     "over-time": over_time,
+    "files": dumps.reading,
     "memory": memory.memory,
 }
 

@@ -1,8 +1,9 @@
 """Reads YAML as Kubernetes' tools print it, line by line: several times as fast as a parser of all YAML.
 
 Block style with plain or quoted values and literal blocks is all that is understood here. What holds anything
-else (anchors, flow style, folded text, a key given twice) is declined, and ``yaml_values`` reads it instead.
-What is read comes out as it would there; tests hold the two against each other.
+else (anchors, flow style, folded text, letters beyond ASCII, a key given twice) is declined, and
+``yaml_values`` reads it instead. What is read comes out as it would there; tests hold the two against each
+other.
 """
 
 import re
@@ -12,18 +13,16 @@ from closeby.errors import YamlError
 from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.yaml_values import resolved, yaml_documents
 
-#: Characters beyond ASCII that neither need an escape nor end a line.
-_BEYOND: Final = r"\xa1-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd"
 _KEY: Final = r"[A-Za-z0-9_./$][A-Za-z0-9_./$-]{0,200}(?::[A-Za-z0-9_./$-]{1,200})?"
 _PLAIN: Final = (
-    rf"(?:[A-Za-z0-9/._+$(<=~^;]|-(?=[A-Za-z0-9/._]))(?:[!\"$-9;-~{_BEYOND}]|:(?! |$)|(?<! )#| +(?![# ]|$))*"
+    r"(?:[A-Za-z0-9/._+$(<=~^;]|-(?=[A-Za-z0-9/._]))(?:[!\"$-9;-~]|:(?! |$)|(?<! )#| +(?![# ]|$))*"
 )
 _LINE: Final = re.compile(
     rf"( *)(- +)?(?:({_KEY}):(?: +|$))?"
-    rf"(?:({_PLAIN})|\"([ !#-\[\]-~{_BEYOND}]*)\"|'((?:[ -&(-~{_BEYOND}]|'')*)'|(\{{\}})|(\[\])|(\|-?))? *"
+    rf"(?:({_PLAIN})|\"([ !#-\[\]-~]*)\"|'((?:[ -&(-~]|'')*)'|(\{{\}})|(\[\])|(\|-?))? *"
 )
-_BLANK: Final = re.compile(rf" *(?:#[ -~{_BEYOND}]*)?")
-_ODD: Final = re.compile(rf"[^\t -~{_BEYOND}]")
+_BLANK: Final = re.compile(r" *(?:#[ -~]*)?")
+_ODD: Final = re.compile(r"[^\t -~]")
 #: What may refer to another item of a List.
 _ALIAS: Final = re.compile(r"[\s,\[{:]\*[^\s*]")
 _ITEMS: Final = re.compile(r"^items: *\n( *)- ", re.MULTILINE)
@@ -109,7 +108,7 @@ class BlockReader:
         Raises:
             Declined: it is something else, or is written in another way.
         """
-        known = self._lines
+        lines = _text_lines(text)
         whole: dict[str, Any] = {}
         stack: list[tuple[int, Any]] = []
         # The innermost mapping or list, the column of its entries, and its key without a value as yet.
@@ -117,13 +116,13 @@ class BlockReader:
         top: Any = whole
         waiting: str | None = ""
         literal: _Literal | None = None
-        for text_line in _text_lines(text):
+        for text_line, line in zip(lines, map(self._lines.get, lines), strict=True):
             if literal is not None:
                 if literal.takes(text_line):
                     continue
                 _closed(literal, top)
                 literal = None
-            column, dash, inner, key, value, form = known.get(text_line) or self._learnt(text_line)
+            column, dash, inner, key, value, form = line or self._learnt(text_line)
             if column < 0:
                 continue
             if waiting is not None:
@@ -145,10 +144,10 @@ class BlockReader:
                 at, top = inner, fresh
             if form == _SCALAR:
                 _put(top, key, value)
-            elif form >= _TEXT:
-                literal = _Literal(key, at, form == _STRIPPED_TEXT)
-            else:
+            elif form < _TEXT:
                 waiting = _opened(top, key, form)
+            else:
+                literal = _Literal(key, at, form == _STRIPPED_TEXT)
         _closed(literal, top)
         return _only(whole)
 
@@ -194,8 +193,11 @@ def _put(container: Any, key: str | None, value: object) -> None:
 
 
 def _line(text: str) -> _Line:
-    if _BLANK.fullmatch(text):
-        return _NOTHING
+    begin = text.lstrip(" ")[:1]
+    if not begin or begin == "#":
+        if _BLANK.fullmatch(text):
+            return _NOTHING
+        raise Declined
     found = _LINE.fullmatch(text)
     if found is None:
         raise Declined

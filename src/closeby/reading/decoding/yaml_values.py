@@ -6,15 +6,15 @@ makes no times of text and no numbers of ``1:30``; and it remembers the line of 
 
 import re
 from collections.abc import Iterator
-from typing import Final
-
-import yaml
+from typing import TYPE_CHECKING, Final
 
 from closeby.errors import YamlError
 from closeby.reading.decoding.documents import LONGEST_NUMBER
 from closeby.reading.decoding.errors import Path
 
-_LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+if TYPE_CHECKING:
+    import yaml
+
 #: Deeper than any Kubernetes object, and safe for all that walks through the values.
 _DEEPEST: Final = 200
 #: Values that aliases may stand for, in total.
@@ -81,9 +81,12 @@ def yaml_documents(text: str, first_line: int = 1, *, text_keys: bool = False) -
     Raises:
         YamlError: what follows is not YAML, or is what YAML allows and we do not.
     """
+    import yaml
+
     builder = _Builder(first_line, text_keys)
+    loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
+        for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.DocumentStartEvent):
                 builder = _Builder(first_line, text_keys)
             elif isinstance(event, yaml.DocumentEndEvent):
@@ -117,7 +120,7 @@ def yaml_document(text: str, *, text_keys: bool = False) -> YamlDocument | None:
     return found[0] if found else None
 
 
-def _at_tab(text: str, mark: yaml.Mark) -> bool:
+def _at_tab(text: str, mark: "yaml.Mark") -> bool:
     """Whether the parser stopped at a tab before any text of its line."""
     lines = text.splitlines()
     before = lines[mark.line][: mark.column] if mark.line < len(lines) else ""
@@ -167,8 +170,10 @@ class _Builder:
         self._size = 0
         self._aliased = 0
 
-    def take(self, event: yaml.Event) -> None:
+    def take(self, event: "yaml.Event") -> None:
         """The next event of the parser; raises ``YamlError``."""
+        import yaml
+
         line = event.start_mark.line if event.start_mark else 0
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event.value, event.tag, event.implicit[0], event.anchor, line)
