@@ -246,15 +246,15 @@ def test_the_table_of_applications(golden: Golden) -> None:
         ),
         (
             ("--config", "closeby", "--config", "rendom", "--workload", "seren"),
-            "rendom: there is no such file, and no configuration of that name; did you mean random?",
+            "rendom: is neither a file nor a known configuration; did you mean random?",
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "saren"),
-            "there is no workload 'saren'; there are seren, kalos,",
+            "'saren' is not a known workload; known workloads: seren, kalos,",
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--cluster", "moon"),
-            "there is no cluster 'moon'; there are lingjun",
+            "'moon' is not a known cluster; known clusters: lingjun",
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--resource", "a.com/gold"),

@@ -27,6 +27,25 @@ def test_version_and_help() -> None:
     assert closeby("no-such-command").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("simulat",), "no such command 'simulat'; did you mean simulate?"),
+        (("discover", "slrum"), "no such command 'slrum'; did you mean slurm?"),
+        (("simulate", "--filenam", "x"), "no such option '--filenam'; did you mean '--filename'?"),
+        (("simulate", "--jobs", "ten"), "invalid value for '--jobs': 'ten' is not a whole number"),
+        (("explain",), "missing argument "),
+        (("bench", "--only", "x"), "'x' is not a known benchmark; known benchmarks: placement,"),
+        (("discover", "labels", "--preset", "x"), "'x' is not a known preset; known presets: "),
+    ],
+)
+def test_errors_of_arguments_read_like_all_others(arguments: tuple[str, ...], said: str) -> None:
+    result = closeby(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {said}")
+    assert "Usage:" not in result.stderr
+
+
 def test_help_waits_for_nothing_heavy() -> None:
     """A start takes a tenth of a second because numpy, rich and YAML are imported by those who need them."""
     code = (

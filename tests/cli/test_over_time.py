@@ -320,10 +320,10 @@ def test_a_span_of_time_is_read_as_reports_write_it(given: str, seconds: float) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--workload", "serene"), "there is no workload 'serene'; there are seren, kalos, philly"),
+        (("--workload", "serene"), "'serene' is not a known workload; known workloads: seren, kalos, philly"),
         (
             ("--workload", "seren", "--cluster", "big"),
-            "there is no cluster 'big'; there are lingjun: 847",
+            "'big' is not a known cluster; known clusters: lingjun: 847",
         ),
         (("--workload", "seren", "--trace", "x.csv"), "give one of them"),
         (("--trace", "x.csv", "--seed", "3"), "--seed belongs to --workload"),
@@ -345,14 +345,14 @@ def test_a_span_of_time_is_read_as_reports_write_it(given: str, seconds: float) 
         (("--workload", "seren", "--resource", "amd.com/gpu"), "no node offers amd.com/gpu"),
         (("--workload", "seren", "--resource", "cpu"), "'cpu' is not a device that jobs can ask for"),
         (("--workload", "seren", "--resource", ""), "'' is not a device that jobs can ask for"),
-        (("--workload", "seren", "--cluster", ""), "there is no cluster ''"),
+        (("--workload", "seren", "--cluster", ""), "'' is not a known cluster"),
         (
             ("--workload", "microservices", "--jobs", "2", "--load", "0.01", "--write-trace", "x.csv"),
             "who calls",
         ),
         (("--workload", "seren", "--topology", "ring"), "there is no topology ring; there is fabric"),
         (("--workload", "seren", "--write-trace", "/nowhere/x.csv"), "/nowhere/x.csv: can't be written"),
-        ((), "Missing option '-f' / '--filename'"),
+        ((), "missing option '-f' / '--filename'"),
     ],
 )
 def test_what_makes_no_sense_is_said(arguments: tuple[str, ...], said: str) -> None:

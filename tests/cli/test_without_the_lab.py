@@ -68,5 +68,5 @@ def test_what_schedules_runs_without_it(installed: Path, arguments: list[str]) -
 def test_what_needs_it_says_how_to_install_it(installed: Path, arguments: list[str]) -> None:
     ran = closeby(installed, arguments)
     assert ran.returncode == 2
-    assert "pip install 'closeby[lab]'" in ran.stderr
+    assert "pip install '.[lab]'" in ran.stderr
     assert "Traceback" not in ran.stderr

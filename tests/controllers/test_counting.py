@@ -44,7 +44,7 @@ def test_the_configuration_of_the_scheduler() -> None:
     off = read_configuration("plugins: [{name: NetworkMinCost, enabled: false}]")
     assert counting_of(off, None).wish is None
     wrong = read_configuration("plugins: [{name: NetworkMinCost, arguments: {networkName: costs}}]")
-    with pytest.raises(ConfigurationError, match="unknown argument networkName"):
+    with pytest.raises(ConfigurationError, match="networkName is not a known argument"):
         counting_of(wrong, None)
 
 

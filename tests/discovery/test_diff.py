@@ -121,7 +121,7 @@ def test_exit_code_3_says_that_there_is_a_difference(files: Path) -> None:
     ("content", "arguments", "complaint"),
     [
         ("hello", (), "is of no known kind; name it with --from"),
-        (TREE, ("--from", "xml"), "there is no kind 'xml'"),
+        (TREE, ("--from", "xml"), "'xml' is not a known kind"),
         ('{"levels": [], "nodes": {"n": {"path": 3}}}', (), "nodes.n.path: must be a list"),
         ('{"levels": [], "nodes": {"n": {}}}', (), "is missing"),
     ],

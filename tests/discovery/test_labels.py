@@ -108,7 +108,7 @@ def test_the_command_reads_nodes_and_prints_the_topology_of_their_labels(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--preset", "aks"), "there is no preset 'aks'; there are network-labels"),
+        (("--preset", "aks"), "'aks' is not a known preset; known presets: network-labels"),
         (("--preset", "eks", "--key", "a"), "give one of them"),
         (("--key", "a b"), "give different keys of labels"),
         ((), "holds no Node"),

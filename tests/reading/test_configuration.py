@@ -146,7 +146,7 @@ def test_anchors_and_merges_are_plain_yaml() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("shedulerName: x", [(1, "unknown key shedulerName in the configuration")]),
+        ("shedulerName: x", [(1, "shedulerName is not a known key of the configuration")]),
         ("schedulerName: 5", [(1, "schedulerName must be text, not `5`")]),
         ("schedulerName: [a]", [(1, "schedulerName must be text, not a list")]),
         ("plugins: NodeName", [(1, "plugins must be a list, not `NodeName`")]),
@@ -155,7 +155,7 @@ def test_anchors_and_merges_are_plain_yaml() -> None:
         ("plugins:\n- weight: 3", [(2, "a plugin without a name")]),
         ("plugins:\n- name: 3", [(2, "name must be text, not `3`")]),
         ("plugins:\n- name: ''", [(2, "name must be text, not nothing")]),
-        ("plugins:\n- name: a\n  wieght: 3", [(3, "unknown key wieght in a plugin")]),
+        ("plugins:\n- name: a\n  wieght: 3", [(3, "wieght is not a known key of a plugin")]),
         (
             "plugins:\n- name: a\n  weight: heavy",
             [(3, "weight must be a number from 0 to 1,000,000,000, not `heavy`")],
@@ -198,8 +198,8 @@ def test_anchors_and_merges_are_plain_yaml() -> None:
         ("plugins:\n- name: a\n  arguments: {1: x}", [(3, "key 1 is not text")]),
         ("plugins:\n- name: a\n  arguments: &a\n    x: *a", [(4, "alias *a refers to nothing before it")]),
         ("tiers: []\nplugins: []", [(1, "tiers and plugins are both given")]),
-        ("- plugins: []\n  name: x", [(2, "unknown key name in a tier")]),
-        ("- name: x", [(1, "unknown key name in a tier")]),
+        ("- plugins: []\n  name: x", [(2, "name is not a known key of a tier")]),
+        ("- name: x", [(1, "name is not a known key of a tier")]),
         ("just text", [(1, "this is not a configuration")]),
         ("? [a]\n: b", [(1, "a key must be text")]),
     ],
@@ -245,14 +245,14 @@ def test_what_looks_like_a_date_is_text() -> None:
 def test_a_mistake_is_one_sentence_with_its_place_and_remedy() -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_configuration("plugin: []", "my.yaml")
-    sentence = "my.yaml:1: unknown key plugin in the configuration; did you mean plugins?"
+    sentence = "my.yaml:1: plugin is not a known key of the configuration; did you mean plugins?"
     assert str(caught.value.problems[0]) == sentence
     assert str(caught.value) == sentence
 
 
 def test_did_you_mean() -> None:
-    assert did_you_mean("NodeNmae", ["NodeName", "NodePorts"]) == "did you mean NodeName?"
-    assert did_you_mean("xyz", ["b", "a"]) == "known are a, b"
+    assert did_you_mean("NodeNmae", ["NodeName", "NodePorts"], "plugins") == "did you mean NodeName?"
+    assert did_you_mean("xyz", ["b", "a"], "keys") == "known keys: a, b"
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_arguments_reach_the_plugin() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("- name: Aplha", "c.yaml:2: unknown plugin Aplha; did you mean Alpha?"),
+        ("- name: Aplha", "c.yaml:2: Aplha is not a known plugin; did you mean Alpha?"),
         ("- name: Alpha\n- name: Beta\n- name: Alpha", "c.yaml:4: Alpha is listed twice; keep one"),
         ("- name: Alpha\n  weight: 2", "c.yaml:2: Alpha has no score to weigh; remove its weight"),
         ("- name: Idle", "c.yaml:2: Idle takes part in no extension point"),
@@ -211,11 +211,11 @@ def test_arguments_reach_the_plugin() -> None:
         ),
         (
             "- name: Alpha\n  arguments:\n    x: 1",
-            "c.yaml:4: unknown argument x of Alpha; Alpha takes no arguments",
+            "c.yaml:4: x is not a known argument of Alpha; Alpha takes no arguments",
         ),
         (
             "- name: Knob\n  arguments:\n    knob.size: 1\n    knob.sizes: 1",
-            "c.yaml:5: unknown argument knob.sizes of Knob; did you mean knob.size?",
+            "c.yaml:5: knob.sizes is not a known argument of Knob; did you mean knob.size?",
         ),
         ("- name: Knob", "c.yaml:2: argument knob.size of Knob is missing; add it"),
         (
@@ -442,7 +442,7 @@ def test_many_unknown_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         profile(text)
     problems, shown = caught.value.problems, str(caught.value).splitlines()
     assert len(problems) == 402 and len(read) == 1
-    assert [place for place, one in enumerate(problems) if "known are" in one.remedy] == [0]
+    assert [place for place, one in enumerate(problems) if "known plugins: " in one.remedy] == [0]
     assert all("Alpha" in one.remedy for one in problems[-2:])
     assert len(shown) == ConfigurationError.MOST + 1
     assert f"{402 - ConfigurationError.MOST} more" in shown[-1]

@@ -36,7 +36,7 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
 
     unknown = [name for name in only if name not in BENCHMARKS]
     if unknown:
-        raise Unusable(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+        raise Unusable(f"{unknown[0]!r} is not a known benchmark; known benchmarks: {', '.join(BENCHMARKS)}")
     figures = []
     for figure in run(only):
         figures.append(figure)

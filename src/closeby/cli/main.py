@@ -2,10 +2,14 @@
 
 import importlib
 import os
+import re
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import PurePath
 from types import TracebackType
+from typing import Any
 
 import click
 
@@ -34,8 +38,70 @@ INTERRUPTED = 130
 READER_GONE = 141
 
 
+class Misused(click.ClickException):
+    """Arguments that click refuses, reported as all other errors are, and where the right ones are listed."""
+
+    exit_code = UNUSABLE
+
+    def __init__(self, error: click.UsageError) -> None:
+        lines = [f"error: {_as_ours(_with_names(error))}"]
+        if error.ctx is not None:
+            lines.append(f"See `{error.ctx.command_path} --help`.")
+        super().__init__("\n".join(lines))
+
+    def show(self, file: object = None) -> None:
+        click.echo(self.message, err=True)
+
+
+def _with_names(error: click.UsageError) -> str:
+    """The message, with the names that were probably meant."""
+    said = error.format_message()
+    if not isinstance(error.ctx and error.ctx.command, click.Group) or "No such command" not in said:
+        return said
+    import difflib
+
+    assert error.ctx is not None
+    assert isinstance(error.ctx.command, click.Group)
+    wrong = said.split("'")[1]
+    close = difflib.get_close_matches(wrong, error.ctx.command.list_commands(error.ctx), n=1)
+    return f"{error.message} (Did you mean {close[0]}?)" if close else error.message
+
+
+def _as_ours(said: str) -> str:
+    """A message of click's: in lower case, without a full stop, and with a remedy after a semicolon."""
+    said = re.sub(r"\.? \(?Did you mean(?: one of:)? (.+?)\?\)?$", r"; did you mean \1?", said)
+    said = re.sub(r"a valid integer( range)?", "a whole number", said)
+    said = re.sub(r"a valid float( range)?", "a number", said)
+    first = said[:1].lower() if said[1:2].islower() else said[:1]
+    return first + said[1:].removesuffix(".")
+
+
+@contextmanager
+def _one_style() -> Iterator[None]:
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        raise Misused(error) from error
+
+
 class _Commands(click.Group):
     """Finds a command's file by its name."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        with _one_style():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _one_style():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

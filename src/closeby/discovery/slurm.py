@@ -131,7 +131,7 @@ def _only(file: str, line: int, pairs: Mapping[str, str], known: tuple[str, ...]
     for key in pairs:
         if key not in known:
             message = f"{shown(_SPELLED.get(key, key))} is not known here"
-            remedy = f"known are {', '.join(_SPELLED[one] for one in known)}; {_FORM}"
+            remedy = f"known keywords: {', '.join(_SPELLED[one] for one in known)}; {_FORM}"
             raise UnreadableError(file, message, remedy, line=line)
 
 

@@ -92,11 +92,11 @@ def read_configuration(text: str, source: str = "configuration") -> Configuratio
     return Configuration(source=source) if document is None else _Reader(document, source).read()
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A remedy that names the word that was probably meant, else all the known ones."""
+def did_you_mean(word: str, known: Iterable[str], what: str) -> str:
+    """A remedy that names the word that was probably meant, else all the known ones; ``what`` calls those."""
     names = sorted(known)
     close = similar(word, names)
-    return f"did you mean {close}?" if close else f"known are {', '.join(names)}"
+    return f"did you mean {close}?" if close else f"known {what}: {', '.join(names)}"
 
 
 def similar(word: str, known: Iterable[str]) -> str | None:
@@ -225,7 +225,7 @@ class _Reader:
         for key, value in given.value.items():
             field = given.below(key, value)
             if key not in known:
-                self._wrong(field, f"unknown key {key} in {owner}", did_you_mean(key, known))
+                self._wrong(field, f"{key} is not a known key of {owner}", did_you_mean(key, known, "keys"))
             elif value is not None:
                 fields[key] = field
         return fields

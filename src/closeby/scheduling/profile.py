@@ -58,8 +58,10 @@ def decode_arguments(schema: type[Struct], entry: PluginEntry, source: str) -> S
             Problem(
                 file=source,
                 line=entry.argument_lines.get(name, entry.line),
-                message=f"unknown argument {name} of {entry.name}",
-                remedy=did_you_mean(name, known) if known else f"{entry.name} takes no arguments",
+                message=f"{name} is not a known argument of {entry.name}",
+                remedy=did_you_mean(name, known, "arguments")
+                if known
+                else f"{entry.name} takes no arguments",
             )
             for name in unknown
         )
@@ -104,7 +106,7 @@ ENTRY_POINT_GROUP = "closeby.plugins"
 
 #: What an image that schedules leaves out, and how to have it.
 LABORATORY = "closeby.lab"
-INSTALL_LABORATORY = "the laboratory is not installed; pip install 'closeby[lab]'"
+INSTALL_LABORATORY = "the laboratory is not installed; pip install '.[lab]' in the folder of closeby's source"
 
 _PATH = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<class>\w+)")
 
@@ -132,7 +134,7 @@ class PluginLookup:
             return _imported(name, match["module"], match["class"])
         offered = [point for point in self._installed if point.name == name]
         if not offered:
-            raise PluginLookupError(f"unknown plugin {name}", self._remedy(name))
+            raise PluginLookupError(f"{name} is not a known plugin", self._remedy(name))
         if len({point.value for point in offered}) > 1:
             targets = " and ".join(sorted(point.value for point in offered))
             raise PluginLookupError(
@@ -152,7 +154,7 @@ class PluginLookup:
             if self._listed:
                 return ""
             self._listed = True
-        return did_you_mean(name, known)
+        return did_you_mean(name, known, "plugins")
 
 
 def _imported(name: str, module_name: str, class_name: str) -> type[Plugin]:
@@ -160,7 +162,7 @@ def _imported(name: str, module_name: str, class_name: str) -> type[Plugin]:
     found = getattr(module, class_name, None)
     if found is None:
         plugins = [key for key, value in vars(module).items() if _is_plugin(value, module_name)]
-        remedy = did_you_mean(class_name, plugins) if plugins else "it holds no plugin"
+        remedy = did_you_mean(class_name, plugins, "plugins") if plugins else "it holds no plugin"
         raise PluginLookupError(f"plugin {name}: module {module_name} has no {class_name}", remedy)
     if not isinstance(found, type) or not issubclass(found, Plugin):
         raise PluginLookupError(

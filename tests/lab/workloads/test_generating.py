@@ -249,7 +249,9 @@ def test_few_jobs_are_a_workload_too(name: str, jobs: int) -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(UnknownWorkloadError, match="no workload 'saren'; there are seren, kalos"):
+    with pytest.raises(
+        UnknownWorkloadError, match="'saren' is not a known workload; known workloads: seren, kalos"
+    ):
         made("saren")
     with pytest.raises(ValueError, match="jobs must be a number above 0, not 0"):
         made("seren", jobs=0)

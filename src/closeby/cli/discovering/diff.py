@@ -57,7 +57,7 @@ def command(
     from closeby.discovery.exchange import READERS, kind_of
 
     if kind is not None and kind not in READERS:
-        raise Unusable(f"there is no kind {kind!r}; there are {', '.join(READERS)}")
+        raise Unusable(f"{kind!r} is not a known kind; known kinds: {', '.join(READERS)}")
     if before == after == "-":
         raise Unusable("standard input can be read once, so only one of the two can be -")
 

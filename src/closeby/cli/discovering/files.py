@@ -167,7 +167,7 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
     if preset is not None and own is not None:
         raise click.UsageError("--preset and --key both say which labels: give one of them")
     if preset is not None and preset not in PRESETS:
-        raise Unusable(f"there is no preset {preset!r}; there are {', '.join(PRESETS)}")
+        raise Unusable(f"{preset!r} is not a known preset; known presets: {', '.join(PRESETS)}")
     family = PRESETS["network-labels" if preset is None else preset]
     if own is not None:
         keys = tuple(key.strip() for key in own.split(","))

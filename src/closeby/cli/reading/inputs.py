@@ -112,10 +112,8 @@ def read_configuration_file(path: str | None) -> Configuration:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError as error:
         meant = similar(path, NAMED)
-        remedy = f"did you mean {meant}?" if meant else f"known are {', '.join(NAMED)}"
-        raise Unusable(
-            f"{path}: there is no such file, and no configuration of that name; {remedy}"
-        ) from error
+        remedy = f"did you mean {meant}?" if meant else f"known configurations: {', '.join(NAMED)}"
+        raise Unusable(f"{path}: is neither a file nor a known configuration; {remedy}") from error
     except OSError as error:
         raise Unusable(f"{path}: can't be read: {error.strerror or error}; check the path") from error
     except UnicodeDecodeError as error:

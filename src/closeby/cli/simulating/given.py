@@ -87,7 +87,7 @@ def _cluster(sources: Sources, over_time: OverTime) -> tuple[GivenCluster, list[
         name = usual if over_time.cluster is None else over_time.cluster
         if name not in SHAPES:
             known = "; ".join(f"{known}: {shape.summary}" for known, shape in SHAPES.items())
-            raise Unusable(f"there is no cluster {name!r}; there are {known}")
+            raise Unusable(f"{name!r} is not a known cluster; known clusters: {known}")
         return made_up(name, resource), []
     if over_time.cluster is not None:
         raise click.UsageError("-f reads a cluster, --cluster makes one up: give one of them")

@@ -83,7 +83,9 @@ class Pictures(NamedTuple):
         if not self.wanted:
             return
         if any(find_spec(name) is None for name in LIBRARIES):
-            raise Unusable("--plot and --html need what draws; pip install 'closeby[lab]'")
+            raise Unusable(
+                "--plot and --html need what draws; pip install '.[lab]' in the folder of closeby's source"
+            )
         if self.folder is not None:
             if not self.folder:
                 raise click.UsageError("--plot needs the name of a folder; . is the one you are in")

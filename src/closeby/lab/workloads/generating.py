@@ -209,7 +209,9 @@ def workload_named(name: str) -> GeneratedWorkload:
         UnknownWorkloadError: there is no such workload.
     """
     if name not in WORKLOADS:
-        raise UnknownWorkloadError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+        raise UnknownWorkloadError(
+            f"{name!r} is not a known workload; known workloads: {', '.join(WORKLOADS)}"
+        )
     return WORKLOADS[name]
 
 
