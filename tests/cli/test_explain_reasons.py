@@ -213,3 +213,66 @@ class TestNotices:
         job["spec"] = {**job["spec"], "paralelism": 4}
         (condition,) = explained("job/work", *racks({"a/r1": 2}), job)["conditions"]
         assert (condition["object"], condition["field"]) == ("Job/default/work", "spec.paralelism")
+
+
+def counterfactual(found: dict[str, Any], kind: str) -> dict[str, Any]:
+    (one,) = (one for one in found["counterfactuals"] if one["kind"] == kind)
+    return dict(one)
+
+
+class TestWhoGoesBefore:
+    def test_a_pod_learns_who_was_placed_before_it_because_of_priority(self) -> None:
+        small, big = pod("small", 1, priority=1), pod("big", 8, priority=100)
+        found = explained("small", *racks({"a/r1": 1}), small, big)
+        (ahead,) = counterfactual(found, "behind")["ahead"]
+        assert (ahead["name"], ahead["priority"], ahead["waits"]) == ("pod/default/big", 100, False)
+        assert ahead["nodes"] == ["node-1"]
+
+    def test_or_because_of_age(self) -> None:
+        young, old = pod("a-young", 5), train(1, 8, name="old", required=None)
+        young["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+        old[1]["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+        behind = counterfactual(explained("a-young", *racks({"a/r1": 1}), young, *old), "behind")
+        assert [one["name"] for one in behind["ahead"]] == ["podgroup/default/old"]
+        assert "(older)" in behind["sentence"]
+
+    def test_who_comes_later_in_the_queue_and_fits_is_not_blamed_for_that(self) -> None:
+        """Big is before small, and does not fit; small took a place that big could use."""
+        found = explained("big", *racks({"a/r1": 1}), pod("small", 1, priority=1), pod("big", 8, priority=9))
+        assert all(one["kind"] != "behind" for one in found["counterfactuals"])
+
+    def test_a_pod_behind_one_that_waits_is_not_shown_two_pods_in_its_way(self) -> None:
+        """Whatever ends first, the larger pod before it takes all that becomes free."""
+        running = [pod(f"run-{number}", 8, on=f"node-{number}") for number in (1, 2)]
+        waiting = pod("small", 1, priority=1), pod("big", 8, priority=100)
+        found = explained("small", *racks({"a/r1": 2}), *running, *waiting)
+        (ahead,) = counterfactual(found, "behind")["ahead"]
+        assert (ahead["name"], ahead["priority"], ahead["waits"]) == ("pod/default/big", 100, True)
+        short = counterfactual(found, "short")
+        assert (short["fits"], short["short"]["inTheWay"]) == (False, ["default/run-1"])
+
+    def test_who_waits_before_it_and_takes_nothing_is_left_out(self) -> None:
+        waiting = pod("small", 1, priority=1), pod("huge", 9, priority=100)
+        found = explained("small", *racks({"a/r1": 1}), pod("run", 8, on="node-1"), *waiting)
+        assert all(one["kind"] != "behind" for one in found["counterfactuals"])
+        assert counterfactual(found, "short")["fits"]
+
+
+class TestClosedNodes:
+    def test_cordoned_nodes_are_offered_with_the_command(self) -> None:
+        cluster = changed(racks({"a/r1": 3}), "node-1", "node-2", unschedulable=True)
+        found = explained("train", *cluster, pod("run", 8, on="node-3"), *train(2, 8))
+        (open_,) = (one for one in found["counterfactuals"] if "command" in one)
+        assert open_["command"] == "kubectl uncordon node-1 node-2"
+        assert (open_["fits"], open_["where"]["nodes"]) == (True, ["node-1", "node-2"])
+
+    def test_tainted_nodes_too(self) -> None:
+        taint = {"key": "team", "value": "blue", "effect": "NoSchedule"}
+        cluster = changed(racks({"a/r1": 1}), "node-1", taints=[taint])
+        (open_,) = (one for one in explained("x", *cluster, pod("x"))["counterfactuals"] if "command" in one)
+        assert open_["command"] == "kubectl taint nodes node-1 team=blue:NoSchedule-"
+
+    def test_a_taint_of_kubernetes_itself_is_not_removed_by_hand(self) -> None:
+        taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+        cluster = changed(racks({"a/r1": 1}), "node-1", taints=[taint])
+        assert not any("command" in one for one in explained("x", *cluster, pod("x"))["counterfactuals"])

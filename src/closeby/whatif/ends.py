@@ -11,6 +11,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.times import utc
 from closeby.objects.words import names_text, plural
 from closeby.scheduling.fork import Change
+from closeby.scheduling.outcomes import name_of
 from closeby.whatif.questions import Question, fewest, joined
 from closeby.whatif.records import Counterfactual, JobEntry, Kind
 from closeby.whatif.room import Room
@@ -187,12 +188,11 @@ def ended(question: Question, room: Room) -> Iterator[Counterfactual]:
 
 def _before(question: Question) -> str:
     """Those that would get the room first."""
-    before = len(question.trials.waiting) - 1
+    before = [name_of(key) for key in question.trials.waiting[:-1]]
     if not before:
         return ""
-    return (
-        f"; {plural(before, 'item')} {'waits' if before == 1 else 'wait'} before it and may take room first"
-    )
+    named = joined([*before[:NAMED], *([f"{len(before) - NAMED:,} more"] if len(before) > NAMED else [])])
+    return f"; {named} {'waits' if len(before) == 1 else 'wait'} before it and may take room first"
 
 
 def _together(question: Question, room: Room, jobs: Sequence[Job]) -> tuple[list[Job], TrialResult] | None:

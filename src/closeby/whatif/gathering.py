@@ -1,6 +1,6 @@
 """All counterfactuals of a run: of what waits for want of room, and of what was placed together."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from closeby.applications.registry import Application
@@ -8,9 +8,10 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, Outcome
 from closeby.simulator.runs import Run
+from closeby.whatif.ahead import AheadItem, items_placed, placed_before, shortest
 from closeby.whatif.elsewhere import runner_up
 from closeby.whatif.ends import ended
-from closeby.whatif.in_the_way import in_the_way, short
+from closeby.whatif.in_the_way import in_the_way
 from closeby.whatif.placed_again import PlacedAgain
 from closeby.whatif.questions import Question
 from closeby.whatif.records import Counterfactual, Kind
@@ -75,13 +76,14 @@ def counterfactuals(
     items = min(len(waiting), ITEMS) + min(len(together), ITEMS)
     trials = Trials(run, min(DECISIONS, TOGETHER // max(items, 1)))
     found: dict[str, tuple[Counterfactual, ...]] = {}
+    before = items_placed(trials) if waiting else []
     with trials.fork:
         # What comes later in the queue is no matter to what comes earlier, so the last is asked first.
         for key in reversed([key for key in trials.waiting if key in reasons][:ITEMS]):
             trials.forget_after(key)
             application = trials.engine.applications.get(key.removeprefix(APPLICATION))
             if not key.startswith(APPLICATION):
-                found[key] = tuple(_of_waiting(trials, key, more_room=reasons[key]))
+                found[key] = tuple(_of_waiting(trials, key, before, more_room=reasons[key]))
             elif application is not None:
                 found[key] = tuple(_best(_of_waiting_application(trials, key, application, scheduler_name)))
         for group in placed[:ITEMS]:
@@ -103,8 +105,10 @@ def _lacks(outcome: Outcome) -> bool:
     return bool(reasons & (_ROOM | _NAMES))
 
 
-def _of_waiting(trials: Trials, key: str, *, more_room: bool) -> Iterator[Counterfactual]:
-    """Of a gang or a plain pod; ``more_room``: that can help."""
+def _of_waiting(
+    trials: Trials, key: str, before: Sequence[AheadItem], *, more_room: bool
+) -> Iterator[Counterfactual]:
+    """Of a gang or a plain pod; ``before`` was placed in the run; ``more_room``: that can help."""
     group = None if key.startswith(PLAIN) else trials.engine.state.groups.get(key)
     question = Question(trials=trials, key=key, group=group, waiting=trials.of(key))
     if group is not None:
@@ -112,8 +116,9 @@ def _of_waiting(trials: Trials, key: str, *, more_room: bool) -> Iterator[Counte
     yield from other_nodes(question)
     if more_room:
         room = Room(question)
+        yield from placed_before(question, room, before)
         yield from ended(question, room)
-        yield from short(question, room)
+        yield from shortest(question, room)
 
 
 def _of_waiting_application(

@@ -17,6 +17,8 @@ class Kind(StrEnum):
     ENDED = "ended"
     #: How much is missing where it nearly fits, and what stands in the way there.
     SHORT = "short"
+    #: Others go before it, because of priority or age.
+    BEHIND = "behind"
     #: The place it would have if the one it has were not there.
     RUNNER_UP = "runnerUp"
     #: Pods of an application that hold a node look for one again.
@@ -96,6 +98,19 @@ class TalkEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     over_there: int
 
 
+class AheadEntry(Struct, frozen=True, kw_only=True):
+    """An item that goes before another one."""
+
+    #: ``podgroup/namespace/name``, ``appgroup/namespace/name`` or ``pod/namespace/name``.
+    name: str
+    #: Its priority.
+    priority: int
+    #: Whether it waits too; else it was placed before.
+    waits: bool
+    #: The nodes that it got, or would get first.
+    nodes: tuple[str, ...]
+
+
 class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     """One answer. Only what concerns its kind is there besides the first three."""
 
@@ -107,6 +122,10 @@ class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     sentence: str
     #: What would have to be written instead, by field of the PodGroup, AppGroup or pod.
     change: Mapping[str, str | int | None] | UnsetType = UNSET
+    #: The command that makes that change, where it is one of nodes.
+    command: str | UnsetType = UNSET
+    #: Those that go before it: placed before it, or first to take what becomes free.
+    ahead: tuple[AheadEntry, ...] | UnsetType = UNSET
     #: What would have to be gone.
     jobs: tuple[JobEntry, ...] | UnsetType = UNSET
     #: False where the trials were used up before everything was tried.

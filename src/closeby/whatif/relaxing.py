@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from closeby.applications.registry import Edge
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
-from closeby.objects.nodes import PREFER_NO_SCHEDULE, Taint, tolerated
+from closeby.objects.natural import natural_key
+from closeby.objects.nodes import PREFER_NO_SCHEDULE, Node, Taint, tolerated
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.quantities import format_amount
 from closeby.objects.words import names_text
@@ -28,6 +29,8 @@ _PREFERRED = "topologyConstraint.preferredTopologyLevel"
 #: Edges with limits that are named, and that are tried one by one: those at which most pods wait.
 NAMED = 4
 EDGES = 16
+#: Begins the keys of taints that Kubernetes sets and removes.
+SYSTEM_TAINTS = "node.kubernetes.io/"
 #: Amounts are found to within this part of what is asked for now.
 STEPS = 64
 
@@ -150,6 +153,47 @@ def _tolerating(question: Question) -> Iterator[Counterfactual]:
     condition = f"now if it tolerates {' and '.join(said) or 'all taints'}"
     fields = {"tolerations": ", ".join(keys) or "all"}
     yield question.answer(Kind.RELAXED, change(keys or [""]), least, condition, fields=fields)
+    yield from _opened(question, least)
+
+
+def _opened(question: Question, result: TrialResult) -> Iterator[Counterfactual]:
+    """The nodes that it would use if it tolerated them, uncordoned and without the taints against it.
+
+    Taints that Kubernetes sets itself are not removed by hand; only cordons are.
+    """
+    cluster = question.trials.engine.cluster
+    used = sorted({one.node for one in result.bindings}, key=natural_key)
+    closed = [cluster.node_at(cluster.slot_of(name)) for name in used]
+    opened: dict[str, Node] = {}
+    commands: dict[str, list[str]] = {}
+    for node in closed:
+        against = [one for one in node.taints if one != CORDON and _keeps_out(one, question.waiting)]
+        if any(one.key.startswith(SYSTEM_TAINTS) for one in against):
+            return
+        cordoned = node.unschedulable or CORDON in node.taints
+        if cordoned and _keeps_out(CORDON, question.waiting):
+            commands.setdefault("kubectl uncordon {}", []).append(node.name)
+        elif not against:
+            continue
+        for taint in against:
+            value = f"={taint.value}" if taint.value else ""
+            removal = f"kubectl taint nodes {{}} {taint.key}{value}:{taint.effect}-"
+            commands.setdefault(removal, []).append(node.name)
+        left = tuple(one for one in node.taints if one not in against and one != CORDON)
+        opened[node.name] = replace(node, taints=left, unschedulable=False)
+    change = Change(nodes=tuple(opened.values()))
+    found = question.tried(change) if opened else None
+    if found is None:
+        return
+    command = " && ".join(text.format(" ".join(names)) for text, names in commands.items())
+    which = "this node" if len(opened) == 1 else f"these {len(opened):,} nodes"
+    how = " and ".join(
+        ["is uncordoned" if len(opened) == 1 else "are uncordoned"] * ("kubectl uncordon {}" in commands)
+        + ["loses its taints" if len(opened) == 1 else "lose their taints"]
+        * any(text.startswith("kubectl taint") for text in commands)
+    )
+    answer = question.answer(Kind.RELAXED, change, found, f"now if {which} {how} ({command})")
+    yield replace(answer, command=command)
 
 
 def _keeps_out(taint: Taint, pods: Collection[Pod]) -> bool:

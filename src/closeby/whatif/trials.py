@@ -48,6 +48,8 @@ class Trials:
                 self._pods[uid] = replace(self._pods[uid], node_name=binding.node, rank=binding.rank)
         #: Keys of the items that wait, in the order in which they are decided.
         self.waiting = list(dict.fromkeys(key_of(one) for one in outcomes if one.leftover))
+        #: What the run placed.
+        self.bindings = tuple(run.bindings.values())
         self._all = self._left = decisions
         self._kept = 0
 
@@ -89,6 +91,17 @@ class Trials:
         self.fork.undo(mark)
         self._left -= 1 + len(self.waiting) + self._effort(outcomes)
         return _result(key, outcomes)
+
+    def taken(self, key: str, change: Change) -> tuple[Binding, ...]:
+        """What other items get with this change; nothing if no trial is left."""
+        if self.spent:
+            return ()
+        mark = self.fork.mark()
+        self.fork.apply(change)
+        outcomes = self.fork.decide()
+        self.fork.undo(mark)
+        self._left -= 1 + len(self.waiting) + self._effort(outcomes)
+        return tuple(each for one in outcomes if key_of(one) != key for each in one.bindings)
 
     def _effort(self, outcomes: Iterable[Outcome]) -> int:
         """Decisions beyond one: those about large applications take long."""

@@ -125,7 +125,7 @@ def different_lines(counterfactuals: Sequence[Counterfactual]) -> Table:
     table = Table.grid(padding=(0, 1))
     for one in counterfactuals:
         mark = Text("✓", style="green") if one.fits else Text("✗", style="red")
-        if one.kind in (Kind.SHORT, Kind.RUNNER_UP) or _no_gain(one):
+        if one.kind in (Kind.SHORT, Kind.BEHIND, Kind.RUNNER_UP) or _no_gain(one):
             mark = Text("·", style="dim")
         elif not one.fits and one.pods:
             mark = Text("~", style="yellow")
