@@ -164,3 +164,17 @@ def test_any_number_of_columns(columns: str, width: int) -> None:
     lines = result.stdout.splitlines()
     assert len(lines) > 3
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["explain"], ["explain", "x", "-f", "/nowhere"]])
+def test_every_error_begins_in_the_same_way(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["closeby", *arguments])
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("error: ") for line in lines)
+    assert not any(line.startswith("Error: ") for line in lines)

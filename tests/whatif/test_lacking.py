@@ -104,7 +104,7 @@ def test_the_smallest_pod_that_is_enough_stands_in_the_way_whatever_its_name(big
         *pods(None, 1, spec(gpu=1), prefix=small, on="n1"),
     ]
     short = short_of([*pods("train", 5), *running], "a r1 : n1=4 n2=4")
-    assert short.sentence.endswith(f"(1 example.com/gpu). In the way there: pod default/{small}-0.")
+    assert short.sentence.endswith(f"(1 example.com/gpu). It would fit there without pod default/{small}-0.")
 
 
 def test_a_small_pod_on_another_node_is_less_than_a_large_one(golden: Golden) -> None:
@@ -126,7 +126,7 @@ def test_of_racks_that_come_equally_close_the_one_with_the_least_in_the_way(full
     rack = "a/r1" if freed == "n1" else "a/r2"
     assert short.sentence == (
         f"Of 2 racks that could hold all 2 pods {rack} comes closest and takes 1, 1 pod or 1 node short "
-        f"(1 example.com/gpu). In the way there: pod default/{freed}-0-has-1-0."
+        f"(1 example.com/gpu). It would fit there without pod default/{freed}-0-has-1-0."
     )
 
 

@@ -1,6 +1,8 @@
 """The command `closeby` (and `kubectl closeby`): one thin file per command, imported when it is called."""
 
+import contextlib
 import importlib
+import io
 import os
 import re
 import sys
@@ -159,7 +161,7 @@ def _run(program: str) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -187,6 +189,16 @@ def _invoke(program: str) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     return 0
+
+
+def _show(error: click.ClickException) -> None:
+    """As click shows it, but every message begins with ``error:``."""
+    text = io.StringIO()
+    with contextlib.redirect_stderr(text):
+        error.show()
+    lines = text.getvalue().splitlines()
+    for line in lines:
+        click.echo(f"error: {line.removeprefix('Error: ')}" if line.startswith("Error: ") else line, err=True)
 
 
 def _show_tracebacks() -> None:

@@ -119,7 +119,8 @@ def shortest(question: Question, room: Room) -> Iterator[Counterfactual]:
     sentence = f"{said} {verb} before it and {take} first what becomes free on {names_text(nodes)}."
     entries = tuple(one.entry() for one in takers)
     yield Counterfactual(kind=Kind.BEHIND, fits=False, sentence=sentence, ahead=entries)
-    yield from (replace(one, fits=False) for one in alone)
+    for one in alone:
+        yield replace(one, fits=False, sentence=f"{one.sentence[:-1]}, if {said} did not wait before it.")
 
 
 def _pods_in_the_way(question: Question, found: Sequence[Counterfactual]) -> tuple[Pod, ...]:

@@ -69,14 +69,13 @@ def _shortage(room: Room, domain: int, way: Sequence[Pod] | None) -> Counterfact
         place = question.trials.engine.cluster.slot(way[0].node_name or "") if way else None
         slots = slots if place is None else np.asarray([place], dtype=np.intp)
         lack = _lack(room, slots, alone=True)
-        stands = "stands" if len(named) == 1 else "stand"
         sentence = f"No node could hold it {_even_if(room)}."
         if way:
-            sentence = f"On {way[0].node_name} {joined(named)} {stands} in its way."
+            sentence = f"On {way[0].node_name} it would fit without {joined(named)}."
     else:
         lack = _lack(room, slots)
         sentence = _how_short(room, domain, nodes, lack)
-        sentence += f" In the way there: {joined(named)}." if named else ""
+        sentence += f" It would fit there without {joined(named)}." if named else ""
     return Counterfactual(
         kind=Kind.SHORT,
         fits=way is not None,
@@ -355,11 +354,10 @@ def in_the_way(question: Question, room: Room) -> Iterator[Counterfactual]:
     way, result = found
     named = named_owners(way)
     nodes = names_text(sorted({pod.node_name or "" for pod in way}, key=natural_key))
-    verb = "stands" if len(named) == 1 else "stand"
     answer = question.answer(Kind.SHORT, Change(gone=tuple(way)), result, "then", jobs=shares(way))
     yield replace(
         answer,
-        sentence=f"On {nodes} {joined(named)} {verb} in the way of {question.names}.",
+        sentence=f"On {nodes} {question.names} would fit without {joined(named)}.",
         short=_all_short(room, tuple(sorted((one.key for one in way), key=natural_key))),
     )
 

@@ -32,7 +32,7 @@ def decision_views(report: SchedulingReport, names: Names) -> Iterator[Renderabl
                 continue
             seen.add((pod.namespace, pod.group))
             title = Text.assemble(
-                (names.of(pod.namespace, pod.group), "bold"), (f"  as {pod.name} saw it", "dim")
+                (names.of(pod.namespace, pod.group), "bold"), (f"  for example {pod.name}", "dim")
             )
         else:
             together = f"  placed together with {pod.application}" if pod.application is not None else ""

@@ -93,9 +93,7 @@ def _facts_of_the_cluster(explanation: Explanation, wanted: bool) -> Iterator[Re
 
 def domains_table(domains: Sequence[DomainLine]) -> Table:
     """How each domain looked: what fits, what it got, what blocks and by how much."""
-    table = plain_table(
-        "domain", "fits", "got", "nodes", "what stands against it", right=("fits", "got", "nodes")
-    )
+    table = plain_table("domain", "fits", "got", "nodes", "why not", right=("fits", "got", "nodes"))
     for line in domains[:LINES]:
         holds = line.fits >= line.wanted
         against = Text(line.lack)
@@ -154,7 +152,7 @@ def _nodes_table(nodes: Sequence[NodeLine], chosen: set[str | None]) -> Table:
 
 def _rejected_table(explanation: Explanation) -> Table:
     """Nodes with the same objection share a line."""
-    table = plain_table("refused", "by", "reason", "what stands against it")
+    table = plain_table("refused", "by", "reason", "why not")
     alike: dict[tuple[str, str, str], list[str]] = {}
     for node, one in explanation.rejected.items():
         alike.setdefault((one.plugin, one.reason, one.message), []).append(node)
