@@ -74,7 +74,8 @@ class Judge:
     def talk(self, application: Application, graph: CallGraph, slots: Sequence[int]) -> TrafficMeasures:
         """How close the pods of an application lie; ``slots`` in the order of the graph's workloads."""
         replicas = _replicas(graph, slots)
-        costs = self._costs.edges(application, replicas)
+        known = self._costs.knows_costs(application)
+        costs = self._costs.edges(application, replicas) if known else None
         return traffic_measures(application.edges, replicas, self._labels, costs)
 
 
