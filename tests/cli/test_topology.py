@@ -175,3 +175,17 @@ def test_the_table_shows_bars_numbers_and_who_runs_where() -> None:
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
     (line,) = [line for line in result.stdout.splitlines() if "node-4" in line]
     assert line.split() == ["node-4", "1", "████░░░░", "4/8", "4", "old", "(1)"]
+
+
+def test_a_level_may_be_named_by_the_end_of_its_label_where_one_alone_ends_so() -> None:
+    levels = [{"nodeLabel": f"example.com/topology-{one}"} for one in ("block", "rack")]
+    cluster = [
+        {**CLUSTER[0], "spec": {"levels": levels}},
+        node("n", {f"example.com/topology-{one}": "x" for one in ("block", "rack")}),
+    ]
+    (fabric,) = report("topology", "--level", "rack", "-f", "-", stdin=text(*cluster))["topologies"]
+    assert [one["path"] for one in fabric["domains"]] == [["x", "x"]]
+    levels.insert(1, {"nodeLabel": "example.com/half-rack"})
+    refused = closeby("topology", "--level", "rack", "-f", "-", stdin=text(*cluster))
+    assert refused.exit_code == 2
+    assert "example.com/half-rack or example.com/topology-rack" in refused.stderr

@@ -86,6 +86,7 @@ def command(
                 networks=inputs.networks,
             ),
         )
+    level = _level(run, name, level)
     names = _names(run, name, level)
     report = topology_report(
         run,
@@ -102,6 +103,27 @@ def command(
         return topology_views(report, with_nodes=None if depth is None and level is None else True)
 
     emit(report, output, views)
+
+
+def _level(run: "Run", name: str | None, level: str | None) -> str | None:
+    """The level that is meant: ``rack`` is ``example.com/topology-rack`` if it is the only one that ends so.
+
+    Raises:
+        Unusable: several levels end so.
+    """
+    from closeby.cli.reading.inputs import Unusable
+    from closeby.report.documents.common import NODE_LEVEL
+
+    topologies = run.engine.topologies
+    if level is None or level == NODE_LEVEL or topologies.having_level(level):
+        return level
+    names = topologies.usable() if name is None else (name,)
+    trees = [tree for one in names if (tree := topologies.tree(one)) is not None]
+    labels = {one.node_label for tree in trees for one in tree.levels}
+    meant = sorted(label for label in labels if label.endswith(tuple(f"{mark}{level}" for mark in "-_./")))
+    if len(meant) > 1:
+        raise Unusable(f"level {level!r} may mean {' or '.join(meant)}; give one of them")
+    return meant[0] if meant else level
 
 
 def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] | None:
