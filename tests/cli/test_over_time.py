@@ -416,7 +416,9 @@ def test_nodes_that_take_no_jobs_do_not_count(trace: Path) -> None:
 
 
 def test_several_topologies_need_a_choice(trace: Path, golden: Golden) -> None:
-    other = {**CLUSTER[0], "metadata": {"name": "other"}}
+    # Equal topologies would be one.
+    levels = CLUSTER[0]["spec"]["levels"][1:]
+    other = {**CLUSTER[0], "metadata": {"name": "other"}, "spec": {"levels": levels}}
     stdin = text(*CLUSTER, other)
     result = closeby("simulate", "-f", "-", "--trace", trace, stdin=stdin)
     assert result.exit_code == 2
