@@ -5,6 +5,9 @@ from collections import Counter
 
 import pytest
 
+from closeby.cli.reading.inputs import read_configuration_file
+from closeby.plugins.registry import profile_for
+from closeby.scheduling.engine import Engine
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
 from tests.kube.live_world import World, host, until, world
@@ -28,6 +31,26 @@ def test_plain_pods_go_to_nodes_that_fit(control_plane: ControlPlane, namespace:
             scheduled = await it.events("Scheduled")
             assert {one["regarding"]["name"] for one in scheduled} == placed.keys()
             assert await it.events("FailedScheduling") == []
+
+    asyncio.run(run())
+
+
+def test_the_default_configuration_is_that_of_files(control_plane: ControlPlane, namespace: str) -> None:
+    """A GPU pod goes to the fullest host, a pod without GPUs to the host without any."""
+
+    async def run() -> None:
+        hosts = (host("n1"), host("n2"), host("n3", gpus=0))
+        async with world(control_plane, namespace, *hosts) as it:
+            await it.create(it.pod("old", 5, nodeName="n2"), it.pod("busy", 0, nodeName="n3"))
+            async with it.scheduling(read_configuration_file(None)) as scheduler:
+                await it.create(it.pod("gpus", 2))
+                await it.bound(3)
+                await it.create(it.pod("web", 0))
+                placed = await it.bound(4)
+                assert (placed["gpus"], placed["web"]) == ("n2", "n3")
+                live = [(plugin.name, weight) for plugin, weight in scheduler.engine.profile.scores]
+        offline = Engine(lambda handle: profile_for(read_configuration_file(None), handle)).profile.scores
+        assert live == [(plugin.name, weight) for plugin, weight in offline]
 
     asyncio.run(run())
 

@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closeby.cli.reading.inputs import read_configuration_file
+from closeby.cli.simulating.given import policy_of
+from closeby.lab.replay.driver import Policy
 from closeby.objects.nodes import Node, is_accelerator
 from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.configurations import CLOSEBY, DEFAULT, KUBE_SCHEDULER, NAMED
@@ -18,6 +21,8 @@ from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, read_configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.simulator.synthetic import fabric_topology
+from tests.lab.replay.small import jobs, leaves, places, run
 from tests.worlds import World, fabric, gang, node, pods
 
 GPU = "nvidia.com/gpu"
@@ -169,6 +174,28 @@ class TestKubeScheduler:
         drawn.run(gang(min_member=4, required="rack"), members=pods("train", 4, wants(gpus=1, cpu=2000)))
         assert len(drawn.used("train", by="rack")) == 1
         assert sorted(drawn.used("train").values()) == [2, 2]
+
+
+def test_files_runs_over_time_and_comparisons_have_one_default() -> None:
+    assert read_configuration_file(None) == policy_of(None).configuration == NAMED[DEFAULT]
+    assert policy_of(None).name == DEFAULT
+    assert Policy(name="any").configuration.plugins == NAMED[DEFAULT].plugins
+
+
+def test_files_and_runs_over_time_place_single_pods_alike() -> None:
+    """Jobs of one pod come one after another; h1 and h2 share a leaf, h3 has its own."""
+    gpus = (5, 4, 2, 8, 4, 1)
+    made_up = leaves(2, 1)
+    drawn = World(
+        Engine(lambda handle: profile_for(NAMED[DEFAULT], handle)), made_up.nodes, fabric_topology()
+    )
+    for at, asked in enumerate(gpus):
+        drawn.run(members=pods(None, 1, PodSpec(requests=((GPU, asked),)), prefix=f"job{at}"))
+    over_time = places(
+        run(jobs(*((f"job{at}", at, 1000, 1, asked) for at, asked in enumerate(gpus))), made_up)
+    )
+    assert over_time == {name.removesuffix("-0"): [at] for name, at in drawn.where.items()}
+    assert drawn.where["job2-0"] != drawn.where["job3-0"]
 
 
 def test_closeby_is_another_name_of_the_default() -> None:
