@@ -284,3 +284,43 @@ class TestMembersOfGangs:
         drawn = world(cluster("b1 r1 : a1 a2 a3")).run(members=running({"a3": 1}))
         drawn.run(gang(required="rack"), members=pods("train", 1, wants(gpus=6)))
         assert drawn.used("train") == {"a3": 1}
+
+
+class TestGangsThatAskForNoAccelerator:
+    #: r1 has GPUs and is the tighter one for a gang of 4 x 2 CPUs; r2 has none.
+    RACKS = "b1 r1 : a1\nb1 r2 : c1! c2!"
+
+    def test_go_to_nodes_without_free_accelerators(self) -> None:
+        for required in ("rack", None):
+            drawn = world(cluster(self.RACKS))
+            drawn.run(gang("web", min_member=4, required=required), members=pods("web", 4, wants(cpu=2000)))
+            assert drawn.used("web", by="rack") == {"r2": 4}
+
+    def test_go_where_accelerators_are_all_in_use(self) -> None:
+        drawn = world(cluster("b1 r1 : a1\nb1 r2 : a2 a3")).run(members=running({"a2": 8, "a3": 8}))
+        drawn.run(gang("web", min_member=3), members=pods("web", 3, wants(cpu=2000)))
+        assert drawn.used("web", by="rack") == {"r2": 3}
+
+    def test_take_free_accelerators_nodes_rather_than_wait(self) -> None:
+        drawn = world(cluster(self.RACKS))
+        drawn.run(gang("web", min_member=10), members=pods("web", 10, wants(cpu=2000)))
+        assert len(drawn.used("web", by="rack")) == 2
+
+    def test_a_level_that_is_preferred_comes_before_that(self) -> None:
+        """c1 and c2 are in two racks; r1 holds all four, though on a node with free GPUs."""
+        drawn = world(cluster("b1 r1 : a1\nb1 r2 : c1!\nb1 r3 : c2!"))
+        drawn.run(members=pods(None, 1, wants(cpu=4000), prefix="busy", on="c1"))
+        drawn.run(members=pods(None, 1, wants(cpu=4000), prefix="also", on="c2"))
+        drawn.run(gang("web", min_member=4, preferred="rack"), members=pods("web", 4, wants(cpu=2000)))
+        assert drawn.used("web", by="rack") == {"r1": 4}
+
+    def test_one_member_that_asks_for_accelerators_keeps_the_gang_together(self) -> None:
+        drawn = world(cluster(self.RACKS))
+        members = [*pods("train", 1, wants(gpus=1)), *pods("train", 1, wants(cpu=1000), prefix="ps")]
+        drawn.run(gang(min_member=2), members=members)
+        assert drawn.used(by="rack") == {"r1": 2}
+
+    def test_members_beyond_the_minimum_may_go_further(self) -> None:
+        drawn = world(cluster(self.RACKS))
+        drawn.run(gang("web", min_member=2), members=pods("web", 12, wants(cpu=2000)))
+        assert drawn.used("web", by="rack") == {"r1": 4, "r2": 8}

@@ -125,7 +125,9 @@ def test_the_built_in_profile() -> None:
     ]
     assert built_in.queue_sort.name == "PrioritySort"
     assert [plugin.name for plugin in built_in.pre_enqueue] == ["SchedulingGates"]
-    assert [plugin.name for plugin in built_in.generators] == ["network-topology", "topology"]
+    generators = [plugin.name for plugin in built_in.generators]
+    assert generators == ["ScarceResourceAvoidance", "network-topology", "topology"]
+    assert [plugin.name for plugin in built_in.first_nodes] == ["ScarceResourceAvoidance"]
     weights = {plugin.name: weight for plugin, weight in built_in.scores}
     assert weights["TaintToleration"] == 3
     assert weights["NodeAffinity"] == 2

@@ -4,17 +4,17 @@ Koordinator's plugin of that name keeps such pods off nodes that offer a scarce 
 accelerators are all in use is as good as one that has none: no pod that needs them could use it anyway.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.objects.arrays import Scores
+from closeby.objects.arrays import Bools, Scores
 from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import Pod
-from closeby.scheduling.extension import Handle, Scope, Score
+from closeby.scheduling.extension import Candidate, Handle, PartView, PlacementGenerate, Scope, Score
 from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
 
 
@@ -28,7 +28,11 @@ class AvoidanceArguments(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("resources must name at least one; leave it out for all accelerators")
 
 
-class ScarceResourceAvoidance(Score):
+#: Requests that are remembered.
+REMEMBERED = 1 << 14
+
+
+class ScarceResourceAvoidance(PlacementGenerate, Score):
     """100 for a node without free accelerators, else 50 and less: 0 where all of them are free.
 
     With its weight of 2 the step between the two outweighs whatever NodeResourcesFit says, and a preferred
@@ -48,10 +52,12 @@ class ScarceResourceAvoidance(Score):
         self._named = arguments.resources
         self._changes = NodeChanges(handle.cluster)
         self._rows: tuple[int, ...] = ()
+        #: Requests -> whether any of them is for an accelerator.
+        self._known: dict[Hashable, bool] = {}
 
     def class_key(self, pod: Pod) -> Hashable:
-        """Whether the pod asks for any of them."""
-        return self._asks(pod)
+        """What the pod asks for."""
+        return pod.spec.requests
 
     @property
     def scores_any(self) -> bool:
@@ -59,7 +65,7 @@ class ScarceResourceAvoidance(Score):
         return bool(self._offered())
 
     def scores(self, pod: Pod) -> bool:
-        """Only for pods that ask for none and are no members of a gang, which goes where it fits closely."""
+        """Only for pods that ask for none and are no members of a gang; see ``tried_first``."""
         return pod.group is None and self.scores_any and not self._asks(pod)
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
@@ -71,6 +77,21 @@ class ScarceResourceAvoidance(Score):
             free = np.maximum(offered - cluster.requested[row][index], 0)
             np.maximum(most, free / np.maximum(offered, 1), out=most)
         return np.where(most > 0, 50.0 - 50.0 * most, 100.0)
+
+    def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
+        """Leaves the domains to others."""
+        return None
+
+    def tried_first(self, pods: Sequence[Pod]) -> Bools | None:
+        """The nodes without free accelerators, where no member asks for any."""
+        rows = self._offered()
+        if not rows or any(map(self._asks, pods)):
+            return None
+        cluster = self.handle.cluster
+        bare: Bools = np.ones(cluster.capacity, dtype=np.bool_)
+        for row in rows:
+            bare &= cluster.requested[row, : cluster.capacity] >= cluster.allocatable[row, : cluster.capacity]
+        return bare
 
     def _offered(self) -> tuple[int, ...]:
         """Rows of the accelerators that some node offers."""
@@ -85,7 +106,14 @@ class ScarceResourceAvoidance(Score):
         return self._rows
 
     def _asks(self, pod: Pod) -> bool:
-        return any(amount and self._is_scarce(resource) for resource, amount in pod.spec.requests)
+        asked = pod.spec.requests
+        known = self._known.get(asked)
+        if known is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            known = any(amount and self._is_scarce(resource) for resource, amount in asked)
+            self._known[asked] = known
+        return known
 
     def _is_scarce(self, resource: str) -> bool:
         return is_accelerator(resource) if self._named is None else resource in self._named

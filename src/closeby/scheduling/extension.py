@@ -265,6 +265,10 @@ class PlacementGenerate(Plugin):
         """Candidates in the order they should be tried; None when the plugin has nothing to say."""
         raise NotImplementedError
 
+    def tried_first(self, pods: Sequence[Pod]) -> Bools | None:
+        """Where a gang of these pods is tried before all nodes, shape (slots,); None: no nodes come first."""
+        return None
+
 
 class Placement(Struct, frozen=True, kw_only=True, eq=False):
     """Pods and the slots they would go to, in the same order."""

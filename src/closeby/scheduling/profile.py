@@ -231,6 +231,8 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
     filters: tuple[Filter, ...] = ()
     post_filters: tuple[PostFilter, ...] = ()
     generators: tuple[PlacementGenerate, ...] = ()
+    #: Those of the generators that want gangs tried on some nodes before all others.
+    first_nodes: tuple[PlacementGenerate, ...] = ()
     placement_scores: tuple[PlacementScore, ...] = ()
     traffic_costs: tuple[TrafficCost, ...] = ()
     dependency_costs: tuple[DependencyCost, ...] = ()
@@ -395,6 +397,11 @@ def _grouped(made: Sequence[tuple[Plugin, PluginEntry | None]]) -> Profile:
         filters=_at(Filter, plugins),
         post_filters=_at(PostFilter, plugins),
         generators=_at(PlacementGenerate, plugins),
+        first_nodes=tuple(
+            plugin
+            for plugin in _at(PlacementGenerate, plugins)
+            if type(plugin).tried_first is not PlacementGenerate.tried_first
+        ),
         placement_scores=_at(PlacementScore, plugins),
         traffic_costs=_at(TrafficCost, plugins),
         dependency_costs=_at(DependencyCost, plugins),

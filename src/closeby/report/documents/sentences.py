@@ -141,7 +141,7 @@ def _rule(here: DomainLine, runner_up: DomainLine, group: PodGroup | None) -> st
         return "Strategy binpack takes the tightest"
     if strategy is Strategy.SPREAD and not tighter:
         return "Strategy spread takes the emptiest"
-    return "Members that already run, or a tighter fit below, decided"
+    return "Members that already run, nodes that come first, or a tighter fit below, decided"
 
 
 def app_group_sentences(entry: AppGroupEntry, pods: Sequence[PodEntry]) -> Iterable[str]:

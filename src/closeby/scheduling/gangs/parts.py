@@ -1,6 +1,7 @@
 """A gang as the search sees it: a tree of parts with pods, minimum and constraint, and their order."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -87,6 +88,10 @@ class NodeSet(Struct, frozen=True, eq=False):
     def mask_for(self, tree: Tree, capacity: int) -> Bools | None:
         """What must be masked besides ``domain_in(tree)``."""
         return self.mask if self.tree is None or self.tree is tree else self.allowed(capacity)
+
+
+#: All nodes.
+EVERYWHERE: Final = NodeSet()
 
 
 class SearchedPart:
@@ -193,12 +198,13 @@ def with_preferences_required(part: Part) -> Part | None:
     """
     if not part.children:
         return None
-    asked = _tightened(part)
+    asked = preferences_required(part)
     return None if asked is part else asked
 
 
-def _tightened(part: Part) -> Part:
-    children = tuple(_tightened(child) for child in part.children)
+def preferences_required(part: Part) -> Part:
+    """The part with every preferred level of itself and its subgroups required; the same one if none is."""
+    children = tuple(preferences_required(child) for child in part.children)
     levels = part.levels
     if levels is not None and levels.preferred is not None and not levels.by_default:
         levels = replace(levels, required=levels.preferred, preferred=None)

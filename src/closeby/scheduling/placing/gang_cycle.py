@@ -11,7 +11,14 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.words import all_pods
 from closeby.scheduling.extension import Candidate, Placement
-from closeby.scheduling.gangs.parts import NodeSet, Part, entangled, with_preferences_required
+from closeby.scheduling.gangs.parts import (
+    EVERYWHERE,
+    NodeSet,
+    Part,
+    entangled,
+    preferences_required,
+    with_preferences_required,
+)
 from closeby.scheduling.gangs.places import split_part
 from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
 from closeby.scheduling.judging.classes import Share
@@ -243,20 +250,35 @@ class _GangCycle:
         return search
 
     def _close_or_any(self, part: Part, budget: Budget) -> Search | None:
-        """With all preferences of subgroups met if that can be, else as near to them as it goes."""
+        """With all preferences of subgroups met if that can be, else as near to them as it goes.
+
+        Nodes that plugins want tried first come before all others, unless a preference can be met only there.
+        """
+        first = self._tools.tried_first([pod for leaf in part.leaves() for pod in leaf.core])
+        if first is not None:
+            strict = preferences_required(part)
+            tries = ((strict, first), (strict, EVERYWHERE), (part, first))
+            for wished, scope in tries if strict is not part else tries[:1]:
+                search = self._search(wished, Budget(self._tools.pace), scope=scope)
+                if search is not None:
+                    return search
         close = with_preferences_required(part)
         search = None if close is None else self._search(close, Budget(self._tools.pace))
         return self._search(part, budget) if search is None else search
 
-    def _search(self, part: Part, budget: Budget, apart: Mapping[str, Sequence[Tree]] = {}) -> Search | None:
+    def _search(
+        self,
+        part: Part,
+        budget: Budget,
+        apart: Mapping[str, Sequence[Tree]] = {},
+        scope: NodeSet = EVERYWHERE,
+    ) -> Search | None:
         """The first way to place the part, or the cheapest of some when a plugin compares placements."""
         search = Search(self._tools, self._group, self._statement, self._filler, budget, apart)
         judges = self._tools.profile.placement_scores
         compare = max((judge.placements_to_compare for judge in judges), default=1)
         best: _Way | None = None
-        ways = (
-            None for _ in search.alternatives(part, NodeSet()) if self._grows_enough(search, part, budget)
-        )
+        ways = (None for _ in search.alternatives(part, scope) if self._grows_enough(search, part, budget))
         for number, _ in enumerate(ways, start=1):
             if not judges:
                 return search

@@ -13,7 +13,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken
 from closeby.scheduling.extension import MemberSort
-from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.rosters import Constraints, Roster, constraints_of, parts, roster
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
@@ -98,6 +98,7 @@ class Tools:
         self.topologies = topologies
         self.profile = profile
         self.reserved = ReservedMask() if reserved is None else reserved
+        self._pod_by_pod = profile.pod_by_pod
         #: Counts the work of the decision in hand.
         self.pace = Pace()
         self.table = ClassTable(cluster, profile.filters, profile.scores, self.reserved)
@@ -130,7 +131,7 @@ class Tools:
             statement=statement,
             flat_tree=self.topologies.flat(),
             before_pod=before_pod,
-            pod_by_pod=self.profile.pod_by_pod,
+            pod_by_pod=self._pod_by_pod,
         )
 
     def begin(self, pods: int) -> None:
@@ -151,6 +152,15 @@ class Tools:
         for plugin in self.profile.pre_filters:
             if (refusal := plugin.pre_filter(state, pods)) is not None:
                 return refusal
+        return None
+
+    def tried_first(self, pods: Sequence[Pod]) -> NodeSet | None:
+        """Nodes that a plugin wants a gang tried on before all others, if they have room for it."""
+        for plugin in self.profile.first_nodes:
+            mask = plugin.tried_first(pods)
+            if mask is not None:
+                room = [(int(share.pod_class.fits[mask].sum()), share) for share in self.table.shares(pods)]
+                return NodeSet(mask=mask) if all(fit >= len(share.pods) for fit, share in room) else None
         return None
 
     def allows(self, state: CycleState, pod: Pod, slot: int) -> bool:
