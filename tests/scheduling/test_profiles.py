@@ -10,7 +10,6 @@ from closeby.cluster.columns import Cluster
 from closeby.errors import ConfigurationError
 from closeby.plugins.registry import BUILT_IN, DEFAULT_PLUGINS, profile_for
 from closeby.reading.configuration import read_configuration
-from closeby.scheduling import profile as profiles
 from closeby.scheduling.extension import (
     Filter,
     Handle,
@@ -437,7 +436,7 @@ def test_many_unknown_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         read.append(group)
         return entry_points(group=group)
 
-    monkeypatch.setattr(profiles, "entry_points", counted)
+    monkeypatch.setattr("importlib.metadata.entry_points", counted)
     names = [f"{number}zzzzzz" for number in range(400)]
     text = "plugins:\n" + "".join(f"- name: {name}\n" for name in [*names, "Alpah", "Alhpa"])
     with pytest.raises(ConfigurationError) as caught:
