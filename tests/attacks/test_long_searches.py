@@ -98,13 +98,13 @@ def test_inside_a_namespace_nothing_overtakes_a_suspended_search() -> None:
 
 
 def test_a_suspended_search_and_the_others_take_turns() -> None:
-    """A flood of another tenant's pods does not keep a search from its end either."""
+    """A flood of another tenant's pods on other nodes does not keep a search from its end either."""
     it = engine()
     it.handle(*cluster(nodes=8, taken=4), *complete("app", 24, "team"))
     it.handle(*(NodeUpserted(node(f"more{number}", {}, {GPU: 8, "cpu": 1000})) for number in range(500)))
     searched, others = 0, 0
     for number in range(2_000):
-        (one,) = pods(None, 1, prefix=f"flood{number}")
+        (one,) = pods(None, 1, spec(cpu=1), prefix=f"flood{number}")
         decisions = it.handle(PodUpserted(in_namespace(one, "good")), Tick(limit=1, steps=2_000))
         suspended = [one.steps for one in decisions if isinstance(one, Suspended)]
         searched += sum(suspended)

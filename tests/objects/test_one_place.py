@@ -50,13 +50,17 @@ def test_times_are_formatted_in_one_module() -> None:
 
 
 def test_yaml_is_read_in_one_module_and_kubeconfigs_in_another() -> None:
+    """The benchmarks write it."""
     importing = {
         name
         for name, module in modules()
         for node in ast.walk(module)
         if isinstance(node, ast.Import) and any(one.name == "yaml" for one in node.names)
     }
-    assert importing == {"reading/decoding/yaml_values.py", "kube/client/kubeconfig.py"}
+    assert importing - {"lab/benchmarks/dumps.py"} == {
+        "reading/decoding/yaml_values.py",
+        "kube/client/kubeconfig.py",
+    }
 
 
 def test_a_problem_and_a_line_of_the_log_have_one_shape() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from closeby.errors import YamlError
 from closeby.lab.benchmarks.dumps import as_yaml, dumped
 from closeby.objects.problems import Problem
-from closeby.reading.decoding.yaml_lines import BlockReader, Declined, list_text
+from closeby.reading.decoding.yaml_lines import BlockReader, DeclinedError, list_text
 from closeby.reading.decoding.yaml_values import yaml_documents
 from closeby.reading.manifests import read_manifests
 from tests.real_input import shared_data
@@ -78,24 +78,24 @@ PLAIN = st.recursive(
 
 
 def quickly(text: str) -> Any:
-    """What is read line by line; ``Declined`` where nothing is."""
+    """What is read line by line; ``DeclinedError`` where nothing is."""
     try:
         return BlockReader().value(text)
-    except Declined:
-        return Declined
+    except DeclinedError:
+        return DeclinedError
 
 
 def slowly(text: str) -> Any:
     try:
         (document,) = [one for one in yaml_documents(text) if one.value is not None]
     except (YamlError, ValueError):
-        return Declined
+        return DeclinedError
     return document.value
 
 
 def same(text: str) -> bool:
     found = quickly(text)
-    return found is Declined or repr(found) == repr(slowly(text))
+    return found is DeclinedError or repr(found) == repr(slowly(text))
 
 
 @given(TEXT)
@@ -115,7 +115,7 @@ def test_what_is_written_of_any_value_is_read_as_it_was(value: object) -> None:
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=True)
     assert same(text)
     found = quickly(text)
-    assert found is Declined or found == yaml.safe_load(text)
+    assert found is DeclinedError or found == yaml.safe_load(text)
 
 
 def manifests() -> Iterator[Path]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from closeby.report.documents.tables import Table, to_csv
+from closeby.report.documents.tables import CsvTable, to_csv
 from tests.cli.calling import closeby, gang, pod, racks, report, text, train
 
 
@@ -63,13 +63,13 @@ def test_jobs_of_a_run_over_time() -> None:
 
 def test_separators_quotes_and_lines_are_kept() -> None:
     cells = ["a,b", 'a "b"', "a\nb", "é"]
-    assert list(csv.reader(io.StringIO(to_csv(Table(cells, [cells])), newline=""))) == [cells, cells]
+    assert list(csv.reader(io.StringIO(to_csv(CsvTable(cells, [cells])), newline=""))) == [cells, cells]
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_is_a_formula(begin: str) -> None:
     """A plugin of another writes messages too, and names in files may begin with a dash."""
-    printed = to_csv(Table(["message", "n"], [[f"{begin}1+1", -1]]))
+    printed = to_csv(CsvTable(["message", "n"], [[f"{begin}1+1", -1]]))
     assert rows(printed) == [{"message": f"'{begin}1+1", "n": "-1"}]
 
 

@@ -13,14 +13,14 @@ from closeby.cli.reading.inputs import Unusable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from closeby.report.documents.tables import Table
+    from closeby.report.documents.tables import CsvTable
 
 
 def emit(
     document: Struct,
     output: str,
     views: Callable[[], Iterable["RenderableType"]],
-    summary: Callable[[], "Table"] | None = None,
+    summary: Callable[[], "CsvTable"] | None = None,
 ) -> None:
     """``views`` is only called for a table, so that JSON and YAML do not wait for what draws tables.
 
@@ -43,7 +43,7 @@ def emit_and_then(
     output: str,
     views: Callable[[], Iterable["RenderableType"]],
     rest: Callable[[], None],
-    summary: Callable[[], "Table"] | None = None,
+    summary: Callable[[], "CsvTable"] | None = None,
 ) -> None:
     """As ``emit``; ``rest`` writes files, even if the reader stops after the first lines."""
     try:
@@ -63,7 +63,7 @@ def _print(
     document: Struct,
     output: str,
     views: Callable[[], Iterable["RenderableType"]],
-    summary: Callable[[], "Table"] | None,
+    summary: Callable[[], "CsvTable"] | None,
 ) -> None:
     if output == "table":
         from closeby.report.views.console import show

@@ -12,7 +12,7 @@ from closeby.cli.simulating.pictures import Pictures, check_written, draws
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from closeby.report.documents.tables import Table
+    from closeby.report.documents.tables import CsvTable
     from closeby.simulator.runs import Run
     from closeby.whatif.gathering import Found
 
@@ -147,7 +147,7 @@ def _once(
 
         return scheduling_views(report, quality=quality)
 
-    def summary() -> "Table":
+    def summary() -> "CsvTable":
         from closeby.report.documents.tables import gangs_table
 
         return gangs_table(report)

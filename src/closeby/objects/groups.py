@@ -29,7 +29,7 @@ class OnPartial(StrEnum):
 COMPLETION_TIMEOUT: Final = 300.0
 
 
-class Written(Struct, frozen=True, kw_only=True, eq=False):
+class ConstraintSource(Struct, frozen=True, kw_only=True, eq=False):
     """Where a user wrote a constraint, if not in the PodGroup. It makes no constraint another one."""
 
     #: ``Kind/namespace/name``; empty: the PodGroup.
@@ -41,10 +41,10 @@ class Written(Struct, frozen=True, kw_only=True, eq=False):
     topology: str = ""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Written)
+        return isinstance(other, ConstraintSource)
 
     def __hash__(self) -> int:
-        return hash(Written)
+        return hash(ConstraintSource)
 
 
 class TopologyConstraint(Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class TopologyConstraint(Struct, frozen=True, kw_only=True):
     topology: str | None = None
     required: str | None = None
     preferred: str | None = None
-    written: Written = Written()
+    written: ConstraintSource = ConstraintSource()
 
 
 class SubGroup(Struct, frozen=True, kw_only=True):

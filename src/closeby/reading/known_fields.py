@@ -26,7 +26,7 @@ _RECURSIVE: Final = frozenset({"JSONSchemaProps", "scheduling.CompositePodGroupT
 _BUILT_AFTER: Final = 20
 
 
-class Table(Struct, frozen=True):
+class FieldTable(Struct, frozen=True):
     """Types and their fields; a field's type is ``Name``, ``[Name`` (list), ``{Name`` (map) or None (any)."""
 
     #: ``group/Kind`` to its type.
@@ -35,9 +35,9 @@ class Table(Struct, frozen=True):
 
 
 @cache
-def table() -> Table:
+def table() -> FieldTable:
     """The table, read once."""
-    return msgspec.json.decode(FilePath(__file__).with_suffix(".json").read_bytes(), type=Table)
+    return msgspec.json.decode(FilePath(__file__).with_suffix(".json").read_bytes(), type=FieldTable)
 
 
 class UnknownField(Struct, frozen=True):

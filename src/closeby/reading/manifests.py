@@ -20,7 +20,7 @@ from closeby.reading.decoding.sources import STDIN, STDIN_NAME, find_files, not_
 from closeby.reading.decoding.splitting import Found, json_documents, listed_documents, value_documents
 from closeby.reading.decoding.yaml_lines import (
     BlockReader,
-    Declined,
+    DeclinedError,
     Lines,
     ListText,
     item_value,
@@ -149,7 +149,7 @@ def _quickly(file: str, number: int, line: int, piece: str, reader: BlockReader)
             return _or_whole(found, file, number, line, piece)
     try:
         return value_documents(file, number, reader.value(piece), Lines(piece, line))
-    except Declined:
+    except DeclinedError:
         return None
 
 

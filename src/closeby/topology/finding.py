@@ -93,7 +93,7 @@ class Carried(Struct):
         return frozenset(key for key, count in keys.items() if count and 2 * count >= nodes)
 
 
-class Choice(Struct, frozen=True):
+class FoundFamily(Struct, frozen=True):
     """The family by which a cluster's topology is known, and whether its nodes carry their names."""
 
     family: LabelFamily | None = None
@@ -102,7 +102,7 @@ class Choice(Struct, frozen=True):
     network: bool = False
 
 
-def choose(carried: Carried) -> Choice:
+def choose(carried: Carried) -> FoundFamily:
     """The family that counts by the rule above.
 
     Network labels that fewer nodes carry count where no other family does.
@@ -113,11 +113,11 @@ def choose(carried: Carried) -> Choice:
     for family in FOUND:
         own = levels[family.name]
         if own and not any(own < other for other in levels.values()):
-            return Choice(family, HOSTNAME in usual, network)
-    return Choice(NETWORK_LABELS if network else None, HOSTNAME in usual, network)
+            return FoundFamily(family, HOSTNAME in usual, network)
+    return FoundFamily(NETWORK_LABELS if network else None, HOSTNAME in usual, network)
 
 
-def find(nodes: Iterable[Node], choice: Choice, *, declared: bool) -> NetworkLabels:
+def find(nodes: Iterable[Node], choice: FoundFamily, *, declared: bool) -> NetworkLabels:
     """The topologies of the labels: that of the family that counts, and that of the network labels.
 
     ``declared``: there is a usable Topology object, before which other labels than these do not count.

@@ -10,7 +10,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
 from closeby.scheduling.events import TopologyChanged
-from closeby.topology.finding import Carried, Choice, choose, find, says_where
+from closeby.topology.finding import Carried, FoundFamily, choose, find, says_where
 from closeby.topology.node_groups import QOS_ANNOTATION
 
 #: What a node says about where it is: its labels of all families, and the quality of its switches.
@@ -21,7 +21,7 @@ _NO_MARK: Final[_Mark] = (frozenset(), None)
 class _Basis(Struct, frozen=True):
     """What the topologies depend on, apart from what each node says."""
 
-    choice: Choice
+    choice: FoundFamily
     #: There is a usable Topology object.
     declared: bool
 

@@ -12,7 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from closeby.lab.benchmarks.figures import Figure, TimedSample, summary, timed
+from closeby.objects.labels import API_VERSION, HOSTNAME, REGION, ZONE
 from closeby.reading.configuration import Configuration
+from closeby.reading.decoding.keys import POD_GROUP
 from closeby.reading.manifests import Manifests, read_manifests
 from closeby.report.documents.scheduling import scheduling_report
 from closeby.simulator.runs import simulate
@@ -108,7 +110,7 @@ def dumped(nodes: int = NODES, pods: int = PODS) -> Iterator[Manifest]:
         )
     for gang, gpus in (("train", 4), ("large", 64)):
         yield {
-            "apiVersion": "closeby.dev/v1alpha1",
+            "apiVersion": API_VERSION,
             "kind": "PodGroup",
             "metadata": {"name": gang, "namespace": "research"},
             "spec": {
@@ -119,7 +121,7 @@ def dumped(nodes: int = NODES, pods: int = PODS) -> Iterator[Manifest]:
         asked = {**_cores("8"), _GPU: str(gpus)}
         for number in range(GANG):
             pod = _pod(f"{gang}-{number}", "research", number, _container(asked), None)
-            pod["metadata"]["labels"]["closeby.dev/pod-group"] = gang
+            pod["metadata"]["labels"][POD_GROUP] = gang
             yield pod
 
 
@@ -166,13 +168,13 @@ def _node(number: int) -> Manifest:
                 "example.com/block": f"block-{rack // _RACKS_A_BLOCK}",
                 "example.com/rack": f"rack-{rack}",
                 "kubernetes.io/arch": "amd64",
-                "kubernetes.io/hostname": name,
+                HOSTNAME: name,
                 "kubernetes.io/os": "linux",
                 "node.kubernetes.io/instance-type": "gpu-8",
                 "nvidia.com/gpu.count": "8",
                 "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-                "topology.kubernetes.io/region": "region-1",
-                "topology.kubernetes.io/zone": "zone-a",
+                REGION: "region-1",
+                ZONE: "zone-a",
             },
             "name": name,
             "resourceVersion": str(1_000_000 + number),

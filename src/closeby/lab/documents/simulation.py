@@ -10,7 +10,7 @@ from closeby.lab.replay.history import History
 from closeby.objects.labels import API_VERSION
 from closeby.quality.placements import level_names
 from closeby.quality.summary import Measures
-from closeby.report.documents.tables import Table, domain_cell, span_cell
+from closeby.report.documents.tables import CsvTable, domain_cell, span_cell
 from closeby.topology.tree import ROOT, Tree
 from closeby.whatif.records import DomainPath
 
@@ -218,7 +218,7 @@ def simulation_report(
     )
 
 
-def jobs_table(report: SimulationReport) -> Table:
+def jobs_table(report: SimulationReport) -> CsvTable:
     """The jobs of a report that has them, in its order. Times in virtual seconds."""
     columns = (
         "name",
@@ -234,7 +234,7 @@ def jobs_table(report: SimulationReport) -> Table:
         "span",
     )
     jobs = report.jobs if isinstance(report.jobs, tuple) else ()
-    return Table(
+    return CsvTable(
         columns,
         [
             (

@@ -9,7 +9,7 @@ other.
 import re
 from typing import Any, Final, NamedTuple
 
-from closeby.errors import YamlError
+from closeby.errors import ClosebyError, YamlError
 from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.yaml_values import resolved, yaml_documents
 
@@ -35,7 +35,7 @@ _MOST_LINES: Final = 1 << 16
 Value = dict[str, object] | list[object]
 
 
-class Declined(Exception):  # noqa: N818 - it is no error: another reader takes the text
+class DeclinedError(ClosebyError):
     """The text holds more than is understood here."""
 
 
@@ -72,26 +72,26 @@ class _Literal:
         indent = len(line) - len(line.lstrip(" "))
         if indent == len(line):
             if not self._lines:
-                raise Declined
+                raise DeclinedError
             self._lines.append(line[self._indent :])
             return True
         if not self._lines:
             if indent <= self._column:
-                raise Declined
+                raise DeclinedError
             self._indent = indent
         if indent < self._indent:
             if indent > self._column:
-                raise Declined
+                raise DeclinedError
             return False
         if _ODD.search(line):
-            raise Declined
+            raise DeclinedError
         self._lines.append(line[self._indent :])
         return True
 
     def value(self) -> str:
         """The whole text."""
         if not self._lines:
-            raise Declined
+            raise DeclinedError
         text = "\n".join(self._lines).rstrip("\n")
         return text if self._stripped else f"{text}\n"
 
@@ -106,7 +106,7 @@ class BlockReader:
         """The mapping or list in a text.
 
         Raises:
-            Declined: it is something else, or is written in another way.
+            DeclinedError: it is something else, or is written in another way.
         """
         lines = _text_lines(text)
         whole: dict[str, Any] = {}
@@ -136,7 +136,7 @@ class BlockReader:
             while at > column or (at == column and (top.__class__ is list) is not dash):
                 at, top = stack.pop()
             if at != column or len(stack) > _DEEPEST:
-                raise Declined
+                raise DeclinedError
             if dash and key is not None:
                 fresh = {}
                 top.append(fresh)
@@ -161,7 +161,7 @@ class BlockReader:
 
 def _text_lines(text: str) -> list[str]:
     if not text.endswith("\n"):
-        raise Declined
+        raise DeclinedError
     return text.removeprefix("---\n").split("\n")
 
 
@@ -179,7 +179,7 @@ def _closed(literal: _Literal | None, container: Any) -> None:
 def _only(whole: dict[str, Any]) -> Value:
     found: Value | None = whole.get("")
     if found is None:
-        raise Declined
+        raise DeclinedError
     return found
 
 
@@ -187,7 +187,7 @@ def _put(container: Any, key: str | None, value: object) -> None:
     if key is None:
         container.append(value)
     elif key in container:
-        raise Declined
+        raise DeclinedError
     else:
         container[key] = value
 
@@ -197,10 +197,10 @@ def _line(text: str) -> _Line:
     if not begin or begin == "#":
         if _BLANK.fullmatch(text):
             return _NOTHING
-        raise Declined
+        raise DeclinedError
     found = _LINE.fullmatch(text)
     if found is None:
-        raise Declined
+        raise DeclinedError
     spaces, dash, key, plain, double, single, mapping, sequence, block = found.groups()
     column = len(spaces)
     inner = column + len(dash or "")
@@ -217,11 +217,11 @@ def _line(text: str) -> _Line:
     elif block is not None:
         form = _TEXT if block == "|" else _STRIPPED_TEXT
     elif key is None:
-        raise Declined
+        raise DeclinedError
     else:
         form = _LATER
     if not dash and key is None:
-        raise Declined
+        raise DeclinedError
     return _Line(column, dash is not None, inner, key, value, form)
 
 
@@ -249,7 +249,7 @@ def list_text(text: str, reader: BlockReader) -> ListText | None:
     end = len(text) if after is None else after.start()
     try:
         head = reader.value(text[: found.start()] + text[end:])
-    except Declined:
+    except DeclinedError:
         return None
     if "items" in head:
         return None
@@ -284,7 +284,7 @@ def item_value(text: str, reader: BlockReader) -> object:
     """
     try:
         value: object = reader.value(text)
-    except Declined:
+    except DeclinedError:
         value = next(yaml_documents(text)).value
     if not isinstance(value, list) or len(value) != 1:
         raise YamlError(0, "is not one item", "")

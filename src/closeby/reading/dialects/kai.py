@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from closeby.objects.groups import PodGroup, TopologyConstraint, Written
+from closeby.objects.groups import ConstraintSource, PodGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import KAI_PREFERRED, KAI_REQUIRED, KAI_TOPOLOGY
@@ -63,7 +63,7 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
         annotations.get(key) or None for key in (KAI_TOPOLOGY, KAI_REQUIRED, KAI_PREFERRED)
     )
     if required or preferred:
-        written = Written(
+        written = ConstraintSource(
             owner=owner,
             required=f'{part}["{KAI_REQUIRED}"]',
             preferred=f'{part}["{KAI_PREFERRED}"]',

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted
-from closeby.objects.groups import TopologyConstraint, Written
+from closeby.objects.groups import ConstraintSource, TopologyConstraint
 from closeby.objects.labels import is_label_key
 from closeby.objects.reasons import invalid
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
@@ -127,7 +127,7 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
     if not is_label_key(value):
         return refuse(key, f"{quoted(value)} is not a label key", "name the nodeLabel of a topology's level")
     field = f'{part}["{key}"]'
-    written = Written(
+    written = ConstraintSource(
         owner=owner,
         required=field,
         preferred=field,

@@ -19,14 +19,14 @@ Cell = str | int | float | None
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-class Table(Struct, frozen=True):
+class CsvTable(Struct, frozen=True):
     """Lines below their columns."""
 
     columns: Sequence[str]
     rows: Iterable[Sequence[Cell]]
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: CsvTable) -> str:
     """CSV as RFC 4180 has it, with one line of names. Text that looks like a formula gets an apostrophe."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
@@ -35,7 +35,7 @@ def to_csv(table: Table) -> str:
     return text.getvalue()
 
 
-def gangs_table(report: SchedulingReport) -> Table:
+def gangs_table(report: SchedulingReport) -> CsvTable:
     """The gangs of a report, in its order."""
     members = Counter((pod.namespace, pod.group) for pod in report.pods)
     columns = (
@@ -54,7 +54,7 @@ def gangs_table(report: SchedulingReport) -> Table:
         "reason",
         "message",
     )
-    return Table(columns, [_gang(group, members[group.namespace, group.name]) for group in report.groups])
+    return CsvTable(columns, [_gang(group, members[group.namespace, group.name]) for group in report.groups])
 
 
 def _gang(group: GroupEntry, pods: int) -> tuple[Cell, ...]:
