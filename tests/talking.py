@@ -1,4 +1,4 @@
-"""Clusters in which applications wait or lie badly: limits, room that is taken, replicas far apart."""
+"""Clusters in which applications wait or are badly placed: limits, room that is taken, replicas far apart."""
 
 from collections.abc import Sequence
 

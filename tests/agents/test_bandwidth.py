@@ -34,7 +34,7 @@ class Machine:
         (root / "sys" / "class" / "net").mkdir(parents=True)
 
     def interface(self, name: str, speed: str | None, *, of: str = "device") -> None:
-        """``of`` is what it lies on: hardware, another interface, or nothing."""
+        """``of`` is what it is on: hardware, another interface, or nothing."""
         folder = self.root / "sys" / "class" / "net" / name
         folder.mkdir()
         if speed is not None:
@@ -87,7 +87,7 @@ def test_a_speed_that_the_kernel_does_not_know(machine: Machine, speed: str | No
 
 
 def test_a_virtual_interface_makes_its_speed_up(machine: Machine) -> None:
-    """A pod's own end of its network always says 10 Gbit/s; a bond or a VLAN says what it lies on."""
+    """A pod's own end of its network always says 10 Gbit/s; a bond or a VLAN says what it is on."""
     machine.interface("eth0", "10000\n", of="")
     machine.interface("eth1", "25000\n")
     machine.interface("eth2", "25000\n")

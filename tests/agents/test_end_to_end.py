@@ -1,4 +1,4 @@
-"""From a network that slows down to the node that the next pod gets, with all that lies between.
+"""From a network that slows down to the node that the next pod gets, with all that is between.
 
 Agents on five nodes measure each other; a real Prometheus scrapes them; the NetworkTopology controller makes
 costs of that on a real API server; the scheduler puts the pod by NetworkMinCost where its caller is near.
@@ -184,7 +184,7 @@ async def story(
             await asyncio.sleep(max(0.0, fill - (time.monotonic() - began)))
             changed = time.monotonic()
             there.far(LATER)
-            # In the very middle a median lies between what was and what is.
+            # In the very middle a median is between what was and what is.
             await it.until(
                 "networktopologies",
                 network,

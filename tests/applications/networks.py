@@ -1,4 +1,4 @@
-"""Networks drawn as text, and clusters whose nodes lie in them."""
+"""Networks drawn as text, and clusters whose nodes are in them."""
 
 from collections.abc import Mapping, Sequence
 from math import inf

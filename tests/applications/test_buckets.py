@@ -89,7 +89,7 @@ class TestBuckets:
         assert drawn(make_buckets(SEED, tasks("ps*2 worker")))[0] == "ps0 worker0"
 
     def test_of_buckets_that_draw_alike_that_of_the_own_subgroup_comes_first(self) -> None:
-        """By load alone each ps would get one worker of either subgroup, which may lie in different racks."""
+        """By load alone each ps would get one worker of either subgroup, which may be in different racks."""
         members = [
             replace(pod, subgroup=subgroup)
             for pod, subgroup in zip(tasks("ps*2 worker*4"), "abaabb", strict=True)

@@ -262,14 +262,14 @@ async def measure(plane: ControlPlane, contender: Contender, load: Load, folder:
 
 
 def check_leaves(nodes: dict[str, str], load: Load) -> None:
-    """Each gang lies in one leaf, and no node holds two of its pods."""
+    """Each gang is in one leaf, and no node holds two of its pods."""
     used: dict[int, set[str]] = defaultdict(set)
     for name, on in nodes.items():
         used[int(name.removeprefix("p-")) // load.gang].add(on)
     for gang, its in used.items():
         leaves = {int(name.removeprefix("n-")) // (NODES // LEAVES) for name in its}
-        assert len(its) == load.gang, f"gang {gang} lies on {len(its)} nodes"
-        assert len(leaves) == 1, f"gang {gang} lies in leaves {sorted(leaves)}"
+        assert len(its) == load.gang, f"gang {gang} is on {len(its)} nodes"
+        assert len(leaves) == 1, f"gang {gang} is in leaves {sorted(leaves)}"
 
 
 def all_nodes(number: int = NODES) -> list[Object]:

@@ -180,7 +180,7 @@ APPLICATIONS = ("--workload", "microservices", "--jobs", 8, "--from-empty", "--p
 
 
 def test_applications_are_compared_by_what_their_talk_costs() -> None:
-    """The emptiest nodes lie in all zones of both regions: a pair is in one of two regions by chance."""
+    """The emptiest nodes are in all zones of both regions: a pair is in one of two regions by chance."""
     configs = ("--config", "default", "--config", "least-allocated")
     found = report("compare", *configs, *APPLICATIONS, "--seeds", 3)
     assert found["cluster"] == {"name": "zones", "nodes": 120, "gpus": 0, "cores": 3840.0}

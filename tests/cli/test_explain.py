@@ -26,7 +26,7 @@ def test_why_a_gang_lies_where_it_lies_and_what_the_runner_up_was(golden: Golden
         ("/".join(one["domain"]), one["fits"], one["wanted"], one["taken"]) for one in found["domains"]
     ] == [("a/r2", 6, 6, 6), ("a/r1", 8, 6, 0), ("b/r1", 4, 6, 0)]
     why = " ".join(found["sentences"])
-    assert "lie in a/r2 (rack)" in why
+    assert "are in a/r2 (rack)" in why
     golden("explain", why)
     assert found["domains"][2]["lack"] == f"{GPU}: 8 free, 12 asked"
 
@@ -86,7 +86,7 @@ def test_a_single_pod_that_fits_nowhere() -> None:
 def test_a_member_of_a_gang_tells_its_node_and_the_gangs_reasons(golden: Golden) -> None:
     why = sentences("train-1", stdin=text(*CLUSTER, *train(2, 8)))
     golden("explain", why)
-    assert "lie in a/r1 (rack)" in why
+    assert "are in a/r1 (rack)" in why
 
 
 def test_what_came_with_a_node_needed_no_decision(golden: Golden) -> None:
@@ -163,7 +163,7 @@ def test_the_first_by_name_is_only_named_as_the_rule_where_it_was() -> None:
     """Of three kinds each rack holds all, but r1 only just: binpack prefers that to the others."""
     kinds = [gang("train", 3, required="rack"), *(pod(f"t-{n}", n + 1, gang="train") for n in range(3))]
     why = sentences("train", stdin=text(*CLUSTER, *kinds))
-    assert "lie in b/r1" in why
+    assert "are in b/r1" in why
     assert "first by name" not in why
 
 

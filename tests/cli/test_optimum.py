@@ -26,7 +26,7 @@ NETWORK = {
         ]
     },
 }
-#: web calls db, both take all GPUs of a node: they lie on the two nodes of zone a, at cost 1.
+#: web calls db, both take all GPUs of a node: they are on the two nodes of zone a, at cost 1.
 SHOP = {
     "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
     "kind": "AppGroup",

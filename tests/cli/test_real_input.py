@@ -112,7 +112,7 @@ def test_kai_aliases_name_the_level_of_a_rack() -> None:
 
 
 def test_kai_gang_over_two_topologies_keeps_each_subgroup_in_its_domain() -> None:
-    """Racks of three hosts with room for one pod each: one rack is full, so the others lie in another."""
+    """Racks of three hosts with room for one pod each: one rack is full, so the others are in another."""
     labels = ("topology.test/zone-domain", "topology.test/rack-domain")
     hosts = [
         host(

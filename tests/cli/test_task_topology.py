@@ -127,7 +127,7 @@ def test_explain_shows_the_buckets() -> None:
 def test_the_table_says_which_pods_belong_together_and_where_they_are(command: list[str]) -> None:
     shown = closeby(*command, "-f", "-", stdin=text(*CLUSTER, job(SEED)), environment={"COLUMNS": "80"})
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
-    assert "bucket pods that belong on one node lie on" in lines
+    assert "bucket pods that belong on one node nodes" in lines
     assert "1 tf-ps-0, tf-worker-0, tf-worker-2 node3" in lines
     assert any(line.startswith("2 tf-ps-1, tf-worker-1, tf-worker-3 node1 ×2, node") for line in lines)
     assert max(len(line) for line in shown.stdout.splitlines()) <= 80

@@ -1,6 +1,6 @@
 """Finds the programs of a control plane: in KUBEBUILDER_ASSETS, or built once from the Go module here.
 
-What is built lies in a cache outside the repository, in a folder named by a hash of the module's files, so
+What is built is in a cache outside the repository, in a folder named by a hash of the module's files, so
 that a build is shared by all checkouts of one state and an old one is never taken for a new one.
 """
 
@@ -40,7 +40,7 @@ class Programs:
     origin: str
 
     def path(self, program: str) -> Path | None:
-        """Where `program` lies; `None` if the folder has it not (envtest's has no controller manager)."""
+        """Where `program` is; `None` if the folder has it not (envtest's has no controller manager)."""
         path = self.folder / program
         return path if os.access(path, os.X_OK) else None
 

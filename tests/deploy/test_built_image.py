@@ -1,6 +1,6 @@
 """The image, built from the Dockerfile without a daemon, and run as a cluster runs it.
 
-Its base is not the one that the Dockerfile names, which lies in a registry, but a small Debian of the same
+Its base is not the one that the Dockerfile names, which is in a registry, but a small Debian of the same
 release that is made here: the Python of this base is Debian's.
 """
 

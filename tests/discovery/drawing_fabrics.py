@@ -102,7 +102,7 @@ def findings(
 
 
 def paths(found: ScanFindings) -> dict[str, str]:
-    """Where nodes lie, closest first, as ``L1/S1``; a dash for a level that is not known."""
+    """Where nodes are, closest first, as ``L1/S1``; a dash for a level that is not known."""
     return {name: "/".join(one or "-" for one in node.path) for name, node in found.nodes.items()}
 
 

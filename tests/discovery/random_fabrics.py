@@ -9,7 +9,7 @@ from tests.discovery.drawing_fabrics import Drawing
 
 
 class Meant(NamedTuple):
-    """A fabric, and where its hosts were meant to lie."""
+    """A fabric, and where its hosts were meant to be."""
 
     drawing: Drawing
     #: What was done to it.

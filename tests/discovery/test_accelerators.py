@@ -48,7 +48,7 @@ def test_lines_of_one_host_need_its_name() -> None:
 def test_a_host_whose_gpus_disagree_has_no_domain() -> None:
     findings = read_nvidia_smi("smi", f"a: {RACK}, 1\na: {RACK}, 2\nb: {RACK}, 1\n")
     assert domains(findings) == {"a": (), "b": (f"{RACK}.1",)}
-    assert "lie in" in said(findings)["Node/a"]
+    assert "are in" in said(findings)["Node/a"]
 
 
 @pytest.mark.parametrize("value", ["N/A, N/A", "[N/A], [N/A]", "00000000-0000-0000-0000-000000000000, 0"])

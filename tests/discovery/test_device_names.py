@@ -103,7 +103,7 @@ def test_an_unnamed_adapter_is_of_the_host_whose_system_it_shares() -> None:
     systems = {"n1 mlx5_0": "abc", unnamed: "abc"}
     hosts = {"L1": "n1 mlx5_0, n2 mlx5_0", "L2": unnamed}
     found = findings(Drawing(hosts, "L1-S1, L2-S1", systems=systems))
-    # L2 has n1 alone, which lies on L1 too: they are rails.
+    # L2 has n1 alone, which is on L1 too: they are rails.
     assert paths(found) == {"n1": "L1/S1", "n2": "L1/S1"}
     assert found.warnings == ()
 

@@ -39,7 +39,7 @@ def trees(draw: st.DrawFn) -> dict[str, Place]:
 
 
 def shape(findings: ScanFindings) -> list[frozenset[frozenset[str]]]:
-    """Which nodes lie together, per level: a network but for the names of its switches."""
+    """Which nodes are together, per level: a network but for the names of its switches."""
     levels = []
     for level in range(max(len(node.path) for node in findings.nodes.values())):
         together: dict[str | None, set[str]] = {}

@@ -1,4 +1,4 @@
-"""What the real ibnetdiscover sees of fabrics in the real ibsim, and where hosts lie then."""
+"""What the real ibnetdiscover sees of fabrics in the real ibsim, and where hosts are then."""
 
 import json
 import os

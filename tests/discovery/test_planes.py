@@ -1,4 +1,4 @@
-"""Planes: parts of a fabric that no cables between switches join, and which of them nodes lie by."""
+"""Planes: parts of a fabric that no cables between switches join, and which of them nodes are by."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_planes_that_contradict_each_other_are_not_mixed(order: str, expected: d
     one, other = ("S", "T") if expected is BY_S else ("T", "S")
     assert warned(found) == {
         f"Switch/{other}": f"the plane of {other} and the plane of {one} hold 8 common nodes and group them "
-        f"differently; nodes lie where that of {one} says; choose with --plane {other} or --plane {one}"
+        f"differently; nodes are where that of {one} says; choose with --plane {other} or --plane {one}"
     }
 
 

@@ -13,8 +13,8 @@ LEAF, SPINE = "example.com/leaf", "example.com/spine"
 QOS = "network.qos.kubernetes.io/switches"
 
 
-def lie(text: str, qos: Mapping[str, LinkQuality] = {}) -> dict[str, FoundNode]:
-    """Of ``L1/S1: n1 n2; …`` where each node lies."""
+def found(text: str, qos: Mapping[str, LinkQuality] = {}) -> dict[str, FoundNode]:
+    """Of ``L1/S1: n1 n2; …`` where each node is."""
     places = {}
     for one in text.split(";"):
         path, _, names = one.partition(":")
@@ -31,7 +31,7 @@ class Cluster:
 
     def round(self, seen: str, misses: int = 3, qos: Mapping[str, LinkQuality] = {}) -> dict[str, str]:
         """One more; what nodes carry then, as leaf/spine."""
-        kept = keep_names("s", self.nodes.values(), lie(seen, qos), misses)
+        kept = keep_names("s", self.nodes.values(), found(seen, qos), misses)
         for name, node in self.nodes.items():
             one = kept.get(name)
             change = relabel(

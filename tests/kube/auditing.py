@@ -136,7 +136,7 @@ def takes(pod: Object, resource: str) -> int:
 
 
 def overcommitted(pods: Iterable[Object], nodes: Iterable[Object], resource: str = GPU) -> list[str]:
-    """Nodes on which more is taken than there is; what lies on nodes that are gone is passed over."""
+    """Nodes on which more is taken than there is; what is on nodes that are gone is passed over."""
     taken: Counter[str] = Counter()
     for pod in pods:
         if pod["spec"].get("nodeName"):
@@ -158,7 +158,7 @@ def gangs_of(pods: Iterable[Object]) -> dict[str, list[Object]]:
 def broken(groups: Iterable[Object], pods: Iterable[Object], racks: Mapping[str, str]) -> list[str]:
     """What is wrong with gangs: started with too few, or split over their required rack, or still planned.
 
-    ``racks`` has each node's rack; what lies on nodes that are gone is passed over.
+    ``racks`` has each node's rack; what is on nodes that are gone is passed over.
     """
     members = gangs_of(pods)
     wrong = []

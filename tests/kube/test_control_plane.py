@@ -67,7 +67,7 @@ def test_a_rule_of_a_custom_resource_rejects_a_bad_object(
 ) -> None:
     """spec.least <= spec.most, said in CEL."""
     group = f"{namespace}.closeby.dev"
-    rule = {"rule": "self.least <= self.most", "message": "least lies above most"}
+    rule = {"rule": "self.least <= self.most", "message": "least is above most"}
     spec = {
         "type": "object",
         "properties": {name: {"type": "integer"} for name in ("least", "most")},
@@ -106,7 +106,7 @@ def test_a_rule_of_a_custom_resource_rejects_a_bad_object(
                     await served(api, definition)
                 ranges = f"/apis/{group}/v1/namespaces/{namespace}/ranges"
                 await api.create(ranges, bounds("good", 1, 2))
-                with pytest.raises(ApiError, match="least lies above most") as refused:
+                with pytest.raises(ApiError, match="least is above most") as refused:
                     await api.create(ranges, bounds("bad", 3, 2))
                 assert refused.value.status == 422
             finally:

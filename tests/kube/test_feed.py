@@ -262,7 +262,7 @@ def test_an_object_replaces_the_topology_of_its_name_that_was_read_from_labels()
 
 
 def test_a_pod_that_requires_a_placement_waits_for_its_pod_group() -> None:
-    """Placed alone it would lie anywhere."""
+    """Placed alone it would be anywhere."""
     asks = pod("p")
     asks["metadata"] = {
         "name": "p",

@@ -37,7 +37,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.outcomes import Binding, bindings_of
 from tests.worlds import GPU, World, gang, node, pods, world
 
-#: a2 lies in another rack than before, so that a gang on both nodes of rack-1 does not hold any more.
+#: a2 is in another rack than before, so that a gang on both nodes of rack-1 does not hold any more.
 MOVED = NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-9"}, {GPU: 2}))
 BACK = NodeUpserted(node("a2", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 2}))
 

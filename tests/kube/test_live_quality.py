@@ -14,7 +14,7 @@ from tests.kube.live_world import World, host, until, world
 from tests.kube.scraping import scrape
 
 #: Four nodes in a rack, one of which somebody holds, and two in another: a gang of four whole nodes, which an
-#: empty rack could hold, lies in both.
+#: empty rack could hold, is in both.
 HOSTS = [host(f"q1-{i}", "q1") for i in range(4)] + [host(f"q2-{i}", "q2") for i in range(2)]
 
 
@@ -68,7 +68,7 @@ def test_a_bound_gang_is_measured_as_a_simulation_measures_it(
     assert math.isclose(slowdown, quality["slowdown"], rel_tol=1e-5)
     assert slowdown > 1.1
     assert told.value("closeby_gang_wait_seconds_count", size="9-64") == 1
-    #   48 GPUs, 40 of them held; the 8 that are free lie on one node.
+    #   48 GPUs, 40 of them held; the 8 that are free are on one node.
     assert told.value("closeby_resource_utilisation_ratio", resource="nvidia.com/gpu") == pytest.approx(
         40 / 48
     )

@@ -26,7 +26,7 @@ APP, WORKLOAD = "appgroup.diktyo.x-k8s.io", "appgroup.diktyo.x-k8s.io.workload"
 
 
 async def answer(it: World, number: int, configuration: Configuration = DEFAULT) -> dict[str, str]:
-    """Where pods lie that wait, once so many are bound in all."""
+    """Where pods are that wait, once so many are bound in all."""
     async with it.scheduling(configuration):
         return await it.bound(number)
 

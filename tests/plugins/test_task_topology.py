@@ -342,7 +342,7 @@ class TestTraffic:
         assert found.standing.shape == (3, 3)
 
     def test_edges_of_the_gangs_tree(self) -> None:
-        """a1 and a2 share a rack, b1 lies in another one."""
+        """a1 and a2 share a rack, b1 is in another one."""
         racks = {"a1": "r1", "a2": "r1", "b1": "r2"}
         nodes = [node(name, {"rack": rack}, {"cpu": 4000}) for name, rack in racks.items()]
         [ps0] = tasks("ps", on="a1")

@@ -122,7 +122,7 @@ def test_a_preferred_rack_carries_its_label_too() -> None:
 
 
 def test_a_subgroup_inside_a_rack_of_no_zone_is_in_no_zone() -> None:
-    #   rack-1 would be the tighter one for the parent, but x must lie in a zone.
+    #   rack-1 would be the tighter one for the parent, but x must be in a zone.
     drawn = world("- rack-1 : a1=4\nzone-b rack-2 : b1=8")
     groups = [subgroup("p", required="rack"), subgroup("x", 4, required="zone", parent="p")]
     drawn.run(gang(subgroups=groups), members=pods("train", 4, subgroup="x"))

@@ -41,7 +41,7 @@ ROUND = Model(
 
 
 class Drawn:
-    """A tree, the GPUs of its nodes, and ways to say where jobs lie."""
+    """A tree, the GPUs of its nodes, and ways to say where jobs are."""
 
     def __init__(self, drawing: str, levels: Sequence[str] = ("block", "rack")) -> None:
         nodes = draw(drawing, levels)

@@ -18,7 +18,7 @@ def held(cluster: Cluster, members: Members) -> Members:
 
 
 def test_a_gang_could_have_lain_closer() -> None:
-    #   somebody holds b; the gang lies on a, c and e. On c, d and a it would lie in one block and two racks:
+    #   somebody holds b; the gang is on a, c and e. On c, d and a it would be in one block and two racks:
     #   c-d 2 edges, a-c and a-d 4: 10/3.
     cluster, tree = cluster_of()
     held(cluster, on(cluster, pods("other", 1, spec(gpu=8)), "b"))

@@ -19,7 +19,7 @@ LEVELS = (0, 1, 2)
 
 
 def spread(world: World, on: tuple[int, ...], level: int) -> int:
-    """Domains of a level that these hosts lie in."""
+    """Domains of a level that these hosts are in."""
     return len({world.domains(level)[host] for host in on})
 
 
@@ -188,7 +188,7 @@ def test_the_best_place_is_found_by_trying_all(world: World) -> None:
 
 
 def gaps_of(world: World, job: Job) -> tuple[float, ...] | None:
-    """How far above the best a job of several nodes lay, by level and in mean distance."""
+    """How far above the best a job of several nodes were, by level and in mean distance."""
     if not job.on or not job.each or (fewest(world, job, 2) or 0) <= 1:
         return None
     # A job of no time may have left its room to others at the very moment.

@@ -29,7 +29,7 @@ def test_sizes_are_gpus_if_any_job_asks_for_one_else_pods() -> None:
 
 
 def test_delays_by_size() -> None:
-    #   Three jobs of one GPU wait 0, 10 and 20 s: the 95th percentile lies at 0.95 x 2 = 1.9 of the way,
+    #   Three jobs of one GPU wait 0, 10 and 20 s: the 95th percentile is at 0.95 x 2 = 1.9 of the way,
     #   between 10 and 20: 19 s; the 99th at 1.98: 19.8 s. One job of 128 GPUs still waits after 600 s.
     size = np.asarray([1, 1, 1, 128])
     waited = np.asarray([0.0, 10.0, 20.0, 600.0])

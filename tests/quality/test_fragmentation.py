@@ -18,7 +18,7 @@ def test_the_largest_gang_that_one_domain_can_hold() -> None:
 
 def test_what_lies_where_the_next_gangs_cannot() -> None:
     #   the same; the next two gangs have 2 pods of 2 GPUs, and 4 of 1
-    #     racks:  the first fits in rack-1 (1 + 1) and rack-3 (2): 1 of 10 lies elsewhere
+    #     racks:  the first fits in rack-1 (1 + 1) and rack-3 (2): 1 of 10 is elsewhere
     #             the second fits in rack-1 and rack-3 too: 1 of 10
     #     blocks: both fit in both: 0
     #     nodes:  the first fits on e: 6 of 10; the second on e: 6 of 10

@@ -52,7 +52,7 @@ def test_members_outside_the_tree_do_not_count() -> None:
 
 
 def test_gangs_measured_together_share_links() -> None:
-    #   Each pair of hosts lies in two blocks: its 8 flows pass uplinks of 16 links that 7 share. 16/7 links
+    #   Each pair of hosts is in two blocks: its 8 flows pass uplinks of 16 links that 7 share. 16/7 links
     #   are left to 8 flows, or to 16 of two gangs.
     cluster, tree = cluster_of("block-1 r1 : a=8 b=8\nblock-2 r2 : c=8 d=8")
     one = on(cluster, pods("one", 2, spec(gpu=8)), "a c")

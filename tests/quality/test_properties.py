@@ -51,7 +51,7 @@ def test_bounds(load: Load) -> None:
     assert (found.span >= 1).all()
     assert (found.excess_span >= 1).all()
     assert (found.cross_pairs <= found.pairs[:, None]).all()
-    assert (np.diff(found.cross_pairs, axis=1) >= 0).all(), "what lies in different blocks lies on two nodes"
+    assert (np.diff(found.cross_pairs, axis=1) >= 0).all(), "what is in different blocks is on two nodes"
     several = found.pairs > 0
     assert (found.mean_distance[several] <= found.diameter[several]).all()
     assert (found.ring_hops >= found.least_ring_hops).all()

@@ -45,7 +45,7 @@ def test_no_domain_holds_a_pod_that_is_larger_than_every_node() -> None:
 
 def test_the_excess_is_the_span_over_the_fewest() -> None:
     drawn = Drawn(FOUR_RACKS)
-    #   4 pods of 8 GPUs need one block, 2 racks, 4 nodes; the first lies so. The second has a rack too many:
+    #   4 pods of 8 GPUs need one block, 2 racks, 4 nodes; the first is so. The second has a rack too many:
     #   3/2 and both blocks. The third never started.
     pods, gpus = np.asarray([4, 4, 2]), np.asarray([8, 8, 8])
     least = fewest(drawn.tree, drawn.gpus, pods, gpus)

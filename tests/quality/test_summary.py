@@ -88,7 +88,7 @@ def test_the_rest_of_the_summary() -> None:
     #   and a rack hold half, a node a quarter.
     assert (block.largest_gang, rack.largest_gang, host.largest_gang) == (0.5, 0.5, 0.375)
     #   `next` is next all the time. Until 50 neither d nor f is of use to it, in no block and no rack. From
-    #   then on rack-2 and both blocks can hold it: 16 of 32 lie in other racks. No single node ever could.
+    #   then on rack-2 and both blocks can hold it: 16 of 32 are in other racks. No single node ever could.
     assert (block.stranded, rack.stranded, host.stranded) == (0.5, 0.75, None)
     #   What was free when far began: c to f. Rack-2 would have held it: one block, one rack, 2 edges, not 6.
     assert (block.span_gap, rack.span_gap, host.span_gap) == (0.5, 0.5, 0.0)

@@ -1,4 +1,4 @@
-"""Roles of pods, and the annotations that say how the roles of a gang are to lie to each other."""
+"""Roles of pods, and the annotations that say how the roles of a gang are to be to each other."""
 
 from typing import Any
 

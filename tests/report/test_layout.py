@@ -23,7 +23,7 @@ def drawn(view: RenderableType, width: int) -> list[str]:
 
 
 def gangs() -> Table:
-    table = plain_table("gang", "placed", "where it lies", right=("placed",))
+    table = plain_table("gang", "placed", "where it is", right=("placed",))
     table.add_row("default/train", "10/10", "zone-a/rack-2 and the rest of it elsewhere")
     table.add_row("", "1,234", Text("zone-b\n+0.25 ±0.10"))
     return table
@@ -31,7 +31,7 @@ def gangs() -> Table:
 
 def test_side_by_side_where_there_is_room() -> None:
     assert drawn(gangs(), 80) == [
-        "gang            placed   where it lies",
+        "gang            placed   where it is",
         "─" * 67,
         "default/train    10/10   zone-a/rack-2 and the rest of it elsewhere",
         "                 1,234   zone-b",
@@ -41,7 +41,7 @@ def test_side_by_side_where_there_is_room() -> None:
 
 def test_wide_columns_are_wrapped_first() -> None:
     assert drawn(gangs(), 45) == [
-        "gang            placed   where it lies",
+        "gang            placed   where it is",
         "─" * 45,
         "default/train    10/10   zone-a/rack-2 and",
         "                         the rest of it",
@@ -56,10 +56,10 @@ def test_rows_become_lines_where_columns_do_not_fit() -> None:
     assert drawn(gangs(), 30) == [
         "gang default/train",
         "  placed 10/10",
-        "  where it lies zone-a/rack-2",
+        "  where it is zone-a/rack-2",
         "  and the rest of it elsewhere",
         "  placed 1,234",
-        "  where it lies zone-b  +0.25",
+        "  where it is zone-b  +0.25",
         "  ±0.10",
     ]
 
@@ -100,7 +100,7 @@ def test_on_a_line_of_a_few_letters_the_indentation_gives_way_and_nothing_is_los
     words=st.lists(st.text("ab-字", min_size=1), max_size=3),
 )
 def test_no_letter_is_lost_at_any_width(depth: int, width: int, words: list[str]) -> None:
-    table = plain_table("name", "count", "where it lies", right=("count",))
+    table = plain_table("name", "count", "where it is", right=("count",))
     table.add_row(f"{'  ' * depth}leaf-1", "12,345", " ".join(words))
     lines = drawn(section("Topology", section("Inside", table)), width)
     shown = Counter("".join(lines))

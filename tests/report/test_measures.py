@@ -36,7 +36,7 @@ def test_every_measure_has_a_row_and_a_definition() -> None:
 
 
 def test_values_stand_by_level_and_unknown_ones_are_dashes() -> None:
-    """wide lies on three nodes in two leaves of one zone, later on two in one leaf, half and other on one."""
+    """wide is on three nodes in two leaves of one zone, later on two in one leaf, half and other on one."""
     lines = printed(by_level(measure(story()).levels), 200).splitlines()
     heading, _, *rows = [re.split(" {2,}", line.strip()) for line in lines]
     assert heading[:3] == ["zone", "leaf", "hostname"]

@@ -44,7 +44,7 @@ def test_the_quality_of_placed_gangs() -> None:
     quality = found["train"]
     assert isinstance(quality, QualityEntry)
     assert quality.excess_span == {"rack": 2.0, "hostname": 1.0}
-    #   three of its pods lie in rack-1, one in rack-2: 3 of 6 pairs; 3 pairs of 2 edges, 3 of 4
+    #   three of its pods are in rack-1, one in rack-2: 3 of 6 pairs; 3 pairs of 2 edges, 3 of 4
     assert quality.cross_pairs == {"rack": 3, "hostname": 6}
     assert quality.mean_distance == 3.0
     assert (quality.ring_hops, quality.least_ring_hops) == (12, 12)

@@ -186,7 +186,7 @@ def test_a_choice_that_another_filter_refuses_loses_no_pod() -> None:
 
 
 def test_a_pod_is_not_crowded_out_by_another_one_that_a_filter_sent_away() -> None:
-    """Both would lie on b1, which alone holds c; but b1 is not to have more than one of them."""
+    """Both would be on b1, which alone holds c; but b1 is not to have more than one of them."""
     bandwidth = "network.aware.com/bandwidth"
     nodes = [node("a1", allocatable={bandwidth: 1000}), node("b1", allocatable={GPU: 9, bandwidth: 1000})]
     [a], [c] = replicas("a", gpus=0), replicas("c")

@@ -79,7 +79,7 @@ def test_a_member_beyond_the_minimum_that_finds_no_place_just_waits() -> None:
 
 
 def test_a_member_beyond_the_minimum_stays_where_its_subgroup_must_lie() -> None:
-    """Two servers in rack-1, their workers in rack-2: the second server would lie better beside a worker."""
+    """Two servers in rack-1, their workers in rack-2: the second server would be better beside a worker."""
     servers = [replace(pod, subgroup="servers") for pod in members(ps=2)]
     workers = [replace(pod, subgroup="workers") for pod in members(worker=1)]
     fixed = [replace(pod, spec=replace(pod.spec, node_selector=(("rack", "rack-2"),))) for pod in workers]

@@ -24,7 +24,7 @@ def traffic(
     limits: Sequence[Sequence[float]] | None = None,
     locations: Sequence[int] | None = None,
 ) -> Traffic:
-    """Each pod is a kind of its own: what lies between locations, and what the pods say to each other."""
+    """Each pod is a kind of its own: what is between locations, and what the pods say to each other."""
     pods, places = len(talk), len(apart)
     sites = places if locations is None else len(locations)
     return Traffic(

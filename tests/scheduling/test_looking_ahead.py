@@ -98,7 +98,7 @@ def test_a_workload_that_fits_no_node_delays_no_other() -> None:
 
 
 def test_where_one_is_left_out_already_the_others_are_placed() -> None:
-    """The callers that run lie in both regions: nothing can help s, so c waits for nothing."""
+    """The callers that run are in both regions: nothing can help s, so c waits for nothing."""
     running = [*replicas("a", prefix="west", on="n-1"), *replicas("a", prefix="east", on="n-5")]
     drawn = place(
         one_gpu_each(),

@@ -93,7 +93,7 @@ def test_equal_pods_with_the_finer_ones_first_need_one_way_for_each_domain() -> 
 
 
 def test_a_coarser_one_before_a_finer_one_gets_in_its_way() -> None:
-    """The parent of x goes first as a whole, and with it y, which may lie anywhere in its zone."""
+    """The parent of x goes first as a whole, and with it y, which may be anywhere in its zone."""
     parent = part("p", 0, required=ZONE, children=[part("x", required=RACK), part("y")])
     other = part("q", 0, required=ZONE, children=[part("z", required=RACK)])
     assert apart(parent, other) == {"y": ["fabric"]}

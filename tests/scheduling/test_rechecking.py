@@ -69,7 +69,7 @@ class Deciding:
 
 
 def a_gang(min_member: int = 4, **fields: str) -> Deciding:
-    """A gang of four that lies in rack-1."""
+    """A gang of four that is in rack-1."""
     group = gang(min_member=min_member, required="rack")
     drawn = Deciding(world(TWO_RACKS), pods("train", 4), GroupChanged(replace(group, **fields)))
     assert {bind.node for bind in drawn.binds} == {"a1", "a2"}
@@ -230,7 +230,7 @@ class TestAGang:
         assert found is not None and "subgroup" in found.message
 
     def test_a_node_on_which_another_member_runs(self) -> None:
-        """It lies in another rack now, and nothing has happened to the nodes of the others."""
+        """It is in another rack now, and nothing has happened to the nodes of the others."""
         running = pods("train", 1, prefix="old", on="a1")
         group = GroupChanged(gang(min_member=3, required="rack"))
         drawn = Deciding(world("zone-a rack-1 : a1=1 a2=2\nzone-a rack-2 : b1=9"), running, group)

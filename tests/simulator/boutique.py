@@ -88,7 +88,7 @@ class Boutique(Struct, frozen=True, kw_only=True):
         return read_objects(*shop, _app_group(), _network(self.zone_costs), *_cluster(self.free_cpu))
 
     def cost_of(self, run: Run) -> int:
-        """What the calls cost as the pods lie, worked out from the placement alone."""
+        """What the calls cost as the pods are, worked out from the placement alone."""
         nodes: dict[str, list[str]] = {}
         for pod in run.pods:
             node = run.node_of(pod)

@@ -131,7 +131,7 @@ def test_a_pod_and_a_gang_of_the_same_name_are_kept_apart() -> None:
 
 
 def test_network_labels_become_a_topology_and_their_conflicts_are_reported() -> None:
-    """Two blocks agree with their zones, the third lies in two."""
+    """Two blocks agree with their zones, the third is in two."""
     block, zone = NETWORK_LABELS.labels[1], NETWORK_LABELS.labels[3]
     places = [
         ("n1", "b1", "z1"),

@@ -1,4 +1,4 @@
-"""Applications that wait or lie badly: known answers, and that doing what is said brings what is promised."""
+"""Applications that wait or are badly placed: known answers, and what is said helps as promised."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ def said(manifests: Manifests, *kinds: Kind) -> list[str]:
 
 
 def test_a_limit_that_cannot_be_kept(golden: Golden) -> None:
-    """b lies on a1, the only near node is taken, and everything else is 50 away."""
+    """b is on a1, the only near node is taken, and everything else is 50 away."""
     running = [*replicas("b", on="a1"), *pods(None, 1, prefix="x", on="a2")]
     found = said(talking(rooms(a1=1, a2=1, b1=2, b2=1), [app("a > b<=20\nb")], [*running, *replicas("a")]))
     golden("what-if", found)
@@ -148,7 +148,7 @@ def test_what_runs_for_ever_is_not_waited_for_but_stands_in_the_way(golden: Gold
 
 
 def test_too_far_whatever_ran_there(golden: Golden) -> None:
-    """c must lie near b, and none of the near nodes is large enough."""
+    """c must be near b, and none of the near nodes is large enough."""
     members = [*replicas("b", on="a1"), *replicas("a", gpus=2)]
     found = said(talking(rooms(a1=1, a2=1, b1=2), [app("a > b<=20\nb")], members), Kind.SHORT)
     golden("what-if", found)
@@ -162,7 +162,7 @@ def test_nodes_that_it_does_not_ask_for(golden: Golden) -> None:
     golden("what-if", said(talking(tainted, [app("a")], [pod]))[0])
 
 
-# What lies badly
+# What is badly placed
 
 
 def test_placed_again_its_traffic_would_cost_less(golden: Golden) -> None:

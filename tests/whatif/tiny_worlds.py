@@ -110,7 +110,7 @@ class Tiny(NamedTuple):
         )
 
     def domains(self, level: str | None) -> dict[tuple[str, ...], list[Node]]:
-        """The domains of a level in which the gang may lie, with their nodes."""
+        """The domains of a level in which the gang may be, with their nodes."""
         depth = 0 if level is None else LEVELS.index(level) + 1
         found: dict[tuple[str, ...], list[Node]] = {}
         for one in self.nodes:

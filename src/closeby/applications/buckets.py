@@ -2,7 +2,7 @@
 
 Tasks are taken by what must be said first: those that run, then by the user's order of roles, by the rank of
 their role, by name with numbers as numbers. Each joins the bucket that draws it most; of several that draw it
-alike, the one whose tasks of its own subgroup do, since subgroups may have to lie in different domains.
+alike, the one whose tasks of its own subgroup do, since subgroups may have to be in different domains.
 """
 
 from collections.abc import Mapping, Sequence

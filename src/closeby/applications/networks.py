@@ -117,7 +117,7 @@ class Choice(Struct, frozen=True):
 def choose_network(networks: Iterable[Judged], scope: NetworkScope, wish: NetworkWish) -> Choice:
     """What counts for the AppGroups of one namespace.
 
-    ``networks``: those usable ones that count for all AppGroups, and those that lie in that namespace.
+    ``networks``: those usable ones that count for all AppGroups, and those that are in that namespace.
 
     Of those that count beside the AppGroups one with costs goes before the operator's.
     """
@@ -167,7 +167,7 @@ def _lacking(
     scope: NetworkScope,
     wish: NetworkWish,
 ) -> Choice:
-    """Nothing was found; ``ignored`` lie in the namespace of the AppGroup."""
+    """Nothing was found; ``ignored`` are in the namespace of the AppGroup."""
     if wish.network:
         lack = Lack.NOT_FOUND
         message = f"no NetworkTopology that counts is called {wish.network}; there are: {_keys(everywhere)}"

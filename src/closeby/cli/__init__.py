@@ -1,1 +1,1 @@
-"""The command line: one thin file per command; what several of them share lies in the folders."""
+"""The command line: one thin file per command; what several of them share is in the folders."""

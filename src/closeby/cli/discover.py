@@ -1,4 +1,4 @@
-"""`closeby discover`: where nodes lie in the network, as other tools know it."""
+"""`closeby discover`: where nodes are in the network, as other tools know it."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""`closeby explain`: why one pod, gang or application waits, or why it lies where it lies."""
+"""`closeby explain`: why one pod, gang or application waits, or why it is where it is."""
 
 import time
 from collections.abc import Iterable

@@ -112,7 +112,7 @@ def _warnings(domains: Mapping[str, set[str]], odd: Mapping[str, str]) -> Iterat
             message = f"{odd[node]}, which is not a cluster UUID and clique, so its domain is unknown"
             yield warning(f"Node/{node}", message, "look after the host, and ask it again")
         elif len(domains[node]) > 1:
-            message = f"its GPUs lie in {several(domains[node])}, so its domain is unknown"
+            message = f"its GPUs are in {several(domains[node])}, so its domain is unknown"
             yield warning(f"Node/{node}", message, "look after its NVLink fabric")
     without = [node for node, found in domains.items() if not found and node not in odd]
     if without:

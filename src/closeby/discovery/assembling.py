@@ -97,7 +97,7 @@ def topology_manifests(findings: ScanFindings, keys: Sequence[str]) -> list[dict
 
 
 def _nests(findings: ScanFindings) -> bool:
-    """Whether each domain of the closest level lies in one of the next farther level that its nodes name."""
+    """Whether each domain of the closest level is in one of the next farther level that its nodes name."""
     above: dict[str, set[str | None]] = {}
     members: dict[str, int] = {}
     for node in findings.nodes.values():
@@ -164,7 +164,7 @@ def _changed_names(nodes: Mapping[str, FoundNode]) -> Iterable[Condition]:
 def _two_parents(
     nodes: Mapping[str, FoundNode], levels: Sequence[str], with_domains: bool
 ) -> Iterable[Condition]:
-    """Switches that lie under several switches of the next farther level that any of their nodes names.
+    """Switches that are under several switches of the next farther level that any of their nodes names.
 
     Accelerator domains need not nest, so they are left out.
     """
@@ -184,6 +184,6 @@ def _two_parents(
             examples = " and ".join(f"{one} on {names[one]}" for one in first)
             yield warning(
                 f"Switch/{name}",
-                f"{levels[level]} {name} lies under {len(names)} of {levels[nearest]}: {examples}",
+                f"{levels[level]} {name} is under {len(names)} of {levels[nearest]}: {examples}",
                 "what its nodes say contradicts itself; correct the source",
             )

@@ -143,7 +143,7 @@ def read_oci(
 
 
 def _oci_data(value: object) -> object:
-    """What lies under ``data``; a single host is a list of one."""
+    """What is under ``data``; a single host is a list of one."""
     data = value.get("data") if isinstance(value, dict) and "data" in value else value
     if isinstance(data, dict) and "items" not in data:
         return [data]

@@ -11,7 +11,7 @@ from closeby.objects.natural import natural_key
 
 
 class Moved(Struct, frozen=True, kw_only=True):
-    """A node that lies elsewhere; paths closest first."""
+    """A node that is elsewhere; paths closest first."""
 
     node: str
     before: Place

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Set
 from itertools import combinations
 from typing import Final, NamedTuple
 
-#: What lies below a switch: names of hosts, or domains of the next lower level.
+#: What is below a switch: names of hosts, or domains of the next lower level.
 Below = Set[str]
 #: Two that overlap, the lower GUID first.
 Pairs = Set[tuple[str, str]]
@@ -20,16 +20,16 @@ class EqualSwitches(NamedTuple):
 
     #: Per switch the domain it belongs to, named by the lowest GUID in it.
     domain: Mapping[str, str]
-    #: Domains that lie over several others which have nothing in common: not their like, but a wider network.
+    #: Domains that are over several others which have nothing in common: not their like, but a wider network.
     wide: Set[str]
 
 
 def alike(below: Mapping[str, Below], *, racks: bool) -> EqualSwitches:
-    """Two switches are one when more than half of what lies below the smaller one lies below the larger.
+    """Two switches are one when more than half of what is below the smaller one is below the larger.
 
     So the rails of a rack are one, and so are spines over the same leaves, also when a cable is down. With
     ``racks`` those that share little are not made one by a third: a switch over several of them, as in a
-    network for storage, is of another kind and stands alone; and one with a few of what lies below each, as a
+    network for storage, is of another kind and stands alone; and one with a few of what is below each, as a
     leaf of nothing but a host that has adapters in several racks, is one with the likest of them.
     """
     sets: dict[frozenset[str], list[str]] = {}
@@ -65,7 +65,7 @@ def _overlapping(sets: Mapping[str, Below]) -> Iterator[tuple[str, str]]:
 
 
 def _wide(sets: Mapping[str, Below], pairs: Pairs) -> frozenset[str]:
-    """What lies over several smaller ones that are apart, and is like none."""
+    """What is over several smaller ones that are apart, and is like none."""
     found = set()
     for guid, peers in _peers(pairs).items():
         # One host alone is not a rack.

@@ -45,7 +45,7 @@ def fabric_findings(
     adapters: str | None = None,
     plane: str | None = None,
 ) -> ScanFindings:
-    """Where hosts lie in a fabric.
+    """Where hosts are in a fabric.
 
     ``names`` are of a map file; ``adapters`` is a pattern of those that count (see ``name_devices``);
     ``plane`` is a switch, by name or GUID, of the plane that counts where several contradict each other.

@@ -32,7 +32,7 @@ class LinkQuality(Struct, frozen=True, kw_only=True):
 
 
 class FoundNode(Struct, frozen=True, kw_only=True):
-    """One node: where it lies, closest first.
+    """One node: where it is, closest first.
 
     None where the source says nothing of a level, but of a coarser one; what it says nothing of beyond the
     last known level is left out, so a path may be shorter than the levels.
@@ -52,9 +52,9 @@ class Plane(Struct, frozen=True, kw_only=True):
     switches: int
     #: How many nodes have a cable to it.
     nodes: int
-    #: Whether nodes lie where it says.
+    #: Whether nodes are where it says.
     labels: bool
-    #: Where it says that nodes lie, closest first; only of one that nodes do not lie by.
+    #: Where it says that nodes are, closest first; only of one that nodes are not by.
     paths: Mapping[str, tuple[str | None, ...]] = {}
 
 
@@ -65,6 +65,6 @@ class ScanFindings(Struct, frozen=True, kw_only=True):
     levels: tuple[str, ...]
     nodes: Mapping[str, FoundNode]
     links: tuple[Link, ...] = ()
-    #: Where the source knows of several; those that nodes lie by first.
+    #: Where the source knows of several; those that nodes are by first.
     planes: tuple[Plane, ...] = ()
     warnings: tuple[Condition, ...] = ()

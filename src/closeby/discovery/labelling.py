@@ -23,7 +23,7 @@ TOPOLOGY_NAME: Final = "network"
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME: Final = 253
 
-#: Where a node lies, closest first; None where nothing is known of a level.
+#: Where a node is, closest first; None where nothing is known of a level.
 Place = tuple[str | None, ...]
 
 

@@ -1,4 +1,4 @@
-"""Collects where nodes lie, one record of a file after another, and what records say against each other."""
+"""Collects where nodes are, one record of a file after another, and what records say against each other."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class Collected:
             )
         lost = [node for node, place in self._places.items() if not any(place) and node not in self._domains]
         if lost:
-            message = f"nothing says where {several(lost)} {'lies' if len(lost) == 1 else 'lie'}"
+            message = f"nothing says where {several(lost)} {'is' if len(lost) == 1 else 'are'}"
             found.append(warning(f"Node/{min(lost, key=natural_key)}", message, "it gets no labels"))
         return found
 

@@ -1,4 +1,4 @@
-"""The planes of a fabric: parts that no cables join, with a tree each, and which of these nodes lie by.
+"""The planes of a fabric: parts that no cables join, with a tree each, and which of these nodes are by.
 
 Planes that group their hosts alike are rails of one tree. Where two hold the same hosts and group them
 differently no tree holds both: nodes get the places of one, and the other is reported.
@@ -22,7 +22,7 @@ from closeby.topology.node_groups import and_more
 
 #: Planes that have no more of their hosts in common, as managers of both, say nothing of each other.
 _STRANGERS: Final = 0.25
-#: A domain is torn by another plane when more than this part of it lies apart from the rest there.
+#: A domain is torn by another plane when more than this part of it is apart from the rest there.
 _TORN: Final = 0.25
 #: Planes with this part of the most hosts have as good as as many: one adapter that is out decides nothing.
 _AS_MANY: Final = 0.9
@@ -31,7 +31,7 @@ _MOST_TREES: Final = 16
 
 
 class Trees(Struct, frozen=True, kw_only=True):
-    """Where all hosts lie."""
+    """Where all hosts are."""
 
     ranks: Mapping[str, int]
     #: Of all planes. Closest to the hosts first.
@@ -48,7 +48,7 @@ def grow_trees(fabric: Fabric, links: Neighbours, names: DeviceNames, plane: str
 
     Where planes contradict each other the one with ``plane``, the GUID of a switch, counts. Else that with
     most hosts; with as many (nine tenths) that with more domains; then that of the lowest GUID. Hosts that it
-    does not know lie where another plane says.
+    does not know are where another plane says.
     """
     ranks, spines = rank_switches(fabric, links, names.hosts.keys() | names.unnamed | names.others)
     parts = _components(ranks, links)
@@ -153,7 +153,7 @@ def _domain(place: Place, level: int) -> str | None:
 
 
 def _tears(pairs: Sequence[tuple[str, str]]) -> bool:
-    """Whether hosts that share the first of the two lie apart by the second: two hosts at least, or half."""
+    """Whether hosts that share the first of the two are apart by the second: two hosts at least, or half."""
     groups: dict[str, Counter[str]] = {}
     for one, other in pairs:
         groups.setdefault(one, Counter())[other] += 1
@@ -214,7 +214,7 @@ def _contradictions(
         message = (
             f"the {'plane' if len(others) == 1 else 'planes'} of {and_more(others)} and the plane of "
             f"{planes[0].name} hold {len(hosts) - len(alone)} common nodes and group them differently; nodes "
-            f"lie where that of {planes[0].name} says"
+            f"are where that of {planes[0].name} says"
         )
         if alone:
             message += f", but {and_more(alone)}, which it does not know"

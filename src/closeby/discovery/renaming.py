@@ -2,7 +2,7 @@
 
 A domain bears the name of one of its switches. While that one is off, or does not tell its name, all nodes
 of the domain are found under another: nothing moved, and a label that changed on all of them, node after
-node, would have them lie apart meanwhile. So they keep the name as they keep a label that is missed.
+node, would put them apart meanwhile. So they keep the name as they keep a label that is missed.
 """
 
 from collections.abc import Iterable, Mapping, Set

@@ -52,7 +52,7 @@ def find(declared: Declared, keys: Sequence[str] | None = None) -> ScanFindings:
     """What a topology of Slurm says about its nodes.
 
     Raises:
-        UnreadableError: a name is declared twice, a child is not declared, switches lie in a circle, or there
+        UnreadableError: a name is declared twice, a child is not declared, switches are in a circle, or there
             is not a switch or block, or no node.
     """
     if declared.switches:
@@ -83,13 +83,13 @@ def _find_tree(declared: Declared, keys: Sequence[str] | None) -> ScanFindings:
 
 
 def tree_places(file: str, declared: Sequence[Switch]) -> tuple[dict[str, Place], list[Condition]]:
-    """Where the nodes of all switches lie, and what had to be chosen.
+    """Where the nodes of all switches are, and what had to be chosen.
 
     Trees of unequal depth meet at their roots: what is missing is the level closest to the nodes, so that the
     nodes of a shorter branch are still together at the levels that it has.
 
     Raises:
-        UnreadableError: a name is declared twice, a child is not declared, or switches lie in a circle.
+        UnreadableError: a name is declared twice, a child is not declared, or switches are in a circle.
     """
     switches = _by_name(file, declared)
     heights = _heights(file, switches)
@@ -129,7 +129,7 @@ def _by_name(file: str, entries: Sequence[Switch]) -> dict[str, Switch]:
 
 
 def _heights(file: str, switches: Mapping[str, Switch]) -> dict[str, int]:
-    """How far each switch lies above its farthest leaf; a leaf is 1."""
+    """How far each switch is above its farthest leaf; a leaf is 1."""
     waiting = {name: len(set(switch.switches)) for name, switch in switches.items()}
     above: dict[str, list[str]] = {}
     for name, switch in switches.items():
@@ -141,7 +141,7 @@ def _heights(file: str, switches: Mapping[str, Switch]) -> dict[str, int]:
         name = ready.pop()
         heights[name] = 1 + max((heights[child] for child in switches[name].switches), default=0)
         if heights[name] > MOST_LEVELS:
-            message = f"switch {name} lies more than {MOST_LEVELS} levels above its leaves"
+            message = f"switch {name} is more than {MOST_LEVELS} levels above its leaves"
             raise UnreadableError(file, message, "Slurm takes no more either", line=switches[name].line)
         for parent in above.get(name, ()):
             waiting[parent] -= 1
@@ -196,7 +196,7 @@ def _parents(
     warnings = [
         warning(
             f"Switch/{min(children, key=natural_key)}",
-            f"{several(children)} {'lies' if len(children) == 1 else 'lie'} under {several(order)}, "
+            f"{several(children)} {'is' if len(children) == 1 else 'are'} under {several(order)}, "
             f"and {'counts' if len(children) == 1 else 'count'} as under {order[0]}",
             "a tree has one parent per switch; declare only one",
         )
@@ -276,7 +276,7 @@ def _widths(sizes: Sequence[int]) -> tuple[list[int], list[Condition]]:
 
 
 def _row(names: Sequence[str], index: int, width: int) -> str:
-    """Name of the run of ``width`` blocks that a block lies in; the last run may be shorter."""
+    """Name of the run of ``width`` blocks that a block is in; the last run may be shorter."""
     first = index - index % width
     last = min(first + width, len(names)) - 1
     return names[first] if first == last else f"{names[first]}..{names[last]}"

@@ -109,7 +109,7 @@ def switch_lines(findings: ScanFindings) -> list[SwitchLine]:
     children: dict[_Id, list[_Id]] = {}
     switches = []
     for child in sorted(parents, key=_order):
-        # Nothing is left of one all of whose switches lie under another one too.
+        # Nothing is left of one all of whose switches are under another one too.
         if child in nodes or child in children:
             switches.append(child)
             if parents[child]:
@@ -134,7 +134,7 @@ def switch_lines(findings: ScanFindings) -> list[SwitchLine]:
 def block_lines(findings: ScanFindings) -> Blocks:
     """Blocks in an order in which neighbours are near.
 
-    Where blocks lie in groups of several under the next level, each group gets a power of two of places, so
+    Where blocks are in groups of several under the next level, each group gets a power of two of places, so
     that Slurm's larger blocks are these groups.
     """
     groups: dict[str | None, dict[str, list[str]]] = {}

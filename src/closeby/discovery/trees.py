@@ -28,13 +28,13 @@ class Level(Struct, frozen=True):
 
 
 class DiscoveredTree(Struct, frozen=True, kw_only=True):
-    """Where the hosts on some switches lie; or several trees, where these join nothing."""
+    """Where the hosts on some switches are; or several trees, where these join nothing."""
 
     #: Closest to the hosts first.
     levels: tuple[Level, ...]
     #: By name of each host with a cable to them, with the names of switches.
     places: Mapping[str, Place]
-    #: Domains that lie over several others which have nothing in common.
+    #: Domains that are over several others which have nothing in common.
     wide: Set[str] = frozenset()
     warnings: tuple[Condition, ...] = ()
 
@@ -42,7 +42,7 @@ class DiscoveredTree(Struct, frozen=True, kw_only=True):
 def grow_tree(ranks: Mapping[str, int], links: Neighbours, names: DeviceNames) -> DiscoveredTree:
     """The tree of the switches that ``ranks`` holds, by the rules of ``equal_switches`` and ``ranks``.
 
-    A switch or host that lies in several domains of the next level counts for the one that most of its cables
+    A switch or host that is in several domains of the next level counts for the one that most of its cables
     lead to, and that is reported. Levels above the second that join nothing are left out.
     """
     return _Grower(ranks, links, names).tree()
@@ -182,10 +182,10 @@ class _Grower:
                 f"{' and '.join(named[one] for one in others)}, may be miscabled"
             )
         else:
-            lie, count = ("lie", "they count") if many else ("lies", "it counts")
+            verb, count = ("are", "they count") if many else ("is", "it counts")
             all_of_them = " and ".join(named[one] for one in sorted(counts))
             message = (
-                f"{name} {lie} on {all_of_them}, which have little else in common; "
+                f"{name} {verb} on {all_of_them}, which have little else in common; "
                 f"{count} for {named[chosen]}"
             )
         self._warnings.append(invalid(subject, "", message, remedy))

@@ -1,4 +1,4 @@
-"""A gang: pods that start together, and where they may lie relative to each other."""
+"""A gang: pods that start together, and where they may be relative to each other."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -112,7 +112,7 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     created: float | None = None
     #: False when its peer asks for no closeness at all (Kueue's unconstrained topology).
     wants_closeness: bool = True
-    #: True when some members must lie on different nodes, so that no single node is what the gang wants.
+    #: True when some members must be on different nodes, so that no single node is what the gang wants.
     members_apart: bool = False
     on_partial: OnPartial = OnPartial.KEEP
     #: Seconds.

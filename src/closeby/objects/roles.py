@@ -49,7 +49,7 @@ class RoleRules(Struct, frozen=True, kw_only=True):
         return int(pair in self.affinity) - int(pair in self.anti_affinity)
 
     def repels(self, one: str, other: str) -> bool:
-        """Whether pods of these roles are to lie apart."""
+        """Whether pods of these roles are to be apart."""
         return pair_of(one, other) in self.anti_affinity
 
     def weight(self, one: str, other: str) -> float:

@@ -18,7 +18,7 @@ class Found(Struct, frozen=True):
 
     #: Name of the family, for ``closeby discover labels --preset``.
     preset: str
-    #: Whether it is the one by which gangs without a constraint lie close, as long as there is no object.
+    #: Whether it is the one by which gangs without a constraint are close, as long as there is no object.
     main: bool = False
 
 

@@ -12,7 +12,7 @@ _STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Names:
-    """Names with their namespace, unless all there are lie in one."""
+    """Names with their namespace, unless all of them are in one."""
 
     def __init__(self, namespaces: Collection[str]) -> None:
         self._told = len(namespaces) > 1

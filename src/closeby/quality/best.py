@@ -1,4 +1,4 @@
-"""How well a gang could have lain on what is free and what it holds: the optimality gap of single gangs."""
+"""How well a gang could have been on what is free and what it holds: the optimality gap of single gangs."""
 
 import numpy as np
 from msgspec import Struct

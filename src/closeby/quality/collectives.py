@@ -1,4 +1,4 @@
-"""Modelled time of a ring all-reduce where a job lies, against where it would lie ideally, and what it costs.
+"""Modelled time of a ring all-reduce where a job is, against where it would be ideally, and what it costs.
 
 The alpha-beta model (Thakur, Rabenseifner and Gropp, 2005) of the ring algorithm (Patarasuk and Yuan, JPDC
 2009; NCCL's tuning counts so too): n ranks take 2(n - 1) steps of S/n bytes each, so that
@@ -18,8 +18,8 @@ from closeby.quality.model import Model
 def tiers_climbed(span: NDArray[Any]) -> Counts:
     """How far up the tree a job's ring must climb, from its spans; shape (J,).
 
-    0 inside one node, 1 inside one finest domain, K where it lies in several coarsest ones: a ring over all
-    pods crosses each level on which they lie in several domains, whatever the order of its ranks.
+    0 inside one node, 1 inside one finest domain, K where it is in several coarsest ones: a ring over all
+    pods crosses each level on which they are in several domains, whatever the order of its ranks.
     """
     climbed: Counts = np.count_nonzero(span > 1, axis=1)
     return climbed

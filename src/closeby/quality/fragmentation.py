@@ -1,4 +1,4 @@
-"""Fragmentation: how much of what is free can still serve a gang that wants to lie in one domain."""
+"""Fragmentation: how much of what is free can still serve a gang that wants to be in one domain."""
 
 from typing import Any, Final
 
@@ -45,7 +45,7 @@ def largest_shares(tree: Tree, free: NDArray[Any], each: int = 1) -> Floats:
 
 
 def stranded_shares(tree: Tree, free: NDArray[Any], waiting: Waiting) -> Floats:
-    """Share of the free GPUs that lie in domains unable to host the gangs that come next; shape (K,).
+    """Share of the free GPUs that are in domains unable to host the gangs that come next; shape (K,).
 
     Mean over those of the gangs that an empty domain of the level could host; nan where there is none, or
     nothing is free.

@@ -61,7 +61,7 @@ class GangGauge:
         self._empty = EmptyCluster(cluster)
 
     def measure(self, tree: Tree, gangs: Sequence[Members]) -> list[GangMeasures | None]:
-        """Measure gangs that lie in one tree at the same time; None for one without members in it.
+        """Measure gangs that are in one tree at the same time; None for one without members in it.
 
         Members on nodes outside the tree are left out.
         """

@@ -1,4 +1,4 @@
-"""Spread of communication groups: over how many domains the ranks lie that really exchange data.
+"""Spread of communication groups: over how many domains the ranks are that really exchange data.
 
 Most pairs of a training job's GPUs exchange nothing; what counts is how far the groups of data-parallel and
 of pipeline-parallel ranks are torn apart ("Efficient Pre-Training of LLMs via Topology-Aware Communication
@@ -25,7 +25,7 @@ class Layouts(Struct, frozen=True, kw_only=True, eq=False):
     """How the GPUs of each job are split: tp x pp x dp = pods x GPUs of a pod; all of shape (J,).
 
     Ranks count the tensor-parallel index fastest, then the data-parallel, then the pipeline stage, as
-    Megatron-LM does. Tensor-parallel groups lie inside a pod: tp divides its GPUs.
+    Megatron-LM does. Tensor-parallel groups are inside a pod: tp divides its GPUs.
     """
 
     tensor: Counts

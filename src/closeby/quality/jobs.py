@@ -1,4 +1,4 @@
-"""All measures of where jobs lie, job by job: of a whole run at once, or of a single gang."""
+"""All measures of where jobs are, job by job: of a whole run at once, or of a single gang."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ class Shapes(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def measure_jobs(found: Placements, shapes: Shapes, node_gpus: NDArray[Any], model: Model) -> JobMeasures:
-    """Measure jobs where they lie; ``node_gpus`` has shape (slots,)."""
+    """Measure jobs where they are; ``node_gpus`` has shape (slots,)."""
     span, crossing, every = spans(found), cross_pairs(found), pairs(found)
     ring = rings(found)
     crossings = ring_crossings(found, ring)

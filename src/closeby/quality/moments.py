@@ -62,7 +62,7 @@ class Fragmentation(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Gaps(Struct, frozen=True, kw_only=True, eq=False):
-    """How far above the best possible jobs lay, on what was free when they started: 0.1 is 10 %."""
+    """How far above the best possible jobs were, on what was free when they started: 0.1 is 10 %."""
 
     #: Jobs that were compared.
     jobs: int

@@ -1,4 +1,4 @@
-"""Pairs of a job's pods: how many lie in different domains, and how many edges lie between them."""
+"""Pairs of a job's pods: how many are in different domains, and how many edges are between them."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def pairs(found: Placements) -> Counts:
 
 
 def cross_pairs(found: Placements) -> Counts:
-    """Pairs of pods that lie in different domains of a level, for each job and level; shape (J, K)."""
+    """Pairs of pods that are in different domains of a level, for each job and level; shape (J, K)."""
     every = pairs(found)
     columns = []
     for level in range(found.levels):
@@ -27,7 +27,7 @@ def cross_pairs(found: Placements) -> Counts:
 def mean_distances(crossing: Counts, every: Counts) -> Floats:
     """Mean number of tree edges between two pods of a job, from its crossing pairs; shape (J,).
 
-    Two nodes are two edges apart for each level on which they lie in different domains. nan for a job of
+    Two nodes are two edges apart for each level on which they are in different domains. nan for a job of
     fewer than two pods.
     """
     known = np.where(every > 0, every, np.nan)

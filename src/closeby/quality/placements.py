@@ -18,7 +18,7 @@ NODE_LEVEL = "hostname"
 
 
 class Placements(Struct, frozen=True, kw_only=True, eq=False):
-    """Where the pods of J jobs lie in one tree, P pods in all. A job that never started has no pods.
+    """Where the pods of J jobs are in one tree, P pods in all. A job that never started has no pods.
 
     Results by level have K columns: the tree's levels, coarse to fine, and at last single nodes.
     """
@@ -45,11 +45,11 @@ class Placements(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def pods(self) -> Counts:
-        """Pods of each job that lie in the tree; shape (J,)."""
+        """Pods of each job that are in the tree; shape (J,)."""
         return np.diff(self.offsets).astype(np.int64)
 
     def owners(self, level: int, positions: Ints) -> Ints:
-        """The domain of a level in which each position lies."""
+        """The domain of a level in which each position is."""
         return positions if level == self.tree.node_level else self.tree.domain_at[level][positions]
 
     def runs(self, level: int) -> Ints:

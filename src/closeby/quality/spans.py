@@ -1,4 +1,4 @@
-"""Span: how many domains of each level a job lies in, and how many it would need on an empty cluster."""
+"""Span: how many domains of each level a job is in, and how many it would need on an empty cluster."""
 
 from typing import Any
 

@@ -17,18 +17,18 @@ from closeby.quality.utilisation import Window, goodput, held, submission_window
 
 
 class LevelMeasures(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How jobs lie over the domains of one level. None without jobs that ran."""
+    """How jobs are over the domains of one level. None without jobs that ran."""
 
     #: Short name; ``hostname`` for single nodes.
     level: str
-    #: Domains that a started job lies in, mean.
+    #: Domains that a started job is in, mean.
     span: float | None
     #: Span over the fewest domains that could hold the job on an empty cluster: 1 is ideal. Mean and greatest
     #: over all started jobs, and the mean over jobs larger than a node, weighted by GPU-time.
     excess_span: float | None
     greatest_excess_span: float | None
     weighted_excess_span: float | None
-    #: Of jobs of several pods: share of their pairs of pods that lie in different domains, mean; edges of the
+    #: Of jobs of several pods: share of their pairs of pods that are in different domains, mean; edges of the
     #: ring of ranks that leave a domain, mean.
     cross_pairs: float | None
     ring_crossings: float | None
@@ -41,12 +41,12 @@ class LevelMeasures(Struct, frozen=True, kw_only=True, rename="camel"):
     #: Share of the free GPUs in domains that cannot hold a gang that is next (of those that wait, then of
     #: those to come); mean over the window.
     stranded: float | None
-    #: How far above the fewest domains on what was free jobs lay (0.1 is 10 %); a sample of small ones.
+    #: How far above the fewest domains on what was free jobs were (0.1 is 10 %); a sample of small ones.
     span_gap: float | None
 
 
 class Measures(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One run, summarised. Times are seconds, shares lie between 0 and 1; None where it is unknown."""
+    """One run, summarised. Times are seconds, shares are between 0 and 1; None where it is unknown."""
 
     #: All jobs, those that started, and those that ended before the run stopped.
     jobs: int
@@ -81,7 +81,7 @@ class Measures(Struct, frozen=True, kw_only=True, rename="camel"):
     slowdown: float | None
     contended_slowdown: float | None
     job_slowdown: float | None
-    #: How far above the least mean distance on what was free jobs lay (0.1 is 10 %); a sample of small ones,
+    #: How far above the least mean distance on what was free jobs were (0.1 is 10 %); a sample of small ones,
     #: and how many it has.
     distance_gap: float | None
     compared: int

@@ -23,7 +23,7 @@ def edge_costs(tree: Tree | None, capacity: int) -> EdgeCosts:
     """Edges between nodes; without a tree different nodes are 1 apart. ``capacity`` is the number of slots.
 
     Nodes of one finest domain make a group. So do nodes that lack the same labels inside one domain: each
-    lies in a private domain there, so that they are as far from each other as any two of that kind.
+    is in a private domain there, so that they are as far from each other as any two of that kind.
     """
     group_of = np.zeros(capacity, dtype=np.intp)
     if tree is None or not tree.size:

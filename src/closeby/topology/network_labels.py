@@ -1,6 +1,6 @@
 """Topologies out of the network labels and QoS annotations of nodes (Topograph label standard).
 
-``network.topology.kubernetes.io/<type>: <switch>`` says under which switch of each layer a node lies. Labels
+``network.topology.kubernetes.io/<type>: <switch>`` says under which switch of each layer a node is. Labels
 of other families are read by the same rules, but for what a family does not have (see ``presets``).
 """
 
@@ -38,8 +38,8 @@ def read_network_labels(nodes: Iterable[Node], family: LabelFamily = NETWORK_LAB
     Layers are ordered as ``network_layers`` says. A switch is known by its label and its name, so equal names
     of two types are two switches. A switch found under two switches of the next coarser layer is reported,
     and its layer does not count on its nodes: they are usable at coarser layers, and single at finer ones.
-    Accelerators form a topology of their own where one of them lies in two domains of the next coarser layer,
-    or has several nodes and lies in none.
+    Accelerators form a topology of their own where one of them is in two domains of the next coarser layer,
+    or has several nodes and is in none.
     """
     groups, illegal, problems = group_nodes(nodes, family)
     if not any(group.switches for group in groups):
@@ -101,7 +101,7 @@ def _under(groups: Sequence[NodeGroup], label: str) -> dict[str, list[NodeGroup]
 
 
 def _parents(members: Sequence[NodeGroup], label: str) -> dict[str, str]:
-    """The switches of a layer that these nodes lie under, each with its first node."""
+    """The switches of a layer that these nodes are under, each with its first node."""
     parents: dict[str, str] = {}
     for group in members:
         if label in group.switches:
@@ -123,9 +123,9 @@ def _separate_accelerator(
         parents = _parents(members, coarser)
         if len(parents) > 1:
             shown = " and ".join(sorted(parents)[:2])
-            return f"{accelerator} lies in {type_of(coarser)} {shown}"
+            return f"{accelerator} is in {type_of(coarser)} {shown}"
         if not parents and sum(len(group.nodes) for group in members) > 1:
-            return f"{accelerator} lies in no {type_of(coarser)}"
+            return f"{accelerator} is in no {type_of(coarser)}"
     return None
 
 

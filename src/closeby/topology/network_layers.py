@@ -1,6 +1,6 @@
 """Which network types become layers, and in which order, judged by reserved places and stated distances.
 
-A layer lies where its switches' distances put it (greater is coarser). A reserved type without any distance
+A layer is where its switches' distances put it (greater is coarser). A reserved type without any distance
 counts as its place in the reserved order: 1 for the closest type, 2 for the next, and so on. So reserved
 types alone keep their order, and stated distances override it. Layers that tie are ordered by reserved place,
 then key. A custom type has no place: a switch without a distance does not count, and neither does a type of
@@ -150,7 +150,7 @@ def two_parents(label: str, switch: str, parents: Mapping[str, str], parent_labe
         reason=Reason.INVALID_SPEC,
         object=f"Node/{next(iter(parents.values()))}",
         field=label_field(label),
-        message=f"{type_of(label)} {switch} lies under {type_of(parent_label)} {shown}, so the nodes there "
+        message=f"{type_of(label)} {switch} is under {type_of(parent_label)} {shown}, so the nodes there "
         f"have no {type_of(label)}",
         remedy="label each switch's nodes with one switch of the next layer, or give the switches names of "
         "their own",

@@ -26,7 +26,7 @@ class LabelFamily(Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...]
     #: The one of ``labels`` whose domains need not nest in those of the next layer; None if there is none.
     accelerator: str | None = None
-    #: Prefix of numbered keys of any depth, 0 being the closest; they lie above ``labels``.
+    #: Prefix of numbered keys of any depth, 0 being the closest; they are above ``labels``.
     tiers: str | None = None
     #: Prefix of custom types, which need a distance from the QoS annotation; None where there are none, and
     #: then the annotation is not read.

@@ -25,7 +25,7 @@ class Quality(Struct, frozen=True, kw_only=True):
     latency: int | None = None
     #: Bits per second.
     bandwidth: int | None = None
-    #: Greater is farther; says how layers are ordered, not how many edges lie between two nodes.
+    #: Greater is farther; says how layers are ordered, not how many edges are between two nodes.
     distance: int | float | None = None
     #: Cables to the next coarser switches that are up.
     uplinks: int | None = None

@@ -31,7 +31,7 @@ ROOT = Domain(ROOT_LEVEL, 0)
 class Tree(Struct, frozen=True, kw_only=True, eq=False):
     """Domains of one topology, coarse to fine. Positions 0..n-1 list the nodes so that domains are slices.
 
-    A node that lacks a level's label lies there in a private domain: it counts for distances, is usable at
+    A node that lacks a level's label is there in a private domain: it counts for distances, is usable at
     coarser levels, and never satisfies a constraint required at that level (see ``labelled``).
     """
 
@@ -130,7 +130,7 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
         return owners
 
     def within(self, domain: Domain, level: int) -> tuple[int, int]:
-        """Domains [first, end) of a level at or below ``domain``'s that lie inside it."""
+        """Domains [first, end) of a level at or below ``domain``'s that are inside it."""
         if domain.level == ROOT_LEVEL:
             return 0, self.count(level)
         if domain.level == level:

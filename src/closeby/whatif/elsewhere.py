@@ -1,4 +1,4 @@
-"""Where a placed gang would lie if the domain it lies in were not there, and how much worse that is."""
+"""Where a placed gang would be if the domain it is in were not there, and how much worse that is."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ from closeby.whatif.trials import TrialResult, Trials, as_waiting
 def runner_up(trials: Trials, group: PodGroup, tree: Tree | None) -> Iterator[Counterfactual]:
     """The place that the engine would choose were the gang to start again without its domain.
 
-    Nothing that waits takes part. Nothing is said of gangs that lie in no domain or that have not all their
+    Nothing that waits takes part. Nothing is said of gangs that are in no domain or that have not all their
     members.
     """
     state, cluster = trials.engine.state, trials.engine.cluster

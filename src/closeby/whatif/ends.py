@@ -203,9 +203,9 @@ def _together(question: Question, room: Room, jobs: Sequence[Job]) -> tuple[list
         return question.whole_without(pods) if room.may_hold(pods) else None
 
     found: list[tuple[list[Job], TrialResult]] = []
-    lie = [(job, room.domains_of(job.pods)) for job in jobs]
+    spread = [(job, room.domains_of(job.pods)) for job in jobs]
     for domain in room.best()[:DOMAINS]:
-        here = [job for job, domains in lie if domain in domains]
+        here = [job for job, domains in spread if domain in domains]
         here.sort(key=lambda job: (-room.gain(job.pods, domain), len(job.held), natural_key(job.reference)))
         for number in range(2, min(len(here), TOGETHER) + 1):
             result = enough(here[:number])

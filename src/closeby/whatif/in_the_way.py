@@ -166,7 +166,7 @@ def _usable(room: Room, one: Alike, slots: Ints) -> NDArray[np.bool_]:
 
 
 def _lack(room: Room, slots: Ints, *, alone: bool = False) -> _Lack:
-    """What the pods of an item lack on some nodes; ``alone``: they must all lie on one node."""
+    """What the pods of an item lack on some nodes; ``alone``: they must all be on one node."""
     cluster, one = room.question.trials.engine.cluster, room.alike[0]
     pod = one.pods[0]
     usable = slots[_usable(room, one, slots)]

@@ -174,7 +174,7 @@ class PlacedAgain:
 
 
 def _moved(pods: Sequence[Pod], result: TrialResult) -> tuple[Pod, ...]:
-    """The pods that went elsewhere. Of pods that are alike it is no matter which lies where."""
+    """The pods that went elsewhere. Of pods that are alike it is no matter which is where."""
     nodes = {one.pod.uid: one.node for one in result.bindings}
     stay = Counter((_alike(pod), nodes[pod.uid]) for pod in pods)
     moved = []

@@ -130,11 +130,11 @@ class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     jobs: tuple[JobEntry, ...] | UnsetType = UNSET
     #: False where the trials were used up before everything was tried.
     complete: bool | UnsetType = UNSET
-    #: Where it would lie.
+    #: Where it would be.
     where: WhereEntry | UnsetType = UNSET
     #: How short the domain is that comes closest.
     short: ShortEntry | UnsetType = UNSET
-    #: How close its pods lie, and would lie.
+    #: How close its pods are, and would be.
     distance: DistanceEntry | UnsetType = UNSET
     #: Of an application: the pods (``namespace/name``) that get a node then, or another one.
     pods: tuple[str, ...] | UnsetType = UNSET

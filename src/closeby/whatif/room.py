@@ -75,7 +75,7 @@ class Room:
                 self.on.setdefault(slot, []).append(pod)
         self._units = self._shares()
         most = [np.minimum(room, len(one.pods)) for one, room in zip(self.alike, self.held, strict=True)]
-        #: By domain how many pods of all kinds may find room; -1 where the item may not lie.
+        #: By domain how many pods of all kinds may find room; -1 where the item may not be.
         self._most = np.where(self.held[0] < 0, -1, np.sum(most, axis=0) + self._others)
         self._enough = bool((self._most >= self.needed).any())
 
@@ -148,7 +148,7 @@ class Room:
         return {self._owner[slot] for slot in slots if slot is not None}
 
     def best(self) -> list[int]:
-        """The domains in which the item may lie, those with the most room first."""
+        """The domains in which the item may be, those with the most room first."""
         order = np.argsort(-self._most, kind="stable")
         return [int(one) for one in order[self._most[order] >= 0]]
 
@@ -189,7 +189,7 @@ class Room:
 
 
 def domain_room(tree: Tree, level: int, anchors: Sequence[int], at: Counts) -> Counts:
-    """What counts by slot come to in each domain of a level; -1 where an item as a whole may not lie.
+    """What counts by slot come to in each domain of a level; -1 where an item as a whole may not be.
 
     That is where a domain does not carry its level's label, or where others hold the members that run.
     """

@@ -1,4 +1,4 @@
-"""What the traffic of an application costs as its pods lie, and as they would lie after a trial."""
+"""What the traffic of an application costs as its pods are, and as they would be after a trial."""
 
 from typing import NamedTuple
 

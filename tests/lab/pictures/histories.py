@@ -27,7 +27,7 @@ LEVELS = ("zone", "leaf")
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """One job: where its pods lay, by rank, and when it was submitted, started and ended (None: not)."""
+    """One job: where its pods were, by rank, and when it was submitted, started and ended (None: not)."""
 
     nodes: Sequence[str] = ()
     gpus: int = 4
@@ -176,7 +176,7 @@ def reserving_story() -> History:
 
 
 def applications(policy: str = "by-hand") -> History:
-    """Four applications without GPUs, with how close they lay; one has no pairs, one no known cost."""
+    """Four applications without GPUs, with how close they were; one has no pairs, one no known cost."""
     past = history(
         {
             "shop": Job(nodes=("n1", "n2"), gpus=0, start=0.0, end=100.0),

@@ -47,7 +47,7 @@ def test_sizes_are_reported_in_pods_where_only_a_job_that_does_not_count_asks_fo
 
 
 def test_excess_spans_are_weighted_by_gpu_time() -> None:
-    """Two pods of 4 GPUs fit one leaf. near lies in one for 100 s, far in two for 300 s: a quarter of the
+    """Two pods of 4 GPUs fit one leaf. near is in one for 100 s, far in two for 300 s: a quarter of the
     GPU-time is ideal. single is no larger than a node and does not count."""
     past = history(
         {

@@ -1,4 +1,4 @@
-"""The fabric as a tree: where its domains lie, and what is told of them at a moment."""
+"""The fabric as a tree: where its domains are, and what is told of them at a moment."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from tests.lab.pictures.test_boxes import grid
 
 
 def check(tree: Tree) -> None:
-    """Each bar lies above those of the domains in it, and no two bars of a level meet."""
+    """Each bar is above those of the domains in it, and no two bars of a level meet."""
     limbs = limbs_of(tree)
     assert limbs is not None
     assert len(set(limbs.domains)) == 1 + sum(tree.count(level) for level in range(limbs.levels))

@@ -122,7 +122,7 @@ def test_without_gpus_pods_are_drawn_against_the_fullest_node() -> None:
 
 
 def test_applications_are_drawn_by_their_cores(golden: Golden) -> None:
-    """A pod asks for one of a node's four cores; the two of bank lie on n5, beside one of far at first."""
+    """A pod asks for one of a node's four cores; the two of bank are on n5, beside one of far at first."""
     scene = scene_of(applications())
     assert (scene.resource, scene.unit, set(scene.capacity[:7].tolist())) == ("cpu", "cores", {4.0})
     found = pieces_of(scene)

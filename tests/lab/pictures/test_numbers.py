@@ -33,7 +33,7 @@ def placed(scene: Scene) -> list[tuple[str, float, float]]:
 
 
 def test_a_gang_has_its_number_once_in_each_leaf_and_on_its_own_bars() -> None:
-    """wide lies in two leaves, later in one; single pods have none."""
+    """wide is in two leaves, later in one; single pods have none."""
     scene = scene_of(story())
     found = placed(scene)
     assert sorted(name for name, _, _ in found) == ["later", "wide", "wide"]

@@ -1,4 +1,4 @@
-"""Applications over time: partly placed ones wait for the rest, and how close they lie is told once."""
+"""Applications over time: partly placed ones wait for the rest, and how close they are is told once."""
 
 import numpy as np
 from msgspec.structs import replace

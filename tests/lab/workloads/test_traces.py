@@ -189,7 +189,7 @@ def test_files_that_are_no_trace_are_refused(tmp_path: Path, golden: Golden) -> 
 
 
 def test_bytes_that_are_no_text_are_found_by_their_line(tmp_path: Path, golden: Golden) -> None:
-    """The last line lies far behind the first ones that are decoded."""
+    """The last line is far behind the first ones that are decoded."""
     path = tmp_path / "trace.csv"
     rows = "".join(f"j{number},0,1,1,1,0,\n" for number in range(5_000))
     path.write_bytes(f"{HEADER}{rows}".encode() + b"caf\xe9,0,1,1,1,0,\n")

@@ -71,7 +71,7 @@ def _megabits(folder: Path, depth: int = 0) -> int | None:
     found = [megabits for one in lower if (megabits := _megabits(one, depth + 1)) is not None]
     if not found:
         return None
-    # For the kernel a bridge is as fast as its fastest port, and a pod's end claims 10 Gbit/s; what lies on
+    # For the kernel a bridge is as fast as its fastest port, and a pod's end claims 10 Gbit/s; what is on
     # the bridge claims so too. A bond carries what its cables do together, or less.
     if (folder / "bridge").exists():
         return max(found)

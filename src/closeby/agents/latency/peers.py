@@ -1,4 +1,4 @@
-"""Who the peers are: the nodes on which an agent answers, and where they lie."""
+"""Who the peers are: the nodes on which an agent answers, and where they are."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`closeby discover ibnetdiscover`: where nodes lie in an InfiniBand fabric."""
+"""`closeby discover ibnetdiscover`: where nodes are in an InfiniBand fabric."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""`closeby discover slurm`, `topograph`, `aws`, `labels` and so on: where nodes lie by files of others."""
+"""`closeby discover slurm`, `topograph`, `aws`, `labels` and so on: where nodes are by files of others."""
 
 from collections.abc import Callable, Mapping, Sequence
 

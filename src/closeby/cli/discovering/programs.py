@@ -24,7 +24,7 @@ def end_programs() -> None:
 
 @contextmanager
 def output_of(program: str, timeout: float, *arguments: str) -> Iterator[BinaryIO]:
-    """What ``program`` printed, once it ended; it lies in a file that is gone afterwards.
+    """What ``program`` printed, once it ended; it is in a file that is gone afterwards.
 
     Raises:
         UnreadableError: there is no such program, it failed, or took longer than ``timeout`` (seconds).

@@ -120,7 +120,7 @@ def read_configuration_file(path: str | None) -> Configuration:
         raise Unusable(f"{path}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     with usable_configuration():
         configuration = read_configuration(text, path)
-    # A plugin may lie beside the configuration that names it. At the end of the path, so that no file there
+    # A plugin may be beside the configuration that names it. At the end of the path, so that no file there
     # takes the place of an installed module.
     folder = str(Path(path).resolve().parent)
     if folder not in sys.path:

@@ -56,7 +56,7 @@ class Acquaintance(Struct, frozen=True):
     def access_to(self, settings: "NetworkSettings", *, operators: bool) -> Access:
         """How the provider of these settings is talked to; a token of the object comes before ours.
 
-        ``operators``: the object lies in a namespace of the operator's. Our credentials are for no other.
+        ``operators``: the object is in a namespace of the operator's. Our credentials are for no other.
         """
         own, named = read_address(self.address), read_address(settings.address)
         ours = own is not None and named is not None and own.covers(named)

@@ -78,5 +78,5 @@ def _speed(bandwidth: int) -> str:
 
 
 def _shown(path: Place) -> str:
-    """Coarsest first, as everywhere; a node of which nothing is known lies nowhere."""
+    """Coarsest first, as everywhere; a node of which nothing is known is nowhere."""
     return path_text(reversed(path)) if path else "–"

@@ -1,6 +1,6 @@
 """Who asks: the Authorization header of each request, renewed before it runs out and when it was refused.
 
-Tokens and passwords stand in the kubeconfig file; a service account's token lies in a file that the kubelet
+Tokens and passwords stand in the kubeconfig file; a service account's token is in a file that the kubelet
 replaces; an exec plugin is a program that prints a token or a client certificate
 (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins).
 """
@@ -270,7 +270,7 @@ def _moment(text: object) -> float | None:
 def as_file(content: bytes) -> Iterator[str]:
     """The path of a file with this content, which only this process can read; gone after the context.
 
-    On Linux it lies in memory: a container's root file system may be read-only.
+    On Linux it is in memory: a container's root file system may be read-only.
     """
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("closeby"), "wb") as file:

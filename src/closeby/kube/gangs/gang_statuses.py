@@ -177,7 +177,7 @@ class GangStatuses:
                 self.refused(key)
 
     def moved(self) -> None:
-        """Nodes, their labels or topologies changed: gangs may lie elsewhere than their status says."""
+        """Nodes, their labels or topologies changed: gangs may be elsewhere than their status says."""
         self._moved.set()
 
     def forget(self, key: str) -> None:

@@ -130,7 +130,7 @@ class Starts:
         )
 
     def place(self, key: str) -> Place | None:
-        """Where the gang's members lie now; None when that is not known."""
+        """Where the gang's members are now; None when that is not known."""
         return self._engine.recheck.place(key)
 
     def unfinished(self) -> Iterator[GangStanding]:

@@ -50,7 +50,7 @@ class GangStanding(Struct, frozen=True, kw_only=True):
     begun: bool = False
     #: Whether it was complete before, and lost members since.
     reduced: bool = False
-    #: Where the members that hold a node lie now; None when that was not asked, or is not known.
+    #: Where the members that hold a node are now; None when that was not asked, or is not known.
     place: Place | None = None
 
     @property

@@ -31,7 +31,7 @@ class _Underway:
     def __init__(self, arrived: float, topology: str) -> None:
         #: When the first of its pods came, in seconds of the meters' clock.
         self.arrived = arrived
-        #: Name of the topology in which its place lies; empty without one.
+        #: Name of the topology in which its place is; empty without one.
         self.topology = topology
         #: Uids of the pods whose bindings do not stand yet.
         self.left: set[str] = set()

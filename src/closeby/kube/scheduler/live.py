@@ -1,7 +1,7 @@
 """The live scheduler: one engine that is fed with what happens in a cluster, and whose decisions are written.
 
 The engine is asked to decide only when everything is known that was there at the start. Between two rounds of
-decisions lies a pause, so that what belongs together is taken in together: a gang's pods, say.
+decisions is a pause, so that what belongs together is taken in together: a gang's pods, say.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""On which nodes the pods behind a Service are ready, where these lie, and at which addresses pods answer.
+"""On which nodes the pods behind a Service are ready, where these are, and at which addresses pods answer.
 
 Of all that tells this, EndpointSlices cost the API server least: they change only when pods come, go, or get
 ready, tell the zone of each pod's node, and every node's kube-proxy follows them anyway. Nodes report to the

@@ -1,7 +1,7 @@
 """Pods that name an AppGroup which is not known yet: they wait until the server was asked about it.
 
 A kind may be installed while the scheduler runs, and watches of two kinds are not in step. So a pod may be
-received before the AppGroup that it names, although that was made before it. Placed at once it would lie far
+received before the AppGroup that it names, although that was made before it. Placed at once it would be far
 from what it talks to, for ever. It goes on with its AppGroup as soon as that is received, and without it once
 a look at the server that began after a grace has not found it. No input or output here.
 """

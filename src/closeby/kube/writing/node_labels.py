@@ -1,4 +1,4 @@
-"""Writes to the nodes of a cluster where they lie, as discovery found it."""
+"""Writes to the nodes of a cluster where they are, as discovery found it."""
 
 import asyncio
 from collections.abc import Mapping

@@ -26,7 +26,7 @@ from closeby.quality.traffic import RunTraffic, TrafficMeasures, run_traffic
 
 
 def judged_talk(history: History, judge: Judge) -> dict[int, TrafficMeasures]:
-    """How close each application that started lay, by its number."""
+    """How close each application that started was, by its number."""
     started = [
         (job, graph)
         for job, graph in enumerate(history.jobs.graphs)

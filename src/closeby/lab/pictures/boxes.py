@@ -1,4 +1,4 @@
-"""Where each domain and node of a topology lies on paper: nested boxes, packed into rows.
+"""Where each domain and node of a topology is on paper: nested boxes, packed into rows.
 
 Nodes are bars that stand above one another, as hosts do in a rack; domains are boxes around them. Lengths are
 pixels, with y growing downward.
@@ -122,7 +122,7 @@ def told_apart(names: Sequence[str], width: float, letter: float) -> tuple[str, 
 
 
 class _Inside(Struct, frozen=True):
-    """What a domain needs: the size of its contents, and where the domains in it lie from their corner."""
+    """What a domain needs: the size of its contents, and where the domains in it are from their corner."""
 
     width: float
     height: float

@@ -24,7 +24,7 @@ SINGLE = "#B4B9C2"
 FREE = "#FFFFFF"
 UNUSABLE = "#6B7280"
 #: Edges of nodes and boxes; outline and tint of nodes that are kept free, and the outline's width, most of
-#: which lies outside of the bar.
+#: which is outside of the bar.
 FRAME = "#B9BFCA"
 EDGE = "#D92D20"
 TINT = "#FBD5D1"

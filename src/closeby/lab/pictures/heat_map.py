@@ -197,7 +197,7 @@ class _Layout:
 
 
 def heat_map(scene: Scene, tiles: Tiles) -> alt.LayerChart:
-    """The map at the moment that the parameter ``moment`` holds; where what is sought lies has an outline."""
+    """The map at the moment that the parameter ``moment`` holds; where what is sought is has an outline."""
     sheet = Sheet(tiles.width, tiles.height + KEY_HEIGHT)
     base = _at_moment(scene, tiles)
     layers = [
@@ -320,7 +320,7 @@ def _words(sheet: Sheet, base: alt.Chart, tiles: Tiles, scene: Scene) -> Iterato
 
 
 def _found(sheet: Sheet, scene: Scene, tiles: Tiles) -> alt.Chart:
-    """Tiles on which something lies that is sought."""
+    """Tiles on which something is that is sought."""
     tenants, used, _ = _held(scene, tiles)
     rows = data(tile=used, tenant=tenants, since=scene.since[tenants], until=scene.until[tenants])
     jobs = data(tenant=np.arange(len(scene.tenants)), job=[one.name for one in scene.tenants])

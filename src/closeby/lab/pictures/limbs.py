@@ -42,7 +42,7 @@ class Limbs(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def limbs_of(tree: Tree) -> Limbs | None:
-    """Where the tree's domains lie: each above what it holds. None when there are no levels to draw.
+    """Where the tree's domains are: each above what it holds. None when there are no levels to draw.
 
     Nodes without a level's label are no domains of it, and are left out.
     """
@@ -73,7 +73,7 @@ def limbs_of(tree: Tree) -> Limbs | None:
 
 
 def _shown(tree: Tree, level: int) -> Ints:
-    """The domains of a level that have its label and lie in such domains; ascending."""
+    """The domains of a level that have its label and are in such domains; ascending."""
     firsts = tree.bounds[level][:-1]
     known = tree.labelled[level].copy()
     for upper in range(level):

@@ -15,7 +15,7 @@ POINTS = 400
 def thinned(times: Floats, values: NDArray[np.generic], columns: int = COLUMNS) -> Ints:
     """Indices of the points that draw the same step line: of each column the first, least, greatest and last.
 
-    After M4 (Jugel et al., PVLDB 7(10), 2014). Times ascend, or are where they lie on an axis that is not
+    After M4 (Jugel et al., PVLDB 7(10), 2014). Times ascend, or are where they are on an axis that is not
     even; all points are kept when there are few.
     """
     if len(times) <= 4 * columns:
@@ -97,12 +97,12 @@ class Moments(Struct, frozen=True, kw_only=True, eq=False):
         return _rounded(seconds, self.seconds)
 
     def holding(self, seconds: float) -> int:
-        """The last stop that does not lie after a time."""
+        """The last stop that is not after a time."""
         moment = float(self.in_units(np.asarray(seconds)))
         return max(int(np.searchsorted(self.stops, moment, side="right")) - 1, 0)
 
     def seen(self, since: Floats, until: Floats) -> NDArray[np.bool_]:
-        """Whether some stop lies in ``[since, until)``; times in the unit."""
+        """Whether some stop is in ``[since, until)``; times in the unit."""
         return np.searchsorted(self.stops, since) < np.searchsorted(self.stops, until)
 
 

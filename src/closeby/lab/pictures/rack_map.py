@@ -262,7 +262,7 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
 
 
 def _services(scene: Scene, pieces: Pieces) -> list[str]:
-    """``web ×2, db``: which services of its tenant lie on the node of each piece."""
+    """``web ×2, db``: which services of its tenant are on the node of each piece."""
     lying: dict[tuple[int, int], dict[str, int]] = {}
     for tenant, slot, name in zip(
         scene.tenant_of.tolist(), scene.slots.tolist(), scene.services, strict=True

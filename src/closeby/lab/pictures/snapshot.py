@@ -29,7 +29,7 @@ _COLOURED = {
 
 
 def snapshot(run: Run) -> Scene:
-    """Who holds what after a run, in the topology in which most gangs lie.
+    """Who holds what after a run, in the topology in which most gangs are.
 
     In GPUs if any node has some, else in cpu. Gangs and services come by name, then single pods, each on
     its own even where several belong to one owner.

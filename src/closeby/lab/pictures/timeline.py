@@ -38,7 +38,7 @@ class TimeAxis(Struct, frozen=True, kw_only=True):
         return self.focus < self.last
 
     def scale(self) -> alt.Scale:
-        """Where times lie."""
+        """Where times are."""
         if not self.bent:
             return alt.Scale(domain=[0, self.last], nice=False)
         return alt.Scale(

@@ -1,6 +1,6 @@
 """One run over time: the very engine, fed by a virtual clock with jobs that arrive, wait, run and end.
 
-Durations are given and do not depend on where a job lies. A run ends when nothing can happen any more: jobs
+Durations are given and do not depend on where a job is. A run ends when nothing can happen any more: jobs
 that still wait then could never be placed.
 """
 

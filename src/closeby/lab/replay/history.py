@@ -89,7 +89,7 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     #: CPU of the nodes by slot, less that of pods that are no jobs and stay, in thousandths of a core; empty
     #: where it is not asked for.
     node_cpu: Counts = NO_CPU
-    #: How close the pods of each application lay when all were placed, by index.
+    #: How close the pods of each application were when all were placed, by index.
     talk: dict[int, TrafficMeasures] = {}
     #: Reservations in the order in which they were made.
     reservations: tuple[Kept, ...] = ()
@@ -119,7 +119,7 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
         return bool(self.node_gpus.any()) and size_unit(self.jobs.gpus[self.counted]) is SizeUnit.GPU
 
     def slots_of(self, job: int) -> Ints:
-        """Where the pods of a job lay, in the order of their ranks."""
+        """Where the pods of a job were, in the order of their ranks."""
         return self.slots[self.offsets[job] : self.offsets[job + 1]]
 
 
@@ -143,7 +143,7 @@ class Recorder:
         #: Job, slots and beginning of the reservation that holds now, and those that have ended.
         self._keeps: tuple[int, tuple[int, ...], float] | None = None
         self._kept: list[Kept] = []
-        #: How close the pods of each application lay when all were placed.
+        #: How close the pods of each application were when all were placed.
         self.talk: dict[int, TrafficMeasures] = {}
 
     def arrives(self, job: int) -> None:

@@ -1,4 +1,4 @@
-"""Jobs as Kubernetes objects: plain pods, gangs with their PodGroup, applications and how close these lie."""
+"""Jobs as Kubernetes objects: plain pods, gangs with their PodGroup, applications and how close these are."""
 
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -64,7 +64,7 @@ class Deployer:
 
 
 class Judge:
-    """Says what talk costs, and how close pods lie, by the network of one engine."""
+    """Says what talk costs, and how close pods are, by the network of one engine."""
 
     def __init__(self, engine: Engine) -> None:
         """By the costs that the engine goes by, else those of the defaults."""
@@ -72,7 +72,7 @@ class Judge:
         self._costs = dependency_cost(engine.profile)
 
     def talk(self, application: Application, graph: CallGraph, slots: Sequence[int]) -> TrafficMeasures:
-        """How close the pods of an application lie; ``slots`` in the order of the graph's workloads."""
+        """How close the pods of an application are; ``slots`` in the order of the graph's workloads."""
         replicas = _replicas(graph, slots)
         known = self._costs.knows_costs(application)
         costs = self._costs.edges(application, replicas) if known else None
@@ -80,7 +80,7 @@ class Judge:
 
 
 def talk_of(engine: Engine, key: str, graph: CallGraph, slots: Sequence[int]) -> TrafficMeasures | None:
-    """How close the pods of an application that an engine knows lie, judged by its own costs."""
+    """How close the pods of an application that an engine knows are, judged by its own costs."""
     application = engine.applications.get(key)
     return None if application is None else Judge(engine).talk(application, graph, slots)
 

@@ -27,13 +27,13 @@ class _Scale(NamedTuple):
 #: What the headings mean, for who sees them the first time.
 _WORDS: Final = (
     "Delay: from submission to start. For topology: more than if nothing were required of it, where jobs "
-    "or the policy require something. Excess span: domains that jobs larger than a node lie in, over the "
+    "or the policy require something. Excess span: domains that jobs larger than a node are in, over the "
     "fewest that could hold them, 1 is ideal; group spread: domains that one of their data- or "
     "pipeline-parallel groups touches. Cross pairs: pairs of pods of a job in different domains; "
     "ring crossings: edges of its ring of ranks that leave a domain; ring hops: tree edges that the ring "
     "runs over, over the fewest in another order of ranks; distance: tree edges between pods of a job. Above "
     "the best: of a sample of jobs, over the least possible on what was free when they started. Largest "
-    "gang: what one domain could still hold, of all that is free; stranded: what of it lies in domains "
+    "gang: what one domain could still hold, of all that is free; stranded: what of it is in domains "
     "that cannot hold a gang that is next. Goodput: utilisation less what bad places lose. Modelled are "
     "an all-reduce, if all nodes sent and among the flows that were there, and slowdown: of it and of "
     "whole jobs over ideal places, weighted by GPU-time, 1 is ideal. The model's constants are in JSON "

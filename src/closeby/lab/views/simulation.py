@@ -1,4 +1,4 @@
-"""The report of a run over time on a terminal: what ran on what, who waited how long, and where jobs lay."""
+"""The report of a run over time on a terminal: what ran on what, who waited how long, and where jobs were."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, inf

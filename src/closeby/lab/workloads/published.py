@@ -27,7 +27,7 @@ class Mix(Struct, frozen=True, kw_only=True):
     gpu_time: tuple[float, ...] | None
     #: Jobs that run for at most ``2**i`` seconds.
     durations: tuple[float, ...]
-    #: Share of jobs between two sizes that have the larger one exactly; the rest lies log-linearly between.
+    #: Share of jobs between two sizes that have the larger one exactly; the rest is log-linearly between.
     at_size: float = 0.5
     #: What jobs above a size are called, and the shares of the kinds of all others.
     large_kind: tuple[int, str] | None = None

@@ -188,7 +188,7 @@ def draw(mix: Mix, count: int, most: int, random: Generator) -> tuple[Counts, Fl
     for index, one in enumerate(classes):
         jobs = np.flatnonzero(owner == index)
         at = _strata(len(jobs), random)
-        # Jobs of neighbouring run times get sizes that lie far apart, and all sizes alike.
+        # Jobs of neighbouring run times get sizes that are far apart, and all sizes alike.
         within = (np.floor(at * len(jobs)) * _GOLDEN + random.random()) % 1.0 * _part(one, most)
         sizes[jobs] = one.sizes[np.searchsorted(one.cumulated, within, side="right")]
         durations[jobs] = _run_times(one, at)

@@ -62,7 +62,7 @@ def read_bandwidth_limits(
     owner: str,
     part: str,
 ) -> BandwidthLimits | None:
-    """The limits of a pod, with a notice where they make no sense or lie below what the pod requests.
+    """The limits of a pod, with a notice where they make no sense or are below what the pod requests.
 
     ``owner`` names the object in notices, ``part`` the field that holds its annotations.
     """

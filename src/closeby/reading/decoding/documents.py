@@ -41,7 +41,7 @@ class Document(Struct, frozen=True, kw_only=True):
     kind: str = ""
     raw: bytes | msgspec.Raw | None = None
     value: object = None
-    #: Where it lies in its document: ``("items", 3)`` for an entry of a List.
+    #: Where it is in its document: ``("items", 3)`` for an entry of a List.
     position: Path = ()
     find_line: LineFinder = no_line
 

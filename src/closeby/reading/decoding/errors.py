@@ -15,7 +15,7 @@ Path = tuple[str | int, ...]
 def field_path(path: Iterable[str | int], above: str = "") -> str:
     """``("spec", "containers", 0)`` as ``spec.containers[0]``; keys with dots or slashes are quoted.
 
-    ``above`` is the path of what the parts lie in.
+    ``above`` is the path of what the parts are in.
     """
     text = above
     for part in path:
@@ -98,7 +98,7 @@ def _resolve(steps: str, value: object, got: str | None) -> Path:
 
 
 def _search(parts: Sequence[str | int | None], value: object, got: str) -> list[str | int] | None:
-    """The concrete path to the first value of type ``got`` that lies at ``parts``."""
+    """The concrete path to the first value of type ``got`` that is at ``parts``."""
     if not parts:
         return [] if _type_name(value) == got else None
     step, rest = parts[0], parts[1:]

@@ -58,7 +58,7 @@ _OWN: Final = (
 TASK_AFFINITY: Final = "volcano.sh/task-topology-affinity"
 TASK_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
 TASK_ORDER: Final = "volcano.sh/task-topology-task-order"
-#: Annotations of a gang that say how its roles are to lie to each other.
+#: Annotations of a gang that say how its roles are to be to each other.
 ROLE_TOPOLOGY: Final = (TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC)
 
 #: Volcano's wish of a plain pod; its mode is hard unless it says soft.
@@ -272,5 +272,5 @@ def is_part_of_a_device(resource: str) -> bool:
 
 
 def members_apart(annotations: Mapping[str, str]) -> bool:
-    """Whether a gang's annotations ask that some of its members lie on different nodes."""
+    """Whether a gang's annotations ask that some of its members be on different nodes."""
     return TASK_ANTI_AFFINITY in annotations

@@ -1,4 +1,4 @@
-"""Where manifests lie: files, folders, or what comes through a pipe; and whether a file has changed."""
+"""Where manifests are: files, folders, or what comes through a pipe; and whether a file has changed."""
 
 import codecs
 import os

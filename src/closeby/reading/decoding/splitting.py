@@ -21,7 +21,7 @@ _ESCAPE = re.compile(
 )
 #: What half a character begins with.
 _HALF: Final = re.compile(rb"\\u[dD]")
-#: In a stream of objects an indented brace lies inside of one, and this is where one begins.
+#: In a stream of objects an indented brace is inside of one, and this is where one begins.
 _OBJECT_START = re.compile(r"^[{\[]", re.MULTILINE)
 _HEAD_REMEDY = "begin it like apiVersion: v1 and kind: Pod"
 

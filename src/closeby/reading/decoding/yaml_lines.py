@@ -259,7 +259,7 @@ def list_text(text: str, reader: BlockReader) -> ListText | None:
 class Lines:
     """Finds the line of a field in text that begins on ``first`` of its file, by reading it once more.
 
-    ``cut`` is where the text lies in ``whole``; of an item of a List, whose paths begin with ``items`` and
+    ``cut`` is where the text is in ``whole``; of an item of a List, whose paths begin with ``items`` and
     its number, it is the item alone.
     """
 

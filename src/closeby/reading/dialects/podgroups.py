@@ -144,7 +144,7 @@ class PlacementAsk(Struct, frozen=True, kw_only=True):
     """A wish for closeness, for none at all, or nothing."""
 
     constraint: TopologyConstraint | None = None
-    #: The author says that the pods may lie anywhere.
+    #: The author says that the pods may be anywhere.
     unconstrained: bool = False
     conditions: tuple[Condition, ...] = ()
 

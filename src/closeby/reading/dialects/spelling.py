@@ -20,7 +20,7 @@ _ALIKE: Final = 0.85
 class KnownFields(Struct, frozen=True):
     """The fields of a mapping, or of each mapping in a list."""
 
-    #: Name to the shape of what lies below; None where nothing of interest does.
+    #: Name to the shape of what is below; None where nothing of interest does.
     fields: Mapping[str, "KnownFields | None"]
     #: Names that are wrong for certain, to the right ones.
     renamed: Mapping[str, str] = {}

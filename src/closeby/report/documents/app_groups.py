@@ -72,7 +72,7 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     together: Cost | None = None
     #: With `--optimum`: the least possible for them; null where that was not worked out.
     optimum: Cost | None = None
-    #: With `--optimum`: how far above it they lie (0.05 is 5 %); null where that was not worked out.
+    #: With `--optimum`: how far above it they are (0.05 is 5 %); null where that was not worked out.
     gap: float | None = None
     #: Pairs of placed replicas with traffic.
     pairs: int = 0

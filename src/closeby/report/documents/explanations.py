@@ -1,4 +1,4 @@
-"""Why a gang or pod waits, or why it lies where it lies (kind Explanation)."""
+"""Why a gang or pod waits, or why it is where it is (kind Explanation)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -362,7 +362,7 @@ def _explain_member(run: Run, pod: Pod, live: Live | None) -> Explanation:
     since = f", since {own[0].time}" if pod.node_name is not None and own and own[0].time else ""
     said = entry.message or ""
     shared = any(said and said in one for one in whole.sentences)
-    state = f"lies on {entry.node}{rank}{since}" if entry.node else "waits" if shared else f"waits: {said}"
+    state = f"is on {entry.node}{rank}{since}" if entry.node else "waits" if shared else f"waits: {said}"
     explanation = Explanation(
         subject=f"{POD}/{pod.key}",
         sentences=(

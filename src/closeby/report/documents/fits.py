@@ -43,7 +43,7 @@ class PlaceFitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class LevelFitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one level could take: gangs that each lie in one domain of it."""
+    """What one level could take: gangs that each are in one domain of it."""
 
     #: None for the whole cluster.
     level: str | None

@@ -41,7 +41,7 @@ class _Asked(Struct, frozen=True, eq=False):
     bare: Unlabelled | None = None
 
     def room(self, level: int, *, pinned: bool = True) -> NDArray[np.int64]:
-        """Pods that each domain of a level would hold; -1 where the gang may not lie.
+        """Pods that each domain of a level would hold; -1 where the gang may not be.
 
         ``pinned``: if all but pinned pods were gone, else if all that ends had ended.
         """

@@ -14,20 +14,20 @@ from closeby.topology.tree import Tree
 
 
 class QualityEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How close the placed members of one gang lie; what has a value a level is by its short name.
+    """How close the placed members of one gang are; what has a value a level is by its short name.
 
     Six digits are shown. ``null`` is unknown. The seconds and slowdowns are modelled.
     """
 
     #: By level: domains used, over the fewest that could hold the gang on an empty cluster; 1 is ideal.
     excess_span: Mapping[str, float | None]
-    #: By level: pairs of members that lie in different domains.
+    #: By level: pairs of members that are in different domains.
     cross_pairs: Mapping[str, int]
     #: Pairs of members.
     pairs: int
     #: Edges of the tree between two members, mean over all pairs.
     mean_distance: float | None
-    #: Edges of the tree between the two members that lie farthest apart.
+    #: Edges of the tree between the two members that are farthest apart.
     diameter: int
     #: By level: edges of the ring of ranks that leave a domain.
     ring_crossings: Mapping[str, int]
@@ -57,8 +57,8 @@ class QualityEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 def gang_qualities(run: Run, *, optimum: bool = False) -> dict[str, QualityEntry]:
     """The quality of each gang that has placed members, by ``namespace/name``.
 
-    Gangs that lie in one topology are measured together, so that they share its links. ``optimum`` adds how
-    close each could have lain with all others where they are.
+    Gangs that are in one topology are measured together, so that they share its links. ``optimum`` adds how
+    close each could have been with all others where they are.
     """
     gauge = GangGauge(run.engine.cluster)
     by_tree: dict[str, tuple[Tree, dict[str, Members]]] = {}

@@ -93,7 +93,7 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     by_nature: str | UnsetType = UNSET
     #: Only there for gangs whose roles have traffic.
     traffic: TrafficEntry | UnsetType = UNSET
-    #: How close its placed members lie; only there when it has some.
+    #: How close its placed members are; only there when it has some.
     quality: QualityEntry | UnsetType = UNSET
 
 
@@ -181,7 +181,7 @@ def scheduling_report(
     """The report of a run. Pods and gangs are sorted by namespace and name, numbers read as numbers.
 
     ``counterfactuals`` are by the key of the work item, for those that are explained. ``optimum`` adds how
-    close gangs could have lain.
+    close gangs could have been.
     """
     groups = group_entries(run, optimum=optimum)
     measured = any(isinstance(group.quality, QualityEntry) for group in groups)
@@ -232,7 +232,7 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
 def group_entries(run: Run, *, optimum: bool = False) -> tuple[GroupEntry, ...]:
     """What became of the gangs, also of those that only pods name.
 
-    ``optimum`` adds how close they could have lain.
+    ``optimum`` adds how close they could have been.
     """
     members: dict[str, list[Pod]] = {}
     for pod in run.pods:

@@ -1,4 +1,4 @@
-"""Explanations in words: why a gang or pod waits, or why it lies where it lies."""
+"""Explanations in words: why a gang or pod waits, or why it is where it is."""
 
 from collections.abc import Iterable, Sequence
 
@@ -50,9 +50,9 @@ def gang_sentences(
     where = f"in {path_text(entry.domain)} ({entry.level})" if entry.domain else "across the cluster"
     count = f"all {entry.scheduled}" if entry.scheduled == len(pods) else f"{entry.scheduled} of {len(pods)}"
     yield (
-        f"{count} pods of {key} lie {where}, on {nodes}.".capitalize()
+        f"{count} pods of {key} are {where}, on {nodes}.".capitalize()
         if count[0] == "a"
-        else (f"{count} pods of {key} lie {where}, on {nodes}.")
+        else (f"{count} pods of {key} are {where}, on {nodes}.")
     )
     if isinstance(entry.traffic, TrafficEntry):
         moved = entry.traffic.together < entry.traffic.one_by_one
@@ -83,7 +83,7 @@ def _why_not(best: DomainLine, looked_at: int, group: PodGroup | None) -> str:
 
 
 def _held(group: PodGroup | None, pods: Sequence[Pod]) -> bool:
-    """Whether members that ran already hold the others to the domain that they lie in."""
+    """Whether members that ran already hold the others to the domain that they are in."""
     required = group is not None and group.constraint is not None and group.constraint.required is not None
     return required and any(pod.node_name is not None and not pod.terminating for pod in pods)
 
@@ -152,7 +152,7 @@ def app_group_sentences(entry: AppGroupEntry, pods: Sequence[PodEntry]) -> Itera
         return
     nodes = plural(len({pod.node for pod in pods if pod.node is not None}), "node")
     count = f"{entry.scheduled} of {plural(len(pods), 'pod')}"
-    yield f"{count} of {key} {'lies' if len(pods) == 1 else 'lie'} on {nodes}."
+    yield f"{count} of {key} {'is' if len(pods) == 1 else 'are'} on {nodes}."
     if entry.cost is None:
         yield "No NetworkTopology gives network costs, so each pod went to the best node for it alone."
         return

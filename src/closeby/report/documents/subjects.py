@@ -125,7 +125,7 @@ def find_subject(
 
     Accepts ``name``, ``namespace/name``, and both after ``pod/``, ``podgroup/``, ``appgroup/`` or the kind of
     a workload, which may be written as kubectl takes it (``job``, ``jobs``, ``job.batch``, ``lws``). If
-    ``namespace`` is given, only what lies there is meant; of several with one name, what lies in ``near`` is.
+    ``namespace`` is given, only what is there is meant; of several with one name, what is in ``near`` is.
     """
     kind, _, rest = name.partition("/")
     kind = kind.lower().partition(".")[0]

@@ -57,7 +57,7 @@ class UplinksEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 class DomainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One domain. Amounts are cores, bytes, devices; ``free`` leaves out nodes that take no new pods.
 
-    Equal paths are different domains where a label is missing: such a node lies alone.
+    Equal paths are different domains where a label is missing: such a node is alone.
     """
 
     #: Its label values, the coarsest level first.

@@ -103,7 +103,7 @@ def _tally(entry: ExplainEntry) -> dict[str, int]:
 
 def buckets_table(buckets: Sequence[Sequence[str]], nodes: Mapping[str, str | None]) -> Table:
     """One line per bucket, in the order in which they were made; ``nodes`` has the node of each pod."""
-    table = plain_table("bucket", "pods that belong on one node", "lie on", right=("bucket",))
+    table = plain_table("bucket", "pods that belong on one node", "nodes", right=("bucket",))
     for number, bucket in enumerate(buckets[:BUCKETS], start=1):
         table.add_row(f"{number}", names_text(bucket), _nodes_of(bucket, nodes))
     left = len(buckets) - BUCKETS
@@ -134,7 +134,7 @@ def different_lines(counterfactuals: Sequence[Counterfactual]) -> Table:
 
 
 def _no_gain(one: Counterfactual) -> bool:
-    """Of an application that would lie no better."""
+    """Of an application that would be no better."""
     talk = one.talk
     return (
         isinstance(talk, TalkEntry)

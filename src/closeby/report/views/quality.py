@@ -1,4 +1,4 @@
-"""How close gangs and applications lie, as tables: the measures, and the constants of what is modelled."""
+"""How close gangs and applications are, as tables: the measures, and the constants of what is modelled."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -53,7 +53,7 @@ def _gangs(gangs: Sequence[tuple[GroupEntry, QualityEntry]], names: Names) -> Ta
 
 
 def _excess(found: QualityEntry) -> Text:
-    """The levels on which the gang lies in more domains than it would have to."""
+    """The levels on which the gang is in more domains than it would have to."""
     if None in found.excess_span.values():
         return Text("larger than any node", style="dim")
     above = [f"{level} ×{excess:.3g}" for level, excess in found.excess_span.items() if excess and excess > 1]
@@ -83,7 +83,7 @@ def _applications(entries: Sequence[AppGroupEntry], names: Names) -> Table:
 def _words(model: Model) -> RenderableType:
     """What the columns mean."""
     return Text(
-        "Excess span: domains that a gang lies in, over the fewest that could hold it on an empty\n"
+        "Excess span: domains that a gang is in, over the fewest that could hold it on an empty\n"
         "cluster, where that is above 1. Distance: tree edges between two pods, mean. Ring hops: tree\n"
         "edges of the ring of ranks. (Least: the best that was possible.)\n"
         f"Modelled: a ring all-reduce of {_message(model)} over all GPUs of a gang, and how many times\n"

@@ -23,7 +23,7 @@ LINES_PER_GANG = 8
 
 
 def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iterator[RenderableType]:
-    """All sections that have something to say; ``quality`` adds how close what was placed lies."""
+    """All sections that have something to say; ``quality`` adds how close what was placed is."""
     names = Names(
         {pod.namespace for pod in report.pods}
         | {group.namespace for group in report.groups}
@@ -72,7 +72,7 @@ def _by_nature(report: SchedulingReport, names: Names) -> Iterator[RenderableTyp
 
 
 def _found_topology(report: SchedulingReport) -> Iterator[RenderableType]:
-    """By which labels gangs lie close, where no Topology object says so."""
+    """By which labels gangs are close, where no Topology object says so."""
     found = report.found_topology
     if isinstance(found, FoundTopologyEntry) and any(one.topology == found.name for one in report.groups):
         yield Text(f"\n{found_text(found)}", style="dim")
