@@ -136,8 +136,8 @@ def test_the_table_says_which_pods_belong_together_and_where_they_are(command: l
 def test_roles_that_are_to_be_kept_apart_are_not_moved_together_by_an_application() -> None:
     """One node holds everybody, and each ps talks to each worker: without anti-affinity they share it."""
     zone = "topology.kubernetes.io/zone"
-    cluster = nodes(node1=8, node2=8)
-    for node, name in zip(cluster, "ab", strict=True):
+    cluster = nodes(node1=8, node2=8, node3=1)
+    for node, name in zip(cluster, "aab", strict=True):  # One zone alone holds all.
         node["metadata"]["labels"][zone] = name
     costs = [{"origin": "a", "costList": [{"destination": "b", "networkCost": 5}]}]
     weights = [{"name": "UserDefined", "topologyList": [{"topologyKey": zone, "originList": costs}]}]

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup
-from closeby.objects.nodes import Taint
+from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, Toleration
 from closeby.objects.quantities import amount
 from closeby.reading.configuration import Configuration
@@ -256,7 +256,26 @@ def carried_out(manifests: Manifests, key: str, one: Counterfactual) -> Manifest
     changed = replace(manifests, pods=tuple(members))
     for field, value in one.change.items() if isinstance(one.change, Mapping) else ():
         changed = written(changed, key, field, value)
+    for command in one.command.split(" && ") if isinstance(one.command, str) else ():
+        changed = replace(changed, nodes=tuple(opened(node, command.split()) for node in changed.nodes))
     return changed
+
+
+def opened(node: Node, command: Sequence[str]) -> Node:
+    """A node after ``kubectl uncordon NODE...`` or ``kubectl taint nodes NODE... KEY=VALUE:EFFECT-``."""
+    if node.name not in command:
+        return node
+    if command[:2] == ["kubectl", "uncordon"]:
+        return replace(node, unschedulable=False)
+    assert command[:3] == ["kubectl", "taint", "nodes"]
+    left = [one for one in node.taints if command[-1] != _removal(one)]
+    assert len(left) < len(node.taints)
+    return replace(node, taints=tuple(left))
+
+
+def _removal(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}-"
 
 
 def job_name(pod: Pod) -> str:

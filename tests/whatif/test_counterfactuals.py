@@ -14,7 +14,7 @@ from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.simulator.runs import Run, simulate
 from closeby.whatif.gathering import counterfactuals
-from closeby.whatif.records import Counterfactual, DistanceEntry, Kind
+from closeby.whatif.records import Counterfactual, DistanceEntry, Kind, WhereEntry
 from tests.crowded import CLUSTER, world, worlds
 from tests.golden.fixture import Golden
 from tests.worlds import draw, gang, pods, spec
@@ -96,6 +96,19 @@ def test_a_placed_gang_has_its_runner_up(golden: Golden) -> None:
         "default/train"
     ]
     golden("what-if", told.sentence)
+
+
+def test_a_runner_up_is_what_it_was_when_the_gang_was_decided() -> None:
+    """Gangs that are decided later fill the other racks; they took no part in the decision."""
+    groups = [gang(name, min_member=4, required="rack") for name in ("train", "x", "y")]
+    members = [*pods("train", 4), *(pod for name in "xy" for pod in pods(name, 4))]
+    run, found = asked(world(groups, members))
+    assert {run.places[f"default/{name}"].path for name in ("x", "y")} == {("a", "r2"), ("b", "r3")}
+    (one,) = found["default/train"]
+    assert isinstance(one.where, WhereEntry)
+    assert one.where.domain == ("a", "r2")
+    (last,) = found["default/y"]
+    assert not last.fits
 
 
 def test_what_it_costs_to_lie_elsewhere(golden: Golden) -> None:

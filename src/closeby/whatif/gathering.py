@@ -86,10 +86,14 @@ def counterfactuals(
                 found[key] = tuple(_of_waiting(trials, key, before, more_room=reasons[key]))
             elif application is not None:
                 found[key] = tuple(_best(_of_waiting_application(trials, key, application, scheduler_name)))
-        for group in placed[:ITEMS]:
+        mark = trials.fork.mark()
+        # What was decided later took no part in a gang's decision, so the last is asked first here too.
+        for group in sorted(placed[:ITEMS], key=lambda one: trials.first_order(one.key), reverse=True):
             trials.forget_after(None)
             if group.key not in found:
+                trials.leave_out_later(group.key)
                 found[group.key] = tuple(runner_up(trials, group, run.tree_of(group)))
+        trials.fork.undo(mark)
         for application in together[:ITEMS]:
             trials.forget_after(None)
             key = f"{APPLICATION}{application.key}"

@@ -1,7 +1,7 @@
 """What would become of an item that waits if one thing were different: tried on a fork, within a budget.
 
 A trial is not an estimate: the engine decides as it always does. What stands before the item in the queue
-decides before it, as it would; what comes after it can't matter to it and is left out.
+decides before it, as it would; what comes after it can't matter to it and is left out, also if it was placed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,6 +50,10 @@ class Trials:
         self.waiting = list(dict.fromkeys(key_of(one) for one in outcomes if one.leftover))
         #: What the run placed.
         self.bindings = tuple(run.bindings.values())
+        #: When it placed the first pod of each item.
+        self._first: dict[str, int] = {}
+        for one in sorted(self.bindings, key=lambda binding: binding.order):
+            self._first.setdefault(self.engine.state.item_key(one.pod), one.order)
         self._all = self._left = decisions
         self._kept = 0
 
@@ -80,6 +84,16 @@ class Trials:
         for pod in dropped:
             del self._pods[pod.uid]
         self._left, self._kept = self._all, 0
+
+    def first_order(self, key: str) -> int:
+        """When the run placed the first pod of a gang; -1 if it ran before."""
+        return self._first.get(key, -1)
+
+    def leave_out_later(self, key: str) -> None:
+        """Take the pods off their nodes that the run placed after the first of a gang, but for its own."""
+        first, state = self.first_order(key), self.engine.state
+        later = (one.pod for one in self.bindings if one.order > first and one.pod.uid in state.pods)
+        self.fork.apply(Change(gone=tuple(pod for pod in later if state.item_key(pod) != key)))
 
     def try_out(self, key: str, change: Change) -> TrialResult | None:
         """What the item gets with this change; None when it still waits, or no trial is left."""

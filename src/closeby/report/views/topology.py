@@ -39,9 +39,8 @@ def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) ->
         yield Indented(_table(topology, report.main_resources, with_nodes), (0, 0, 0, 2))
         yield from _flags(topology)
         if isinstance(topology.command, str):
-            yield Text(
-                f"  No object declares it. `{topology.command}` prints one (for files with -f).", style="dim"
-            )
+            how = f"No object declares it. `{topology.command}` prints one (for files with -f)."
+            yield Indented(Text(how, style="dim"), (0, 0, 0, 2))
     yield from worth_knowing(report.conditions)
 
 
