@@ -131,6 +131,8 @@ def test_a_leader_worker_set_is_a_gang_for_each_replica() -> None:
         ("worker", "x-1", ("x-1-1", "x-1-2")),
     ]
     assert one.pod_sets[0].template.spec is one.pod_sets[1].template.spec
+    # As in the label leaderworkerset.sigs.k8s.io/worker-index: the leader is 0.
+    assert [(pods.indexed, pods.first_index) for pods in one.pod_sets] == [(True, 0), (True, 1)] * 2
 
 
 @pytest.mark.parametrize(

@@ -393,14 +393,27 @@ def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
         ("serve-0", 3, RACK),
         ("serve-1", 3, RACK),
     ]
-    assert [(one.name, one.group) for one in expansion.pods] == [
-        ("serve-0", "serve-0"),
-        ("serve-0-1", "serve-0"),
-        ("serve-0-2", "serve-0"),
-        ("serve-1", "serve-1"),
-        ("serve-1-1", "serve-1"),
-        ("serve-1-2", "serve-1"),
+    assert [(one.name, one.group, one.index) for one in expansion.pods] == [
+        ("serve-0", "serve-0", 0),
+        ("serve-0-1", "serve-0", 1),
+        ("serve-0-2", "serve-0", 2),
+        ("serve-1", "serve-1", 0),
+        ("serve-1-1", "serve-1", 1),
+        ("serve-1-2", "serve-1", 2),
     ]
+
+
+def test_the_pods_of_a_leader_worker_set_that_are_missing_get_the_free_names() -> None:
+    worker = "labels: {leaderworkerset.sigs.k8s.io/worker-index: '2'}"
+    text = f"""
+    apiVersion: leaderworkerset.x-k8s.io/v1
+    kind: LeaderWorkerSet
+    metadata: {{name: serve}}
+    spec: {{replicas: 1, leaderWorkerTemplate: {{size: 4, workerTemplate: {TEMPLATE}}}}}
+    """
+    there = pod("serve-0-2", "LeaderWorkerSet/serve", worker)
+    found = {one.name: one.index for one in expanded(f"{text}\n---\n{there}").pods}
+    assert found == {"serve-0": 0, "serve-0-1": 1, "serve-0-2": 2, "serve-0-3": 3}
 
 
 def test_a_volcano_job_is_a_gang_with_its_tasks_as_subgroups() -> None:

@@ -41,6 +41,8 @@ class PodSet(Struct, frozen=True, kw_only=True):
     pod_names: tuple[str, ...] = ()
     #: True when the pods carry an index (Indexed Job, StatefulSet, JobSet).
     indexed: bool = False
+    #: The index of the first pod; a LeaderWorkerSet's workers start at 1, after their leader.
+    first_index: int = 0
     template_annotations: Mapping[str, str] = {}
     template_labels: Mapping[str, str] = {}
     #: Pods that must succeed in all (a Job's completions); None where pods run until they are removed.

@@ -158,7 +158,7 @@ class _Expander:
         stem = pods.pod_names[0].rpartition("-")[0] if pods.pod_names else workload.name
         for i in count():
             name = pods.pod_names[i] if i < len(pods.pod_names) else f"{stem}-{i}"
-            if i in used:
+            if i + pods.first_index in used:
                 continue
             if not pods.indexed:
                 if f"{workload.namespace}/{name}" not in self._pods:
@@ -167,7 +167,7 @@ class _Expander:
             for attempt in count():
                 free = name if not attempt else f"{name}-{workload.kind.lower()}{attempt}"
                 if f"{workload.namespace}/{free}" not in self._pods:
-                    yield free, i
+                    yield free, i + pods.first_index
                     break
 
     def _group_loose(self, loose: Sequence[Pod]) -> None:

@@ -59,10 +59,18 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
     for replica in range(replicas if size else 0):
         gang = f"{owner.name}-{replica}"
         workers = tuple(f"{gang}-{i}" for i in range(1, size))
-        pod_sets.append(msgspec.structs.replace(leader, replicas=1, pod_names=(gang,), gang=gang))
+        pod_sets.append(
+            msgspec.structs.replace(leader, replicas=1, pod_names=(gang,), gang=gang, indexed=True)
+        )
         if workers:
             worker = msgspec.structs.replace(
-                worker, replicas=size - 1, pod_names=workers, gang=gang, indexed=True, at_start=later
+                worker,
+                replicas=size - 1,
+                pod_names=workers,
+                gang=gang,
+                indexed=True,
+                first_index=1,
+                at_start=later,
             )
             pod_sets.append(worker)
     return owner.workload(pod_sets)
