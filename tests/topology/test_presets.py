@@ -54,7 +54,10 @@ NODES = {
         "topology.k8s.aws/capacity-block-id": "c",
     },
     "oke": {
+        "oci.oraclecloud.com/rdma.hpc_island_id": "i",
+        "oci.oraclecloud.com/rdma.network_block_id": "n",
         "oci.oraclecloud.com/host.network_block_id": "b",
+        "oci.oraclecloud.com/rdma.local_block_id": "l",
         "oci.oraclecloud.com/host.rack_id": "r",
     },
     "gpu-clique": {"nvidia.com/gpu.clique": "uuid.1"},

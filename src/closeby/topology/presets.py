@@ -105,7 +105,14 @@ EKS = LabelFamily(
 #: Oracle's labels on OKE, closest first.
 OKE = LabelFamily(
     name="oke",
-    labels=_prefixed("oci.oraclecloud.com/host.", "rack_id", "network_block_id"),
+    labels=_prefixed(
+        "oci.oraclecloud.com/",
+        "host.rack_id",
+        "rdma.local_block_id",
+        "host.network_block_id",
+        "rdma.network_block_id",
+        "rdma.hpc_island_id",
+    ),
 )
 #: NVLink partitions as NVIDIA's GPU feature discovery names them, ``<ClusterUUID>.<CliqueID>``.
 GPU_CLIQUE = LabelFamily(
