@@ -7,6 +7,12 @@ from closeby.reading.decoding.keys import unread_wishes, wish_conditions
 from tests.golden.fixture import Golden
 from tests.reading.manifest_text import read_good, read_pod
 
+#: Keys that differ from one that is read by a letter, and that one.
+MISSPELT = [
+    ("kueue.x-k8s.io/podset-requird-topology", "kueue.x-k8s.io/podset-required-topology"),
+    ("kueue.x-k8s.io/podset-prefered-topology", "kueue.x-k8s.io/podset-preferred-topology"),
+    ("kai.scheduler/topologys", "kai.scheduler/topology"),
+]
 HARD = [
     ("kueue.x-k8s.io/podset-slice-required-topology", "rack"),
     ("kueue.x-k8s.io/podset-slice-required-topology-constraints", "[]"),
@@ -211,3 +217,16 @@ def test_a_hard_wish_of_a_workload_keeps_its_pods_waiting() -> None:
     assert workload.pod_sets[0].template.spec.unsupported == (
         'JobSet/j metadata.annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"]',
     )
+
+
+@pytest.mark.parametrize(("key", "meant"), MISSPELT)
+def test_a_key_that_is_almost_one_that_is_read_is_no_missing_feature(key: str, meant: str) -> None:
+    (condition,) = wish_conditions({key: "rack"}, "Job/default/a")
+    assert (condition.reason, condition.field) == ("InvalidSpec", f'metadata.annotations["{key}"]')
+    assert condition.remedy == f"did you mean {meant}?"
+    assert key not in condition.message
+
+
+@pytest.mark.parametrize("key", [key for key, _ in (*HARD, *SOFT) if not key.startswith("closeby.dev/")])
+def test_a_key_of_its_own_is_no_misspelling(key: str) -> None:
+    assert {one.reason for one in wish_conditions({key: "required"}, "Job/default/a")} <= {"Unsupported"}

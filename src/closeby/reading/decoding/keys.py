@@ -178,6 +178,10 @@ STRICT_NUMA: Final = frozenset({"restricted", "single-numa-node"})
 _BINDING: Final = ("MustGather", "requiredScope", "requiredCPUBindPolicy", "SingleNUMANode", "Restricted")
 
 
+#: How alike a key and the one that was meant are.
+_ALIKE: Final = 0.95
+
+
 class Wish(Struct, frozen=True):
     """``hard`` means that a placement without it would be wrong."""
 
@@ -220,11 +224,15 @@ def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> 
         reason, message = Reason.INVALID_SPEC, f"{wish.key} is not a key that closeby knows"
         remedy = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(_OWN)}"
     else:
+        right = _almost(wish.key) if guess else None
         reason, message = (
             Reason.UNSUPPORTED,
             f"{wish.key}: {shown(wish.value)} asks for what is not supported yet",
         )
         remedy = "remove it to be placed without it" if wish.hard else "it is ignored"
+        if right is not None:
+            reason, message = Reason.INVALID_SPEC, f"is not a key that closeby knows; {remedy}"
+            remedy = f"did you mean {right}?"
     return Condition(
         reason=reason,
         object=owner,
@@ -233,6 +241,15 @@ def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> 
         remedy=remedy,
         blocking=wish.hard,
     )
+
+
+def _almost(key: str) -> str | None:
+    """The key of the same domain that was meant; None where none is so near that no other can be meant."""
+    domain = key.partition("/")[0]
+    known = sorted(one for one in _READ if one.partition("/")[0] == domain)
+    # Other keys of a domain differ by a word, as podset-slice-required-topology does.
+    close = difflib.get_close_matches(key, known, n=1, cutoff=_ALIKE)
+    return close[0] if close else None
 
 
 @lru_cache(maxsize=4096)
