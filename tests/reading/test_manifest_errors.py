@@ -249,6 +249,45 @@ def test_the_same_topology_for_two_schedulers_is_one() -> None:
     assert (len(manifests.topologies), manifests.errors, len(manifests.notices)) == (1, (), 1)
 
 
+@pytest.mark.parametrize(
+    ("api", "kind", "meant"),
+    [
+        ("kueue.x-k8s.io/v1beta1", "Toplogy", "Topology"),
+        ("batch/v1", "job", "Job"),
+        ("v1", "node", "Node"),
+        ("apps/v1", "Daemonset", "DaemonSet"),
+        ("kubeflow.org/v1", "PytorchJob", "PyTorchJob"),
+    ],
+)
+def test_a_kind_that_is_almost_a_known_one_is_said_with_its_place(api: str, kind: str, meant: str) -> None:
+    manifests = read(
+        f"{{apiVersion: v1, kind: Service}}\n---\napiVersion: {api}\nkind: {kind}\nmetadata: {{name: a}}"
+    )
+    assert kind not in manifests.others
+    (notice,) = manifests.notices
+    assert (notice.reason, notice.object, notice.field) == ("InvalidSpec", f"{kind}/a", "kind")
+    assert notice.remedy == f"did you mean {meant}?"
+    assert "document 2, line 4" in notice.message
+
+
+@pytest.mark.parametrize(
+    ("api", "kind"),
+    [
+        ("v1", "PersistentVolumeClaim"),
+        ("apps/v1", "ControllerRevision"),
+        ("resource.k8s.io/v1", "ResourceSlice"),
+        ("kueue.x-k8s.io/v1beta1", "Workload"),
+        ("kueue.x-k8s.io/v1beta1", "Cohort"),
+        ("kueue.x-k8s.io/v1beta1", "WorkloadPriorityClass"),
+        ("storage.k8s.io/v1", "StorageClass"),
+        ("scheduling.volcano.sh/v1beta1", "Queue"),
+    ],
+)
+def test_a_known_kind_that_is_not_needed_is_no_misspelling(api: str, kind: str) -> None:
+    manifests = read(f"{{apiVersion: {api}, kind: {kind}, metadata: {{name: a}}}}")
+    assert (manifests.others, manifests.notices) == ({kind: 1}, ())
+
+
 def test_kinds_that_do_not_matter_are_counted_and_unknown_ones_are_said(golden: Golden) -> None:
     manifests = read(
         """

@@ -25,7 +25,7 @@ from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.wire import object_id
 from closeby.reading.dialects.plans import completed
 from closeby.reading.known_fields import FieldCheck, conditions_of
-from closeby.reading.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, own_kinds
+from closeby.reading.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, meant, own_kinds
 
 _OF_MANY_DIALECTS: Final = PodGroup | Topology | AppGroup | NetworkTopology
 
@@ -53,6 +53,8 @@ class Collection:
         self._kept: dict[tuple[str, str, str], _Kept] = {}
         self._others: Counter[str] = Counter()
         self._unknown: Counter[tuple[str, str]] = Counter()
+        #: The first document of each unknown kind.
+        self._first: dict[tuple[str, str], Document] = {}
         self._notices: list[Condition] = []
         self._errors: list[Problem] = []
 
@@ -72,7 +74,10 @@ class Collection:
     def manifests(self) -> Manifests:
         """All that was read."""
         kept = [entry.record for entry in self._kept.values()]
-        notices = [*self._notices, *(_unknown_kind(*key, number) for key, number in self._unknown.items())]
+        notices = [
+            *self._notices,
+            *(_unknown_kind(self._first[key], number) for key, number in self._unknown.items()),
+        ]
         return Manifests(
             nodes=tuple(one for one in kept if isinstance(one, Node)),
             pods=tuple(one for one in kept if isinstance(one, Pod)),
@@ -120,10 +125,11 @@ class Collection:
             self._others[kind] += 1
             self._notices.append(_noted(document, NOTED[group, kind]))
             return
-        elif irrelevant(group, kind):
+        elif irrelevant(group, kind) and meant(group, kind) is None:
             self._others[kind] += 1
             return
         self._unknown[document.api_version, kind] += 1
+        self._first.setdefault((document.api_version, kind), document)
 
     def _keep(self, document: Document, record: Record) -> None:
         kind, namespace, name = key = _key(document, record)
@@ -192,16 +198,25 @@ def _noted(document: Document, message: str) -> Condition:
     )
 
 
-def _unknown_kind(api_version: str, kind: str, number: int) -> Condition:
-    group = api_version.rpartition("/")[0]
+def _unknown_kind(first: Document, number: int) -> Condition:
+    api_version, group, kind = first.api_version, first.group, first.kind
     entry = READERS.get((group, kind))
+    right = meant(group, kind) if entry is None else None
     what = f"{api_version} {kind} is a kind that closeby does not know"
     if entry is not None:
         versions = ", ".join(f"{group}/{version}" for version in entry.versions)
         what = f"{api_version} is a version of {kind} that closeby does not know; it knows {versions}"
+    if number > 1:
+        what += f" ({number} objects)"
+    ignored = "it is ignored" if number == 1 else "they are ignored"
+    if right is None:
+        return Condition(reason=Reason.UNSUPPORTED, object=kind, message=what, remedy=ignored)
+    line = first.find_line((*first.position, "kind"))
+    place = f"{first.file}, document {first.number}" + (f", line {line}" if line else "")
     return Condition(
-        reason=Reason.UNSUPPORTED,
-        object=kind,
-        message=what if number == 1 else f"{what} ({number} objects)",
-        remedy="it is ignored" if number == 1 else "they are ignored",
+        reason=Reason.INVALID_SPEC,
+        object=_called(first),
+        field="kind",
+        message=f"{what}; {ignored} ({place})",
+        remedy=f"did you mean {right}?",
     )

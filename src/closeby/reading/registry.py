@@ -1,6 +1,8 @@
 """Which reader reads which kind, and what is reported about the kinds that have none."""
 
+import difflib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -101,6 +103,8 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ),
 }
 
+#: How alike a kind and the one that was meant are.
+_ALIKE: Final = 0.8
 _LATER: Final = "is not used yet"
 #: Kinds that bear on placement or make pods, and are known but not used: what is said about them.
 NOTED: Final[dict[tuple[str, str], str]] = {
@@ -182,6 +186,17 @@ def irrelevant(group: str, kind: str) -> bool:
     if not group:
         return kind in _CORE
     return group in _GROUPS or (group in _QUEUES and kind == "Queue")
+
+
+@lru_cache(maxsize=4096)
+def meant(group: str, kind: str) -> str | None:
+    """The kind of the same group that was meant by one that no reader knows; None when none is alike."""
+    if (group, kind) in NOTED or kind in NOT_YET or (not group and kind in _CORE):
+        return None
+    known = [one for of, one in (*READERS, *NOTED) if of == group]
+    same = {one.casefold(): one for one in known}
+    close = difflib.get_close_matches(kind.casefold(), same, n=1, cutoff=_ALIKE)
+    return same[close[0]] if close else None
 
 
 def own_kinds() -> list[str]:

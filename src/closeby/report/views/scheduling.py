@@ -9,7 +9,7 @@ from rich.text import Text
 
 from closeby.objects.natural import natural_key
 from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
-from closeby.reading.registry import NOT_YET
+from closeby.reading.registry import NOT_YET, NOTED
 from closeby.report.documents.common import ConditionEntry, FoundTopologyEntry
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.documents.sentences import OPT_OUT
@@ -51,7 +51,11 @@ def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iter
     yield from _found_topology(report)
     yield from worth_knowing(_untold(report))
     later = {kind: count for kind, count in report.unused.items() if kind in NOT_YET}
-    never = {kind: count for kind, count in report.unused.items() if kind not in NOT_YET}
+    # A notice above has said of these that they are ignored.
+    noted = {kind for _, kind in NOTED}
+    never = {
+        kind: count for kind, count in report.unused.items() if kind not in NOT_YET and kind not in noted
+    }
     if never:
         yield Text(f"\nNot needed for scheduling and left aside: {_counted(never)}.", style="dim")
     if later:
