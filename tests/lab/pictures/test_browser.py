@@ -96,6 +96,32 @@ const walk = (item) => {
 walk({items: [view.scenegraph().root]});
 return found;
 """
+#: How many marks each view has by their type, guides aside, of those that cover some of the paper.
+DRAWN = """
+return (await window.closeby).map((view) => {
+  const found = {};
+  const walk = (item) => {
+    for (const mark of item.items || []) {
+      if (mark.role !== "mark" && mark.role !== "scope" && mark.role !== "frame") continue;
+      if (mark.marktype === "group") mark.items.forEach(walk);
+      else if (mark.marktype === "line" || mark.marktype === "area") {
+        const xs = new Set(mark.items.map(({x}) => x)), ys = new Set(mark.items.map(({y}) => y));
+        if (xs.size + ys.size > 2) found[mark.marktype] = (found[mark.marktype] || 0) + 1;
+      } else {
+        const wide = mark.items.filter(({bounds}) => bounds.x2 - bounds.x1 + bounds.y2 - bounds.y1 > 0);
+        if (wide.length) found[mark.marktype] = (found[mark.marktype] || 0) + wide.length;
+      }
+    }
+  };
+  view.scenegraph().root.items.forEach(walk);
+  return found;
+});
+"""
+#: The paths of lines in a chart that is SVG.
+PATHS = """
+const lines = document.querySelectorAll("#" + arguments[0] + " svg .mark-line path");
+return [...lines].map((one) => one.getTotalLength());
+"""
 
 
 @pytest.fixture(scope="module")
@@ -297,11 +323,32 @@ def test_a_node_that_is_kept_free_is_tinted_and_says_for_whom(
     check_told_at(browser, *at["n1"], "wide")
 
 
+def test_every_chart_of_every_page_has_marks(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    """Curves of distributions and of the timeline, bars of the maps; a grid and a legend are no marks."""
+    several = {name: [story(name)] for name in ("ours", "theirs")}
+    calling = {name: [applications(name)] for name in ("ours", "theirs")}
+    for page, over_time in (
+        (page_of_history(story(), HEADING, []), True),
+        (page_of_history(applications(), HEADING, []), True),
+        (page_of_comparison(several, HEADING, []), False),
+        (page_of_comparison(calling, HEADING, []), False),
+    ):
+        opened(browser, tmp_path, page)
+        marks = run(browser, DRAWN)
+        assert len(marks) > 1
+        assert [one for one in marks if not one.get("line") and not one.get("area")] == []
+        assert bool(marks[0].get("rect")) is over_time
+    opened(browser, tmp_path, page_of_run(some_run(), HEADING, []))
+    (state,) = run(browser, DRAWN)
+    assert state["rect"]
+
+
 def test_distributions_are_drawn_as_svg(browser: webdriver.Chrome, tmp_path: Path) -> None:
     opened(browser, tmp_path, page_of_history(story(), HEADING, []))
     for name in ("delay", "span"):
-        lines = browser.find_elements(By.CSS_SELECTOR, f"#{name} svg .mark-line path")
-        assert lines
+        lengths = browser.execute_script(PATHS, name)
+        assert lengths
+        assert min(lengths) > 0
         assert browser.find_elements(By.CSS_SELECTOR, f"#{name} svg .role-legend")
 
 

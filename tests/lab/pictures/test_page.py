@@ -152,8 +152,12 @@ def test_a_report_of_files_explains_what_waits_first() -> None:
         Configuration(),
         Asked(explain=True),
     )
-    found = re.findall(r'<details data-name="([^"]+)"', page_of_run(run, HEADING, []))
+    page = page_of_run(run, HEADING, [])
+    found = re.findall(r'<details data-name="([^"]+)"', page)
     assert found == ["default/large", "default/fits"]
+    for name, headline in zip(found, re.findall("<summary>(.*)</summary>", page), strict=True):
+        assert f"podgroup/{name} " in headline
+        assert headline.count(name) == 1
     assert "<details" not in page_of_run(some_run(), HEADING, [])
 
 

@@ -1,6 +1,7 @@
 """One HTML file that holds a whole report: what a table says, pictures, and the script that draws them."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -186,7 +187,7 @@ def _explained(run: Run) -> str:
         "another run: closeby explain NAME -f with the same files."
     )
     parts = [
-        f'<details data-name="{escape(one.subject.split("/", 1)[1])}"{" open" if len(found) <= FEW else ""}>'
+        f'<details data-name="{escape(_name(one))}"{" open" if len(found) <= FEW else ""}>'
         f"<summary>{_escaped(_headline(one))}</summary>\n{markup(explanation_views(one))}\n</details>"
         for one in found[:MOST_EXPLAINED]
     ]
@@ -194,8 +195,18 @@ def _explained(run: Run) -> str:
 
 
 def _headline(explanation: Explanation) -> str:
+    """``podgroup/default/train waits (…): …``: the first sentence, in which the name stands once."""
     told = explanation.sentences[1 if explanation.is_by_this_command else 0 :]
-    return f"{explanation.subject}: {told[0]}" if told else explanation.subject
+    if not told:
+        return explanation.subject
+    name = re.compile(rf"(?<![\w./-]){re.escape(_name(explanation))}(?!\w|[./-]\w)")
+    said, count = name.subn(lambda _: explanation.subject, told[0], count=1)
+    return said if count else f"{explanation.subject}: {said}"
+
+
+def _name(explanation: Explanation) -> str:
+    """``namespace/name``."""
+    return explanation.subject.split("/", 1)[1]
 
 
 @unchecked
@@ -220,7 +231,9 @@ def _panels(picture: Picture) -> str:
     whole = picture.chart
     panels: list[Any] = whole.hconcat if isinstance(whole, alt.HConcatChart) else [whole]
     names = [picture.name, *(f"{picture.name}-{number}" for number in range(2, len(panels) + 1))]
-    charts = (_chart(name, finished(panel, "", ()), SVG) for name, panel in zip(names, panels, strict=True))
+    # Data that all panels share, such as that of a single one, belong to the whole.
+    alone = (panel.properties(data=whole.data) if panel.data is alt.Undefined else panel for panel in panels)
+    charts = (_chart(name, finished(panel, "", ()), SVG) for name, panel in zip(names, alone, strict=True))
     return '<div class="beside">\n' + "\n".join(charts) + "\n</div>"
 
 
