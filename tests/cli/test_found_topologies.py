@@ -202,7 +202,34 @@ def test_a_level_that_no_topology_has_names_the_command_that_writes_one() -> Non
 
     assert train["reason"] == "TopologyLevelNotFound"
     [condition] = [one for one in train["conditions"] if one["reason"] == "TopologyLevelNotFound"]
-    assert f"closeby discover labels --key {RACK} -o topology" in condition["remedy"]
+    assert f"closeby discover labels --key {RACK} -o topology -f FILE" in condition["remedy"]
+
+
+def test_the_command_that_writes_a_missing_topology_writes_the_one_that_is_missing(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text(text(*racks()))
+    asked = {"kai.scheduler_topology": "gpus", "kai.scheduler_topology-required-placement": RACK}
+    given = text(*racks(), job("train", 2, 8, **asked))
+    train = group_of(report("simulate", "-f", "-", stdin=given), "train")
+    assert train["reason"] == "TopologyNotFound"
+    [remedy] = [one["remedy"] for one in train["conditions"] if one["reason"] == "TopologyNotFound"]
+
+    printed = remedy.split("`")[1].replace("LABEL,LABEL", RACK).replace("FILE", str(nodes)).split()
+    written = closeby(*printed[1:])
+
+    assert written.exit_code == 0
+    got = report("simulate", "-f", "-", stdin=f"{given}\n---\n{written.stdout}")
+    assert group_of(got, "train")["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(("--name", "a"), "-o topology"), (("-o", "topology", "--name", "A b"), "--name A b")],
+)
+def test_a_name_is_for_a_topology_and_one_that_kubernetes_takes(given: tuple[str, ...], said: str) -> None:
+    result = closeby("discover", "labels", "-f", "-", "--preset", "zones", *given, stdin=text(*racks()))
+    assert result.exit_code != 0
+    assert said in result.stderr
 
 
 def test_nodes_without_a_label_are_not_counted_as_racks() -> None:

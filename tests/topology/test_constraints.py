@@ -64,6 +64,17 @@ def test_a_level_of_two_topologies_or_of_none_finds_none(
     assert (condition.blocking, condition.field) == (blocking, "spec.topologyConstraint")
 
 
+@pytest.mark.parametrize(
+    ("topology", "level", "meant"),
+    [(None, "rak", "rack"), ("network", "rak", "rack"), ("netwrk", "rack", "network"), (None, "row", None)],
+)
+def test_a_misspelt_name_gets_the_one_that_was_meant(
+    topology: str | None, level: str, meant: str | None
+) -> None:
+    (condition,) = resolved(topology, required=level).conditions
+    assert condition.remedy.startswith(f"did you mean {meant}?") == (meant is not None)
+
+
 def test_nothing_asked_for_is_nothing_to_enforce() -> None:
     nothing = resolved()
     assert (nothing.levels, nothing.conditions) == (None, ())

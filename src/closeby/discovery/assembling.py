@@ -83,17 +83,19 @@ def level_keys(findings: ScanFindings, keys: Sequence[str] | None) -> tuple[str,
     return tuple(keys)[: len(findings.levels)]
 
 
-def topology_manifests(findings: ScanFindings, keys: Sequence[str]) -> list[dict[str, object]]:
-    """The Topology objects of findings whose levels have these labels.
+def topology_manifests(
+    findings: ScanFindings, keys: Sequence[str], name: str | None = None
+) -> list[dict[str, object]]:
+    """The Topology objects of findings whose levels have these labels, called ``name``.
 
     One; or two, of which the second is the closest level alone, where that does not nest in the next one, as
     an accelerator domain over several racks: a domain is known by its whole path, and would fall apart.
     """
+    called = name or TOPOLOGY_NAME
     if not has_domains(findings) or _nests(findings):
-        return [topology_manifest(keys)]
-    own = topology_manifest(keys[:1])
-    own["metadata"] = {"name": f"{TOPOLOGY_NAME}-{findings.levels[0]}"}
-    return [topology_manifest(keys[1:]), own]
+        return [topology_manifest(keys, called)]
+    own = topology_manifest(keys[:1], f"{called}-{findings.levels[0]}")
+    return [topology_manifest(keys[1:], called), own]
 
 
 def _nests(findings: ScanFindings) -> bool:

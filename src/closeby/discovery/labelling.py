@@ -69,13 +69,13 @@ def level_names(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(key if short.count(name) > 1 else name for key, name in zip(keys, short, strict=True))
 
 
-def topology_manifest(keys: Sequence[str]) -> dict[str, object]:
+def topology_manifest(keys: Sequence[str], name: str = TOPOLOGY_NAME) -> dict[str, object]:
     """The Topology object (a manifest) of nodes that carry these labels, closest first."""
     labels = (*reversed(keys), HOSTNAME)
     return {
         "apiVersion": API_VERSION,
         "kind": "Topology",
-        "metadata": {"name": TOPOLOGY_NAME},
+        "metadata": {"name": name},
         "spec": {"levels": [{"nodeLabel": label} for label in labels]},
     }
 

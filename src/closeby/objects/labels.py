@@ -22,12 +22,18 @@ _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _VALUE: Final = re.compile(rf"({_NAME})?", re.ASCII)
 _KEY: Final = re.compile(rf"(({_DNS_LABEL}(\.{_DNS_LABEL})*)/)?{_NAME}", re.ASCII)
+_SUBDOMAIN: Final = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*", re.ASCII)
 _LONGEST_PREFIX: Final = 253
 
 
 def is_label_key(text: str) -> bool:
     """Whether ``text`` is a qualified name: an optional DNS prefix and a name of at most 63 characters."""
     return len(text.partition("/")[0]) <= _LONGEST_PREFIX and _KEY.fullmatch(text) is not None
+
+
+def is_object_name(text: str) -> bool:
+    """Whether ``text`` is a DNS subdomain, which names most objects."""
+    return len(text) <= _LONGEST_PREFIX and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_label(key: str, value: str) -> bool:

@@ -1,23 +1,37 @@
 """From the names in a constraint to the levels of a tree, or to the reason why that is impossible."""
 
+import difflib
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import TopologyConstraint
-from closeby.objects.labels import is_label_key
+from closeby.objects.labels import is_label_key, is_object_name
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
 
-#: Where a Topology object is asked for.
-WRITES_ONE: Final = "`closeby discover labels --key LABEL,LABEL -o topology` (or --preset NAME) writes one"
+#: How alike a name and the one that was meant are.
+_ALIKE: Final = 0.8
+#: Where a Topology object is asked for: stands for the levels' label keys, closest first.
+_KEYS: Final = "LABEL,LABEL"
 
 
 def write_command(preset: str) -> str:
     """The command that prints the topology of a family of labels as an object."""
     return f"closeby discover labels --preset {preset} -o topology"
+
+
+def _writes_one(keys: str, name: str = "") -> str:
+    """Says which command writes a Topology with levels of these label keys, called ``name``."""
+    called = f" --name {name}" if is_object_name(name) else ""
+    preset = " (or --preset NAME; " if keys == _KEYS else " ("
+    return (
+        f"`closeby discover labels --key {keys} -o topology{called} -f FILE`{preset}without -f from the "
+        "cluster's nodes) writes one"
+    )
 
 
 class Levels(Struct, frozen=True, kw_only=True, eq=False):
@@ -92,8 +106,8 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             if declared is None
             else f"topology {quoted(name)} is not usable: {declared.conditions[0].message}"
         )
-        fix = f"create it: {WRITES_ONE}" if declared is None else "fix it"
-        remedy = f"use one of the usable topologies ({known}) or {fix}"
+        fix = f"create it: {_writes_one(_KEYS, name)}" if declared is None else "fix it"
+        remedy = f"{_guess(name, topologies.usable())}use one of the usable topologies ({known}) or {fix}"
         return Resolution(
             conditions=(problem(Reason.TOPOLOGY_NOT_FOUND, fields.topology, message, remedy, required),)
         )
@@ -125,7 +139,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem
                     Reason.TOPOLOGY_LEVEL_NOT_FOUND,
                     where,
                     f"topology {quoted(tree.name)} has no level {quoted(wanted)}",
-                    _levels_of(tree),
+                    _guess(wanted, _names_of(tree)) + _levels_of(tree),
                     kind == "required",
                 )
             )
@@ -167,19 +181,26 @@ def closest(tree: Tree, several_nodes: bool = False) -> Levels:
 
 def _levels_of(tree: Tree) -> str:
     """The remedy where a level is missing or unknown."""
+    return f"use one of its levels: {some(_names_of(tree))}"
+
+
+def _names_of(tree: Tree) -> tuple[str, ...]:
     host = () if tree.host_level is None else (tree.host_level,)
-    names = tuple(level.alias or level.node_label for level in (*tree.levels, *host))
-    return f"use one of its levels: {some(names)}"
+    return tuple(level.alias or level.node_label for level in (*tree.levels, *host))
+
+
+def _guess(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, as the begin of a remedy."""
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_ALIKE)
+    return f"did you mean {close[0]}? If not, " if close else ""
 
 
 def _level_remedy(topologies: Topologies, wanted: str) -> str:
     """The remedy where no topology has a level."""
-    key = wanted if "/" in wanted and is_label_key(wanted) else "LABEL,LABEL"
-    create = (
-        f"create a Topology with a level {quoted(wanted)}: "
-        f"`closeby discover labels --key {key} -o topology` writes one"
-    )
+    key = wanted if "/" in wanted and is_label_key(wanted) else _KEYS
     trees = [tree for name in topologies.distinct() if (tree := topologies.tree(name)) is not None]
+    guess = _guess(wanted, {level for tree in trees for level in _names_of(tree)})
+    create = f"{guess}create a Topology with a level {quoted(wanted)}: {_writes_one(key)}"
     names = dict.fromkeys(name for tree in trees for name in _declared_names(tree))
     return f"{create}; or use one of the levels that are there: {some(names)}" if names else create
 

@@ -139,8 +139,11 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
     metavar="KEY,KEY",
     help="Label keys of a family that closeby does not know, closest first.",
 )
+@click.option("--name", metavar="NAME", help="With -o topology: name of the Topology.  [default: network]")
 @discovers
-def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chosen: Chosen) -> None:
+def labels(
+    *, paths: tuple[str, ...], preset: str | None, own: str | None, name: str | None, chosen: Chosen
+) -> None:
     """Read where nodes are from one family of labels, on the nodes of the live cluster or of manifests.
 
     Families are never mixed, since some use the same word for different things. Labels keep their keys unless
@@ -154,7 +157,7 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
     """
     from closeby.cli.discovering.publish import publish
     from closeby.discovery.labels import family_of, read_labels
-    from closeby.objects.labels import is_label_key
+    from closeby.objects.labels import is_label_key, is_object_name
     from closeby.topology.presets import PRESETS
 
     if preset == "list":
@@ -179,13 +182,17 @@ def labels(*, paths: tuple[str, ...], preset: str | None, own: str | None, chose
         family = family_of(keys)
     if chosen.watch is not None and _STDIN in paths:
         raise click.UsageError("standard input can be read once: --watch needs files")
+    if name is not None and chosen.output != "topology":
+        raise click.UsageError("--name goes with -o topology")
+    if name is not None and not is_object_name(name):
+        raise Unusable(f"--name {name}: give a name as Kubernetes takes it, such as gpu-network")
     nodes = _nodes(paths, chosen)
     own_keys = read_labels(nodes, family).keys if chosen.keys is None else chosen.keys
 
     def discover(keys: tuple[str, ...] | None) -> ScanFindings:
         return read_labels(nodes if chosen.watch is None else _nodes(paths, chosen), family, keys).findings
 
-    publish(discover, chosen._replace(keys=own_keys))
+    publish(discover, chosen._replace(keys=own_keys, name=name))
 
 
 def _nodes(paths: Sequence[str], chosen: Chosen) -> tuple[Node, ...]:

@@ -27,6 +27,8 @@ class Chosen(NamedTuple):
     rules: Rules
     kubeconfig: str | None
     context: str | None
+    #: What the Topology object is called; None: as all are.
+    name: str | None = None
 
 
 def label_keys(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:

@@ -43,7 +43,7 @@ def show(findings: ScanFindings, chosen: Chosen) -> None:
 
         keys = level_keys(findings, chosen.keys)
         shown = (
-            topology_manifests(findings, keys)
+            topology_manifests(findings, keys, chosen.name)
             if chosen.output == "topology"
             else node_manifests(findings, with_quality=chosen.rules.with_quality)
         )
