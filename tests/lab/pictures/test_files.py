@@ -16,6 +16,7 @@ from closeby.lab.pictures.album import (
     pictures_of_run,
     write_pictures,
 )
+from closeby.lab.pictures.gang_marks import BARE
 from closeby.objects.labels import HOSTNAME
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
@@ -109,6 +110,31 @@ def test_a_state_gives_a_map_and_a_fabric(tmp_path: Path) -> None:
     said = texts(files["rack-map.svg"].decode())
     assert "default/train: 2 pods × 4 GPUs in a/l1" in said
     assert "75%" in texts(files["fabric.svg"].decode())
+
+
+def test_nodes_without_gpus_differ_from_free_ones_and_the_key_has_what_is_drawn(tmp_path: Path) -> None:
+    """A gang has all GPUs of n1, and a pod that asks for none is on n2, which has none."""
+    keyed = {"single pods", "free", "no GPUs"}
+    for nodes, requests, expected in (
+        ("a l1 : n1=4 n2=0", spec(), {"no GPUs"}),
+        ("a l1 : n1=4 n2=0 n3=4", spec(), {"no GPUs", "free"}),
+        ("a l1 : n1=4 n3=4", spec(gpu=1), {"single pods", "free"}),
+    ):
+        run = simulate(
+            Manifests(
+                nodes=tuple(draw(nodes, ["zone", "leaf"])),
+                topologies=(fabric("zone", "leaf", HOSTNAME),),
+                groups=(gang(min_member=1),),
+                pods=(*pods("train", 1, spec(gpu=4)), *pods(None, 1, requests, prefix="solo")),
+            ),
+            Configuration(),
+        )
+        pictures = pictures_of_run(run, HEADING)
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        svg = written(folder, pictures)["rack-map.svg"].decode()
+        assert keyed & set(texts(svg)) == expected
+        assert (BARE.lower() in fills(svg)) is ("no GPUs" in expected)
+        assert ("no GPUs" in pictures[0].notes[0]) is ("no GPUs" in expected)
 
 
 def test_a_cluster_without_levels_has_no_fabric() -> None:

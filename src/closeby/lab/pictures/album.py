@@ -257,7 +257,9 @@ def bars_note(scene: Scene) -> str:
         )
     if scene.resource == POD:
         return "A bar is a node; a full one has as many pods as any node ever has."
-    return f"A bar is a node with all of its {scene.unit}; the used part is coloured."
+    bare = scene.capacity[scene.tree.slot_at] == 0
+    without = f" A narrow grey one has no {scene.unit}." if bare.any() else ""
+    return f"A bar is a node with all of its {scene.unit}; the used part is coloured.{without}"
 
 
 def _has_flows(scene: Scene) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from closeby.lab.pictures.boxes import NAME_LETTER, Boxes
 from closeby.lab.pictures.gang_marks import (
+    BARE,
     EDGE,
     FRAME,
     FREE,
@@ -16,6 +17,7 @@ from closeby.lab.pictures.gang_marks import (
     STROKE,
     TINT,
     UNUSABLE,
+    Pieces,
     colours_of,
     ink_on,
     largest_first,
@@ -58,18 +60,25 @@ def columns_of_gangs(scene: Scene, width: float) -> int:
     return max(int(width // min(max(needed, GANG_COLUMN), width)), 1)
 
 
-def key(sheet: Sheet, boxes: Boxes, scene: Scene) -> Iterator[alt.Chart]:
-    """What the colours mean, below the map."""
+def key(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces) -> Iterator[alt.Chart]:
+    """What the colours mean, below the map: of those that are on it at some moment."""
     gangs = sum(tenant.has_colour for tenant in scene.tenants)
     text = f"{scene.coloured}, each in its own colour"
     if gangs > len(GANGS):
         text = f"{scene.coloured}, numbered by size; adjacent ones have different colours"
     entries: list[tuple[Sequence[str], str]] = [(GANGS[: min(gangs, 3)], text)] if gangs else []
-    if not all(tenant.has_colour for tenant in scene.tenants):
+    if not all(scene.tenants[tenant].has_colour for tenant in np.unique(pieces.tenants).tolist()):
         entries.append(((SINGLE,), "single pods"))
-    entries.append(((FREE,), "free" if scene.resource != POD else "fewer pods than the fullest node has"))
-    if not scene.usable.all():
+    slots = scene.tree.slot_at
+    usable, bare = scene.usable[slots], scene.capacity[slots] == 0
+    held = np.bincount(pieces.slots, weights=pieces.high - pieces.low, minlength=len(scene.nodes))[slots]
+    # Over time what is held adds up to more than a node has; at some moment some of it is free.
+    if (usable & ~bare & ((held < 1 - 1e-9) | (scene.moments.count > 1))).any():
+        entries.append(((FREE,), "free" if scene.resource != POD else "fewer pods than the fullest node has"))
+    if not usable.all():
         entries.append(((UNUSABLE,), "not usable"))
+    if (usable & bare).any():
+        entries.append(((BARE,), f"no {scene.unit}"))
     swatches: list[tuple[float, str]] = []
     texts: list[tuple[float, str]] = []
     left = 0.0

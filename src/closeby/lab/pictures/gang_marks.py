@@ -19,10 +19,11 @@ GANGS = (
     *("#332288", "#88CCEE", "#CC6677", "#117733", "#DDCC77", "#AA4499", "#44AA99", "#882255", "#999933"),
     *("#EE7733", "#0077BB", "#B8A0D9", "#7F5539", "#C5D86D", "#F4A6B8"),
 )
-#: All that is not a gang; nothing at all; a node that may not be used.
+#: All that is not a gang; nothing at all; a node that may not be used; one without any of what is shared.
 SINGLE = "#B4B9C2"
 FREE = "#FFFFFF"
 UNUSABLE = "#6B7280"
+BARE = "#C8CDD6"
 #: Edges of nodes and boxes; outline and tint of nodes that are kept free, and the outline's width, most of
 #: which is outside of the bar.
 FRAME = "#B9BFCA"

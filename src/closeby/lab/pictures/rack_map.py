@@ -22,6 +22,7 @@ from closeby.lab.pictures.below_the_map import (
 )
 from closeby.lab.pictures.boxes import Box, Boxes
 from closeby.lab.pictures.gang_marks import (
+    BARE,
     EDGE,
     FRAME,
     FREE,
@@ -82,6 +83,8 @@ def reserved_outlines(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
 
 #: Colours of the boxes from the outermost inward, and of their frames.
 BOXES = ("#EEF0F3", "#E1E4E9", "#D4D8DF", "#C8CDD6")
+#: A bar that stands for nothing that is shared loses so much of its height above and below.
+BARE_PART = 0.35
 #: The gang below the pointer.
 HOVER = "gang"
 
@@ -103,7 +106,7 @@ def rack_map(scene: Scene, boxes: Boxes) -> alt.LayerChart:
         layers.append(_names(sheet, boxes))
     colours = colours_of(scene)
     pieces = pieces_of(scene)
-    layers += [_held(sheet, boxes, scene, pieces, colours), *key(sheet, boxes, scene)]
+    layers += [_held(sheet, boxes, scene, pieces, colours), *key(sheet, boxes, scene, pieces)]
     if boxes.ellipsis:
         layers.append(ellipsis(sheet, boxes))
     if lines:
@@ -163,17 +166,23 @@ def titles(sheet: Sheet, boxes: Sequence[Box]) -> alt.Chart:
 
 
 def _bars(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
-    """All nodes as if they were free, or dark where they may not be used."""
+    """All nodes as if they were free, dark where they may not be used, low and grey where they have nothing
+    of what is shared."""
     slots = scene.tree.slot_at
-    usable = scene.usable[slots].tolist()
+    bare = scene.capacity[slots] == 0
+    looks = [
+        (UNUSABLE, "not usable") if not usable else (BARE, f"no {scene.unit}") if none else (FREE, "free")
+        for usable, none in zip(scene.usable[slots].tolist(), bare.tolist(), strict=True)
+    ]
+    lower = np.where(bare, BARE_PART * (boxes.bars[:, 3] - boxes.bars[:, 1]), 0.0)
     rows = data(
         left=boxes.bars[:, 0],
-        top=boxes.bars[:, 1],
+        top=boxes.bars[:, 1] + lower,
         right=boxes.bars[:, 2],
-        bottom=boxes.bars[:, 3],
+        bottom=boxes.bars[:, 3] - lower,
         node=[scene.nodes[slot] for slot in slots.tolist()],
-        fill=[FREE if one else UNUSABLE for one in usable],
-        state=["free" if one else "not usable" for one in usable],
+        fill=[fill for fill, _ in looks],
+        state=[state for _, state in looks],
         has=[amount_text(float(amount), scene.resource) for amount in scene.capacity[slots]],
     )
     chart: alt.Chart = (
