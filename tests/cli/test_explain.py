@@ -78,6 +78,35 @@ def test_a_single_pod_by_node_with_the_runner_up() -> None:
     assert "the runner-up node-1 scores" in found["sentences"][1]
 
 
+def test_scores_times_their_weights_add_up_to_the_total() -> None:
+    """A pod that asks for no accelerator stays away from free ones, which counts twice."""
+    manifests = text(*CLUSTER, pod("old", 8, on="node-5"), pod("web", 0))
+    found = report("explain", "pod/web", "-f", "-", stdin=manifests)
+    assert any(weight != 1 for weight in found["weights"].values())
+    for line in found["nodes"]:
+        assert line["scores"].keys() == found["weights"].keys()
+        whole = sum(score * found["weights"][name] for name, score in line["scores"].items())
+        assert line["total"] == pytest.approx(whole)
+    shown = closeby("explain", "pod/web", "-f", "-", stdin=manifests).stdout
+    for name, weight in found["weights"].items():
+        assert (f"{name} ×{weight:g}" in shown) == (weight != 1)
+
+
+def test_fewer_members_are_asked_for_in_a_field_of_the_workload() -> None:
+    big = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "big", "annotations": {"closeby.dev/gang": "true"}},
+        "spec": {
+            "parallelism": 3,
+            "completions": 3,
+            "template": {"spec": {"restartPolicy": "Never", **pod("x", 8)["spec"]}},
+        },
+    }
+    found = report("explain", "big", "-f", "-", stdin=text(*racks({"a/r1": 2}), big))
+    assert {"parallelism": 2} in [one.get("change") for one in found["counterfactuals"]]
+
+
 def test_a_single_pod_that_fits_nowhere() -> None:
     found = report("explain", "huge", "-f", "-", stdin=text(*CLUSTER, pod("huge", 9)))
     assert (found["reason"], found["nodes"], len(found["rejected"])) == ("InsufficientResources", [], 5)
@@ -93,6 +122,13 @@ def test_what_came_with_a_node_needed_no_decision(golden: Golden) -> None:
     manifests = text(*CLUSTER, gang("old", 1), pod("old-0", gang="old", on="node-1"), pod("p", on="node-2"))
     golden("explain", sentences("old", stdin=manifests))
     golden("explain", sentences("p", stdin=manifests))
+
+
+def test_what_is_wrong_with_the_node_of_a_pod() -> None:
+    manifests = text(*CLUSTER, pod("p", on="nosuchnode"), pod("q", on="node-1"))
+    (condition,) = report("explain", "p", "-f", "-", stdin=manifests)["conditions"]
+    assert (condition["object"], condition["reason"]) == ("Node/nosuchnode", "InvalidSpec")
+    assert report("explain", "q", "-f", "-", stdin=manifests)["conditions"] == []
 
 
 def test_subgroups_and_where_each_lies() -> None:

@@ -156,7 +156,7 @@ class TestWorkloads:
     def test_of_several_pods_the_first_that_waits_is_explained(self, name: str) -> None:
         found = explained(name, *racks({"a/r1": 1}), workload("job"))
         assert (found["subject"], found["reason"]) == ("pod/default/work-1", "InsufficientResources")
-        assert found["chosen"] == {"workload": "job/default/work", "items": 2, "waiting": 1}
+        assert found["chosen"] == {"workload": "job/default/work", "items": 2, "waiting": 1, "what": "pods"}
 
     def test_a_pod_whose_owner_was_not_read_is_found_by_what_it_says_of_it(self) -> None:
         """As in a cluster: the pods of a JobSet belong to Jobs, and a label names the JobSet."""
@@ -227,6 +227,17 @@ class TestWhoGoesBefore:
         (ahead,) = counterfactual(found, "behind")["ahead"]
         assert (ahead["name"], ahead["priority"], ahead["waits"]) == ("pod/default/big", 100, False)
         assert ahead["nodes"] == ["node-1"]
+
+    def test_and_which_class_gives_that_priority(self) -> None:
+        high = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 100,
+        }
+        big = pod("big", 8, priorityClassName="high")
+        behind = counterfactual(explained("small", *racks({"a/r1": 1}), high, pod("small", 1), big), "behind")
+        assert [(one["priority"], one["priorityClass"]) for one in behind["ahead"]] == [(100, "high")]
 
     def test_or_because_of_age(self) -> None:
         young, old = pod("a-young", 5), train(1, 8, name="old", required=None)

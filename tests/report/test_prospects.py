@@ -50,6 +50,14 @@ def test_no_rack_is_large_enough_although_the_cluster_is(golden: Golden) -> None
     golden("explain", said([*whole(3), *on("n1", 4), *on("n3", 4)], TWO_RACKS))
 
 
+def test_a_cluster_without_a_topology_may_be_too_small_even_if_it_were_empty() -> None:
+    manifests = replace(world([gang(min_member=5)], whole(5), TWO_RACKS), topologies=())
+    run = simulate(manifests, Configuration())
+    assert run.tree_of(run.groups[0]) is None
+    (one,) = prospect(run, run.groups[0], run.gang_outcomes["default/train"].reason, run.pods)
+    assert "would hold only 4 of its 5 pods" in one
+
+
 def test_a_coarser_level_is_advised_only_where_it_would_do(golden: Golden) -> None:
     golden("explain", said(whole(3), ONE_RACK))
     golden("explain", said(pods("train", 1, spec(gpu=9)), ONE_RACK))

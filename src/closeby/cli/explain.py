@@ -106,7 +106,9 @@ def command(
         live = Live(standing=standing_of(before, found), status=status)
     run = simulation.decided(explain=[found.item])
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
-    notices = inputs.manifests.notices_about(objects_of(run, found, workloads))
+    about = objects_of(run, found, workloads)
+    nodes = (one for one in run.conditions if one.object.startswith("Node/") and one.object in about)
+    notices = (*inputs.manifests.notices_about(about), *nodes)
     explanation = explain(run, found, live, different, notices, chosen)
 
     def views() -> "Iterable[RenderableType]":

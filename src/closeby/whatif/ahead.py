@@ -35,6 +35,8 @@ class AheadItem(Struct, frozen=True):
     created: float | None
     bindings: tuple[Binding, ...]
     waits: bool = False
+    #: The PriorityClass that gives its priority; empty where none is known.
+    priority_class: str = ""
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -54,7 +56,13 @@ class AheadItem(Struct, frozen=True):
     def entry(self) -> AheadEntry:
         """As data."""
         name = f"{_REFERENCES[kind_of(self.key)]}/{name_of(self.key)}"
-        return AheadEntry(name=name, priority=self.priority, waits=self.waits, nodes=tuple(self.nodes))
+        return AheadEntry(
+            name=name,
+            priority=self.priority,
+            priority_class=self.priority_class,
+            waits=self.waits,
+            nodes=tuple(self.nodes),
+        )
 
 
 def items_placed(trials: Trials) -> list[AheadItem]:
@@ -143,14 +151,19 @@ def _items(trials: Trials, bindings: Sequence[Binding], *, waits: bool = False) 
     for key, own in by_key.items():
         created = [one.pod.created for one in own if one.pod.created is not None]
         priority = min(state.priorities.of(one.pod) for one in own)
-        found.append(AheadItem(key, priority, min(created, default=None), tuple(own), waits))
+        group = state.groups.get(key)
+        names = {one.pod.spec.priority_class_name for one in own}
+        names |= set() if group is None else {group.priority_class_name}
+        named = state.priorities.named(priority, names)
+        found.append(AheadItem(key, priority, min(created, default=None), tuple(own), waits, named))
     return found
 
 
 def _named(one: AheadItem, own: AheadItem) -> str:
     """``default/big (priority 100, its own is 1)``."""
     if one.priority > own.priority:
-        return f"{name_of(one.key)} (priority {one.priority:,}, its own is {own.priority:,})"
+        by = f" by PriorityClass {one.priority_class}" if one.priority_class else ""
+        return f"{name_of(one.key)} (priority {one.priority:,}{by}, its own is {own.priority:,})"
     older = one.priority == own.priority and one.place[1] < own.place[1]
     return f"{name_of(one.key)} ({'older' if older else 'first by name'})"
 
@@ -159,10 +172,12 @@ def _answer(own: AheadItem, ahead: Sequence[AheadItem], result: TrialResult) -> 
     named = [_named(one, own) for one in ahead[:NAMED]]
     named += [f"{len(ahead) - NAMED:,} more"] if len(ahead) > NAMED else []
     were = "was" if len(ahead) == 1 else "were"
+    higher = all(one.priority > own.priority for one in ahead)
+    why = f", because of {'its' if len(ahead) == 1 else 'their'} priority," if higher else ""
     return Counterfactual(
         kind=Kind.BEHIND,
         fits=True,
-        sentence=f"{joined(named)} {were} placed before it and took its room {where_text(result)}.",
+        sentence=f"{joined(named)} {were} placed before it{why} and took its room {where_text(result)}.",
         where=where_entry(result),
         ahead=tuple(one.entry() for one in ahead),
     )

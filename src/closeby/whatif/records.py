@@ -98,13 +98,15 @@ class TalkEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     over_there: int
 
 
-class AheadEntry(Struct, frozen=True, kw_only=True):
+class AheadEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """An item that goes before another one."""
 
     #: ``podgroup/namespace/name``, ``appgroup/namespace/name`` or ``pod/namespace/name``.
     name: str
     #: Its priority.
     priority: int
+    #: The PriorityClass that gives it; empty where none is known.
+    priority_class: str
     #: Whether it waits too; else it was placed before.
     waits: bool
     #: The nodes that it got, or would get first.

@@ -45,6 +45,7 @@ from closeby.report.documents.lines import (
     explanation_of,
     lack_entries,
     node_lines,
+    node_weights,
     unlabelled_entry,
 )
 from closeby.report.documents.prospects import prospect
@@ -102,6 +103,8 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     domains: tuple[DomainLine, ...] = ()
     #: Of a single pod: the best first.
     nodes: tuple[NodeLine, ...] = ()
+    #: By plugin: what its scores count in the totals of ``nodes``.
+    weights: Mapping[str, float] = {}
     #: Of a single pod: why nodes were refused, by node.
     rejected: Mapping[str, RejectionEntry] = {}
     #: Of what waits for want of resources: which, the scarcest first.
@@ -314,10 +317,11 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
     own = outcome if application is None else None
     shown = explanation_of(outcome, key)
     nodes = node_lines(shown)
+    weights = node_weights(run, nodes)
     known = None if live is None else live.of_pod(pod)
     decided = None
     if live is None or known is None:
-        sentences = list(_own_sentences(entry, nodes, outcome))
+        sentences = list(_own_sentences(entry, nodes, outcome, weights))
         if live is not None:
             known = by_this_command(entry)
             decided = DecidedEntry(source=known.source)
@@ -332,6 +336,7 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
         reason=entry.reason,
         pods=(entry,),
         nodes=nodes,
+        weights=weights,
         rejected={} if shown is None else rejections(shown),
         lacks=lack_entries(own),
         unlabelled=unlabelled_entry(own),
@@ -339,10 +344,12 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
     return _in_cluster(explanation, decided, () if known is None else (known,), _now((now,)))
 
 
-def _own_sentences(entry: PodEntry, nodes: Sequence[NodeLine], outcome: Outcome | None) -> Iterator[str]:
+def _own_sentences(
+    entry: PodEntry, nodes: Sequence[NodeLine], outcome: Outcome | None, weights: Mapping[str, float]
+) -> Iterator[str]:
     """What this run decided about a pod without a gang."""
     improved = outcome is not None and outcome.improvement is not None
-    sentences = tuple(pod_sentences(entry, nodes))
+    sentences = tuple(pod_sentences(entry, nodes, weights))
     yield from sentences[:1] if improved else sentences
     if entry.application is not None and outcome is not None:
         then = ", and then where the network cost of all its pods is lowest" if improved else ""
@@ -363,6 +370,7 @@ def _explain_member(run: Run, pod: Pod, live: Live | None) -> Explanation:
     said = entry.message or ""
     shared = any(said and said in one for one in whole.sentences)
     state = f"is on {entry.node}{rank}{since}" if entry.node else "waits" if shared else f"waits: {said}"
+    nodes = node_lines(shown)
     explanation = Explanation(
         subject=f"{POD}/{pod.key}",
         sentences=(
@@ -373,7 +381,8 @@ def _explain_member(run: Run, pod: Pod, live: Live | None) -> Explanation:
         gang=whole.gang,
         pods=(entry,),
         domains=whole.domains,
-        nodes=node_lines(shown),
+        nodes=nodes,
+        weights=node_weights(run, nodes),
         rejected={} if shown is None else rejections(shown),
         conditions=() if whole.gang is None else whole.gang.conditions,
     )

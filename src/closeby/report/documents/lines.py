@@ -183,3 +183,9 @@ def node_lines(shown: PodExplanation | None) -> tuple[NodeLine, ...]:
         for node, scores in shown.scores.items()
     ]
     return tuple(sorted(lines, key=lambda line: (-line.total, natural_key(line.node))))
+
+
+def node_weights(run: Run, nodes: Sequence[NodeLine]) -> dict[str, float]:
+    """What the scores of each plugin count in the totals of these nodes."""
+    scored = {name for line in nodes for name in line.scores}
+    return {plugin.name: weight for plugin, weight in run.engine.profile.scores if plugin.name in scored}

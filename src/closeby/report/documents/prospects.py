@@ -56,11 +56,11 @@ class _Asked(Struct, frozen=True, eq=False):
 def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Pod]) -> Iterator[str]:
     """Sentences for gangs of equal pods that lack room; none for all others."""
     waiting = [pod for pod in members if run.node_of(pod) is None]
-    tree = run.tree_of(group)
+    required = None if group.constraint is None else group.constraint.required
+    tree = run.tree_of(group) or (run.engine.topologies.flat() if required is None else None)
     known = reason in (Reason.GANG_DOES_NOT_FIT, Reason.TOPOLOGY_PLACEMENT_FAILED)
     if not known or len({pod.spec for pod in waiting}) != 1 or tree is None or group.subgroups:
         return
-    required = None if group.constraint is None else group.constraint.required
     level = ROOT_LEVEL if required is None else tree.level_named(required)
     if level is None or (level == ROOT_LEVEL and reason == Reason.TOPOLOGY_PLACEMENT_FAILED):
         return

@@ -1,6 +1,6 @@
 """Explanations in words: why a gang or pod waits, or why it is where it is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.natural import natural_key
@@ -168,8 +168,11 @@ def app_group_sentences(entry: AppGroupEntry, pods: Sequence[PodEntry]) -> Itera
         yield f"The least possible is {entry.optimum}{gap}."
 
 
-def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine]) -> Iterable[str]:
-    """What became of a pod that belongs to no gang, and why; ``nodes`` with the best first."""
+def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine], weights: Mapping[str, float]) -> Iterable[str]:
+    """What became of a pod that belongs to no gang, and why; ``nodes`` with the best first.
+
+    ``weights``: what the scores of each plugin count in totals.
+    """
     key = f"{entry.namespace}/{entry.name}"
     if entry.phase == "Running":
         yield f"{key} is on {entry.node} already; nothing had to be decided."
@@ -191,7 +194,10 @@ def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine]) -> Iterable[str]:
         equal = sum(line.total == here.total for line in others)
         yield f"It scores {here.total:.1f}, as {plural(equal, 'other node')} did; the first by name is taken."
         return
-    gaps = {name: here.scores[name] - second.scores.get(name, 0.0) for name in here.scores}
+    gaps = {
+        name: weights.get(name, 1.0) * (score - second.scores.get(name, 0.0))
+        for name, score in here.scores.items()
+    }
     by = ", ".join(
         f"{name} {gap:+.1f}" for name, gap in sorted(gaps.items(), key=lambda one: -abs(one[1])) if gap
     )

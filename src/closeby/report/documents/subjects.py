@@ -95,14 +95,16 @@ class ChosenEntry(Struct, frozen=True, kw_only=True):
     items: int
     #: How many of them wait.
     waiting: int
+    #: What they are: ``pods`` or ``gangs``, or ``parts`` where there are both.
+    what: str
 
     def sentence(self) -> str:
         """Which of them it is."""
         which = "the first that waits" if self.waiting else "the first"
         wait = f"{self.waiting:,} wait" if self.waiting else "none waits"
         return (
-            f"{self.workload} has {self.items:,} parts that are decided one by one, of which {wait}; this is "
-            f"{which}."
+            f"{self.workload} has {self.items:,} {self.what} that are decided one by one, of which {wait}; "
+            f"this is {which}."
         )
 
 
@@ -204,7 +206,9 @@ def choose(run: Run, several: Several) -> tuple[Subject, ChosenEntry]:
             outcome.reason is not None or any(left.pod.key == one.key for left in outcome.left)
         ):
             waiting.append(one)
-    entry = ChosenEntry(workload=several.name, items=len(several.subjects), waiting=len(waiting))
+    kinds = {one.kind for one in several.subjects}
+    what = "parts" if len(kinds) > 1 else "gangs" if GANG in kinds else "pods"
+    entry = ChosenEntry(workload=several.name, items=len(several.subjects), waiting=len(waiting), what=what)
     return (waiting or several.subjects)[0], entry
 
 
@@ -217,6 +221,8 @@ def objects_of(run: Run, subject: Subject, workloads: Iterable[Workload]) -> fro
         if pod.key != subject.key if alone else not belongs_to(run, pod, subject):
             continue
         found.add(f"Pod/{pod.key}")
+        if alone and pod.node_name is not None:
+            found.add(f"Node/{pod.node_name}")
         for owner in owners_of(pod, known):
             kind, _, name = owner.partition("/")
             found.add(f"{kind}/{pod.namespace}/{name}")

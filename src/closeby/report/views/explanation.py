@@ -11,7 +11,7 @@ from closeby.objects.recorded import Recorded
 from closeby.objects.words import counts_text, names_text, path_text, plural, runs_of
 from closeby.report.documents.decided import Origin, PodDecidedEntry
 from closeby.report.documents.explanations import Explanation, NotAsked
-from closeby.report.documents.lines import DomainLine, NodeLine
+from closeby.report.documents.lines import DomainLine
 from closeby.report.documents.scheduling import PodEntry
 from closeby.report.views.app_groups import edges_table
 from closeby.report.views.decisions import buckets_table, different_lines
@@ -68,7 +68,7 @@ def _tables_of_the_decision(explanation: Explanation) -> Iterator[RenderableType
     if explanation.domains:
         yield from _block(domains_table(explanation.domains))
     if explanation.nodes:
-        yield from _block(_nodes_table(explanation.nodes, {pod.node for pod in explanation.pods}))
+        yield from _block(_nodes_table(explanation))
     if explanation.rejected:
         yield from _block(_rejected_table(explanation))
 
@@ -139,9 +139,15 @@ def _subgroups_table(explanation: Explanation) -> Table:
     return table
 
 
-def _nodes_table(nodes: Sequence[NodeLine], chosen: set[str | None]) -> Table:
+def _nodes_table(explanation: Explanation) -> Table:
+    """The scores with their weights, so that lines add up to the total."""
+    nodes, chosen = explanation.nodes, {pod.node for pod in explanation.pods}
     plugins = list(nodes[0].scores)
-    table = plain_table("node", *plugins, "total", right=(*plugins, "total"))
+    weights = (explanation.weights.get(name, 1.0) for name in plugins)
+    heads = [
+        name if weight == 1 else f"{name} ×{weight:g}" for name, weight in zip(plugins, weights, strict=True)
+    ]
+    table = plain_table("node", *heads, "total", right=(*heads, "total"))
     for line in nodes[:LINES]:
         values = (f"{line.scores[plugin]:.1f}" for plugin in plugins)
         style = "green bold" if line.node in chosen else ""

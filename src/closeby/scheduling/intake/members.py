@@ -151,6 +151,11 @@ class Priorities:
         named = self._classes.get(pod.spec.priority_class_name)
         return self._default if named is None else named.value
 
+    def named(self, priority: int, names: Iterable[str]) -> str:
+        """The first by name of these classes that gives this priority; empty if none does."""
+        known = (self._classes.get(name) for name in sorted(names))
+        return next((one.name for one in known if one is not None and one.value == priority), "")
+
     def turn(self, gang: PriorityInput) -> Turn:
         """Which pods of a gang (an application has no group) are decided next, and at which priority."""
         group, waiting = gang.group, gang.waiting
