@@ -415,6 +415,24 @@ def test_no_page_is_wider_than_its_window(browser: webdriver.Chrome, tmp_path: P
             assert all_of_it == seen
 
 
+@pytest.mark.parametrize(("width", "hinted"), [(420, [True, False]), (1600, [False, False])])
+def test_tables_that_are_cut_say_that_they_scroll(
+    browser: webdriver.Chrome, tmp_path: Path, width: int, hinted: list[bool]
+) -> None:
+    wide, narrow = plain_table(*(f"column{number}" for number in range(12))), plain_table("a", "b")
+    wide.add_row(*("some-words" for _ in range(12)))
+    narrow.add_row("1", "2")
+    hints = """
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const hint = (one) => getComputedStyle(one, "::before").content;
+    return [...document.querySelectorAll(".table")].map((one) => hint(one) !== "none");
+    """
+    with window(browser, width):
+        opened(browser, tmp_path, page_of_run(some_run(), HEADING, [wide, narrow]))
+        assert run(browser, hints) == hinted
+        check_quiet(browser, tmp_path)
+
+
 def test_a_dark_screen_gets_a_dark_page(browser: webdriver.Chrome, tmp_path: Path) -> None:
     """Paper and free nodes are dark, gangs keep their colours, and the other way round when that changes."""
     past = story()

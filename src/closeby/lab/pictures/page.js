@@ -47,6 +47,12 @@ atNight.addEventListener("change", async () => {
   window.closeby = draw();
 });
 
+// Tables of which a part is out of sight say so; those in a closed part of the page once it is opened.
+const sizes = new ResizeObserver((entries) => {
+  for (const {target} of entries) target.classList.toggle("wide", target.scrollWidth > target.clientWidth + 1);
+});
+for (const table of document.querySelectorAll(".table")) sizes.observe(table);
+
 // Search: what matches stands out on the maps, is told in words, and is all that tables and explanations show.
 const box = document.getElementById("sought");
 if (box) {
