@@ -282,3 +282,38 @@ def test_the_online_boutique_is_twelve_plain_pods() -> None:
     expansion = expand(read_manifests([str(shared_data("online-boutique"))]))
     assert len(expansion.pods) == 12
     assert (expansion.groups, expansion.conditions) == ((), ())
+
+
+KUEUE = """
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {{name: team}}
+spec: {{clusterQueue: {cluster}}}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {{name: cq}}
+spec: {{resourceGroups: [{{flavors: [{{name: {flavor}}}]}}]}}
+---
+{{apiVersion: kueue.x-k8s.io/v1beta1, kind: ResourceFlavor, metadata: {{name: h100}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("queue", "cluster", "flavor", "user", "meant"),
+    [
+        ("teem", "cq", "h100", "Job/default/train", "team"),
+        ("team", "cqq", "h100", "LocalQueue/default/team", "cq"),
+        ("team", "cq", "h10", "ClusterQueue/cq", "h100"),
+    ],
+)
+def test_a_queue_or_flavor_that_is_not_there_is_said(
+    queue: str, cluster: str, flavor: str, user: str, meant: str
+) -> None:
+    train = job(f"labels: {{kueue.x-k8s.io/queue-name: {queue}}}")
+    (condition,) = expanded(KUEUE.format(cluster=cluster, flavor=flavor) + train).conditions
+    assert (condition.reason, condition.object) == ("InvalidSpec", user)
+    assert condition.remedy.startswith(f"did you mean {meant}?")
+    assert expanded(KUEUE.format(cluster="cq", flavor="h100") + train.replace(queue, "team")).conditions == ()
+    assert expanded(train).conditions == ()

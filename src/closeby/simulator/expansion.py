@@ -19,7 +19,7 @@ from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.dialects.gangs import BY_NATURE, gangs_of
-from closeby.reading.dialects.kueue import GATES, QUEUE_NAME, queues_of
+from closeby.reading.dialects.kueue import GATES, QUEUE_NAME, queues_of, unknown_references
 from closeby.reading.dialects.loose import loose_gangs
 from closeby.reading.dialects.upstream import referred_gangs
 from closeby.reading.dialects.volcano import GROUP_SOURCE
@@ -68,6 +68,7 @@ class _Expander:
 
     def run(self) -> Expansion:
         """The whole expansion."""
+        self._conditions += unknown_references(self._queue_users(), self._queues)
         families = families_of(self._manifests.workloads, self._manifests.pods)
         for family in families.families:
             self._expand(family)
@@ -78,6 +79,15 @@ class _Expander:
         if self._admitted:
             self._conditions.append(_not_admitted(self._admitted))
         return _sorted(self._pods.values(), self._groups.values(), self._conditions)
+
+    def _queue_users(self) -> Iterator[tuple[str, str, str]]:
+        """Workloads and pods of their own that wait and name a queue of Kueue."""
+        for one in self._manifests.workloads:
+            if QUEUE_NAME in one.labels:
+                yield one.id, one.namespace, one.labels[QUEUE_NAME]
+        for pod in self._manifests.pods:
+            if QUEUE_NAME in pod.labels and not pod.owner and pod.node_name is None:
+                yield f"Pod/{pod.key}", pod.namespace, pod.labels[QUEUE_NAME]
 
     def _expand(self, family: Family) -> None:
         workload = family.owner

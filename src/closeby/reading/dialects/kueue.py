@@ -1,7 +1,8 @@
 """Kueue (``kueue.x-k8s.io``): flavors and queues, and what a pod template's annotations ask for."""
 
+import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec import Struct
 from closeby.objects.bounds import quoted
 from closeby.objects.groups import ConstraintSource, TopologyConstraint
 from closeby.objects.labels import is_label_key
-from closeby.objects.reasons import invalid
+from closeby.objects.reasons import Condition, invalid
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
@@ -189,3 +190,34 @@ def queues_of(
         {flavor.name: flavor for flavor in flavors},
         frozenset(label for label, number in labels.items() if number > 1),
     )
+
+
+def unknown_references(users: Iterable[tuple[str, str, str]], queues: Queues) -> Iterator[Condition]:
+    """One condition for each name of a queue or flavor that no object of the input has.
+
+    ``users``: object, namespace and the name of the queue. Nothing is said where the input holds no object of
+    that kind.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for user, namespace, queue in users:
+        if queues.local and (namespace, queue) not in queues.local:
+            found.setdefault((namespace, queue), user)
+    field = f'metadata.labels["{QUEUE_NAME}"]'
+    for (namespace, queue), user in sorted(found.items()):
+        near = [name for other, name in queues.local if other == namespace]
+        yield _unknown(user, field, f"LocalQueue {namespace}/{queue}", queue, near)
+    for local in queues.local.values():
+        if queues.cluster and local.cluster_queue not in queues.cluster:
+            user, name = f"LocalQueue/{local.namespace}/{local.name}", local.cluster_queue
+            yield _unknown(user, "spec.clusterQueue", f"ClusterQueue {name}", name, queues.cluster)
+    for cluster in queues.cluster.values():
+        for name in cluster.flavors:
+            if queues.flavors and name not in queues.flavors:
+                user, field = f"ClusterQueue/{cluster.name}", "spec.resourceGroups[*].flavors[*].name"
+                yield _unknown(user, field, f"ResourceFlavor {name}", name, queues.flavors)
+
+
+def _unknown(user: str, field: str, what: str, name: str, known: Iterable[str]) -> Condition:
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    meant = f"did you mean {close[0]}? If not, " if close else ""
+    return invalid(user, field, f"{what} is not in the input", f"{meant}add what {GET_QUEUES} prints")
