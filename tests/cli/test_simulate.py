@@ -434,3 +434,21 @@ def test_gangs_by_nature_are_said_once(tmp_path: Path, golden: Golden) -> None:
     golden("simulate", table)
     explained = closeby("explain", "podgroup/a", "-f", path).stdout
     golden("simulate", explained)
+
+
+def test_a_scheduler_that_no_pending_pod_names_is_said_and_strict_minds_it() -> None:
+    given = text(*CLUSTER, *train(2, 8))
+    result = closeby("simulate", "-f", "-", "--strict", "-o", "json", "--scheduler-name", "nope", stdin=given)
+    assert result.exit_code == 3
+    [notice] = json.loads(result.stdout)["conditions"]
+    assert (notice["object"], notice["field"]) == ("Scheduler/nope", "spec.schedulerName")
+    assert "default-scheduler" in notice["message"]
+    assert closeby("simulate", "-f", "-", "--scheduler-name", "nope", stdin=given).exit_code == 0
+
+
+@pytest.mark.parametrize("given", [text(*train(2, 8)), "", "# nothing\n---\n"])
+def test_input_without_any_node_names_the_command_that_prints_nodes(given: str) -> None:
+    [notice] = report("simulate", "-f", "-", stdin=given)["conditions"]
+    assert notice["object"] == "Node"
+    assert "kubectl get nodes" in notice["remedy"]
+    assert not report("simulate", "-f", "-", stdin=text(*CLUSTER, *train(2, 8)))["conditions"]

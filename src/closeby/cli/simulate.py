@@ -156,7 +156,7 @@ def _once(
         pictures.of_run(run, report, sources.config_path, views)
 
     emit_and_then(report, output, views, draw, summary)
-    return report.waiting
+    return report.waiting or run.idle
 
 
 def _counterfactuals(run: "Run") -> "Found":

@@ -34,7 +34,14 @@ from closeby.scheduling.outcomes import Binding, ItemKind, Leftover, Outcome, Ou
 from closeby.scheduling.services import Measured
 from closeby.simulator.expansion import expand
 from closeby.simulator.optimum import least_cost
-from closeby.simulator.surroundings import Surroundings, conditions_of, surroundings_of, unknown_classes
+from closeby.simulator.surroundings import (
+    Surroundings,
+    conditions_of,
+    other_schedulers,
+    surroundings_of,
+    unknown_classes,
+    without_nodes,
+)
 from closeby.topology.tree import Tree
 
 #: What pods of the default scheduler carry in ``spec.schedulerName`` (or they leave it empty).
@@ -100,6 +107,8 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     conditions: tuple[Condition, ...] = ()
     #: What each edge of an application costs in the end, by ``namespace/name``; absent without a network.
     app_edges: Mapping[str, tuple[EdgeCost, ...]] = {}
+    #: Whether pods are pending and none of them names the scheduler that was asked for.
+    idle: bool = False
 
     def outcomes(self) -> Iterator[Outcome]:
         """The newest decision about everything."""
@@ -172,7 +181,15 @@ class Simulation:
         world = _World(surroundings_of(manifests), self._groups, measured, asked.networks)
         world.enter(self.engine, (pod for pod in self._pods if pod.node_name is not None))
         classes = unknown_classes(expansion.pods, expansion.groups, manifests.priority_classes)
-        noted = (*world.surroundings.conditions, *expansion.conditions, *classes)
+        strangers = other_schedulers(self._pods, asked.scheduler_name, DEFAULT_SCHEDULER)
+        self._idle = bool(strangers)
+        noted = (
+            *world.surroundings.conditions,
+            *expansion.conditions,
+            *classes,
+            *strangers,
+            *without_nodes(manifests.nodes, self._pods),
+        )
         self._conditions = conditions_of(self.engine, noted)
         self.engine.handle(*(PodUpserted(pod) for pod in self._pods if _is_ours(pod, asked.scheduler_name)))
 
@@ -211,6 +228,7 @@ class Simulation:
             finished_groups=self._finished_groups,
             places=_places(self.engine, self._groups, self._pods, gathered.bindings),
             conditions=self._conditions,
+            idle=self._idle,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from closeby.objects.bounds import quoted
+from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
@@ -136,6 +136,40 @@ def unknown_classes(
             entry = (f"PodGroup/{group.key}", "spec.priorityClassName")
             found.setdefault(group.priority_class_name, []).append(entry)
     return tuple(_unknown_class(name, places, sorted(known)) for name, places in sorted(found.items()))
+
+
+def without_nodes(nodes: Sequence[Node], pods: Iterable[Pod]) -> tuple[Condition, ...]:
+    """Says that the input has no node, where pods wait or there are none."""
+    there = [pod for pod in pods if not pod.finished]
+    if nodes or (there and all(pod.node_name is not None for pod in there)):
+        return ()
+    return (
+        Condition(
+            reason=Reason.INVALID_SPEC,
+            object="Node",
+            message="the input has no nodes",
+            remedy="add what kubectl get nodes -o yaml prints",
+        ),
+    )
+
+
+def other_schedulers(pods: Iterable[Pod], wanted: str | None, default: str) -> tuple[Condition, ...]:
+    """Says that no pending pod names the scheduler that is ``wanted``, and which ones they name."""
+    if wanted is None:
+        return ()
+    waiting = (pod for pod in pods if pod.node_name is None and not pod.terminating and not pod.finished)
+    named = sorted({pod.spec.scheduler_name or default for pod in waiting})
+    if not named or wanted in named:
+        return ()
+    return (
+        Condition(
+            reason=Reason.INVALID_SPEC,
+            object=f"Scheduler/{wanted}",
+            field="spec.schedulerName",
+            message=f"no pending pod names the scheduler {quoted(wanted)}; there are: {some(named)}",
+            remedy="give one of these to --scheduler-name",
+        ),
+    )
 
 
 def _unknown_class(name: str, places: Sequence[tuple[str, str]], known: Sequence[str]) -> Condition:
