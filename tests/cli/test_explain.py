@@ -124,6 +124,21 @@ def test_what_came_with_a_node_needed_no_decision(golden: Golden) -> None:
     golden("explain", sentences("p", stdin=manifests))
 
 
+@pytest.mark.parametrize("name", ["cronjob/nightly", "cj/nightly", "nightly"])
+def test_what_was_read_and_has_no_pods_is_explained_by_what_was_said_of_it(name: str) -> None:
+    nightly = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": {}}
+    result = closeby("explain", name, "-f", "-", stdin=text(*CLUSTER, nightly))
+    assert result.exit_code == 2
+    assert "CronJob/nightly was read, but is not decided: CronJob is a template" in result.stderr
+
+
+def test_what_was_skipped_says_why() -> None:
+    broken = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "t4"}, "spec": {"containers": 3}}
+    result = closeby("explain", "pod/t4", "--keep-going", "-f", "-", stdin=text(*CLUSTER, broken))
+    assert result.exit_code == 2
+    assert "Pod/t4 was read, but is not decided: spec.containers" in result.stderr
+
+
 def test_what_is_wrong_with_the_node_of_a_pod() -> None:
     manifests = text(*CLUSTER, pod("p", on="nosuchnode"), pod("q", on="node-1"))
     (condition,) = report("explain", "p", "-f", "-", stdin=manifests)["conditions"]

@@ -63,6 +63,7 @@ def command(
         Unclear,
         choose,
         find_subject,
+        left_out_as,
         objects_of,
         schedules,
     )
@@ -92,6 +93,9 @@ def command(
     before = simulation.standing()
     found = find_subject(before, subject, namespace=namespace, near=near, workloads=workloads)
     if isinstance(found, Unclear):
+        left_out = left_out_as(subject, (*inputs.manifests.errors, *inputs.manifests.notices))
+        if left_out:
+            raise Unusable(*left_out)
         choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
         raise Unusable(f"{found.message}{choices}")
     chosen = None

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from closeby.objects.ownership import owners_of
 from closeby.objects.pods import Pod
+from closeby.objects.problems import Problem
+from closeby.objects.reasons import Condition
 from closeby.objects.words import plural_noun
 from closeby.objects.workloads import Workload
 from closeby.scheduling.outcomes import ItemKind
@@ -155,6 +157,22 @@ def find_subject(
         f"there is no pod, gang, application or workload called {name!r}{where}",
         _near(rest if rest and is_kind else name, [*map(str, known), *owned]),
     )
+
+
+def left_out_as(name: str, said: Iterable[Problem | Condition]) -> list[str]:
+    """What was said of objects that are meant by a name, were read, and have no pods here."""
+    kind, _, rest = name.partition("/")
+    kind = kind.lower().partition(".")[0]
+    lines = []
+    for one in said:
+        own, _, full = one.object.partition("/")
+        key = f"{own.lower()}/{full}"
+        names = (full, full.rpartition("/")[2])
+        if name in names or (rest in names and _is_kind(key, kind)):
+            field = f"{one.field}: " if one.field else ""
+            remedy = f"; {one.remedy}" if one.remedy else ""
+            lines.append(f"{one.object} was read, but is not decided: {field}{one.message}{remedy}")
+    return list(dict.fromkeys(lines))
 
 
 def workload_names(pods: Iterable[Pod], workloads: Iterable[Workload]) -> dict[str, list[Pod]]:
