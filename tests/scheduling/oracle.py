@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from closeby.cluster.columns import UNLIMITED
-from closeby.objects.nodes import Node
+from closeby.objects.nodes import Node, is_accelerator
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.engine import Engine
 
@@ -53,6 +53,11 @@ class Oracle:
             *(free.get(key, 0) // amount for key, amount in spec.requests if amount),
         ]
         return max(0, min(rooms))
+
+    def has_free_accelerators(self, name: str) -> bool:
+        """Whether a node offers accelerators that no pod has."""
+        free = left(self.nodes[name], self.placed[name])
+        return any(amount > 0 and is_accelerator(resource) for resource, amount in free.items())
 
     def room(self, names: Iterable[str], spec: PodSpec) -> int:
         """How many more pods of a spec a set of nodes takes."""

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.groups import Strategy, SubGroup
+from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from tests.scheduling.drawn import Site, levels_asked, on_nodes, sites, specs, strategies
@@ -68,11 +69,26 @@ def check_preferred(
     used: set[str],
     strategy: Strategy,
 ) -> None:
-    """Never a coarser domain than needed, the tightest (or emptiest) of those, and there the fewest."""
+    """Never a coarser domain than needed, the tightest (or emptiest) of those, and there the fewest.
+
+    Pods that ask for no accelerator stay off nodes with free ones, unless the preferred level is there alone.
+    """
     count, spec = len(members), members[0].spec
     required, preferred = index(site, asked[0]), index(site, asked[1])
-    for level in range(preferred, required - 1, -1):
-        rooms = {where: oracle.room(where, spec) for where in oracle.domains(level)}
+    scopes = [frozenset(oracle.nodes)]
+    if not any(is_accelerator(resource) for resource, amount in spec.requests if amount):
+        scopes.insert(0, frozenset(name for name in oracle.nodes if not oracle.has_free_accelerators(name)))
+    # Where the preferred domains are in required ones, all nodes are tried for the preferred level first.
+    nested = all(oracle.labelled(name, required) for name in oracle.nodes if oracle.labelled(name, preferred))
+    coarser = range(preferred - 1, required - 1, -1)
+    tries = [
+        (level, scope)
+        for levels in (([preferred], coarser) if nested else ([preferred, *coarser],))
+        for scope in scopes
+        for level in levels
+    ]
+    for level, scope in tries:
+        rooms = {where: oracle.room(where & scope, spec) for where in oracle.domains(level)}
         holding = {
             where: room
             for where, room in rooms.items()
@@ -80,11 +96,12 @@ def check_preferred(
         }
         if holding:
             break
+    assert used <= scope
     [chosen] = [where for where in holding if used <= where]
     best = min(holding.values()) if strategy is Strategy.BINPACK else max(holding.values())
     assert holding[chosen] == best
     parts = oracle.domains(preferred, chosen, private=True)
-    sizes = sorted((oracle.room(where, spec) for where in parts), reverse=True)
+    sizes = sorted((oracle.room(where & scope, spec) for where in parts), reverse=True)
     fewest = next(number for number in range(1, len(sizes) + 1) if sum(sizes[:number]) >= count)
     assert sum(1 for where in parts if where & used) == fewest
 

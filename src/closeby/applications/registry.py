@@ -1,7 +1,7 @@
 """The applications and networks of a cluster as last known, and to which of them a pod belongs."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -10,6 +10,9 @@ from closeby.applications.sorts import TopologyOrder, topology_order
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.pods import Pod
+
+#: Greater than any cost: larger limits say the same.
+_MOST_LIMIT: Final = 1 << 62
 
 
 class Edge(Struct, frozen=True, kw_only=True):
@@ -62,7 +65,7 @@ def application(group: AppGroup) -> Application:
             caller=workload.name,
             callee=need.workload,
             weight=need.weight,
-            limit=need.max_network_cost,
+            limit=None if need.max_network_cost is None else min(need.max_network_cost, _MOST_LIMIT),
         )
         for workload in group.workloads
         for need in workload.dependencies

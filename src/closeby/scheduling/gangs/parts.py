@@ -206,11 +206,24 @@ def preferences_required(part: Part) -> Part:
     """The part with every preferred level of itself and its subgroups required; the same one if none is."""
     children = tuple(preferences_required(child) for child in part.children)
     levels = part.levels
-    if levels is not None and levels.preferred is not None and not levels.by_default:
+    if levels is not None and levels.preferred is not None and not levels.by_default and _nests(levels):
         levels = replace(levels, required=levels.preferred, preferred=None)
     if levels is part.levels and all(new is old for new, old in zip(children, part.children, strict=True)):
         return part
     return replace(part, levels=levels, children=children)
+
+
+def _nests(levels: Levels) -> bool:
+    """Whether what is in a domain of the preferred level is in one of the required level too.
+
+    A node may carry the label of a rack and lack that of its row: it must not be taken for a required row.
+    """
+    tree, wished, required = levels.tree, levels.preferred, levels.required
+    if wished is None or required is None or required == ROOT_LEVEL or wished <= required:
+        return True
+    positions = np.arange(tree.size)
+    has = [tree.labelled[level][tree.owners(positions, level)] for level in (wished, required)]
+    return not bool((has[0] & ~has[1]).any())
 
 
 def _in_order(part: Part, inherited: Levels | None) -> Iterator[tuple[Part, Levels | None]]:

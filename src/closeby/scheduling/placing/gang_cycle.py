@@ -235,26 +235,33 @@ class _GangCycle:
         optional = minimum.may_leave_out
         if self._short is not None and not optional:
             return None
-        if optional or any(leaf.extra for leaf in minimum.leaves()):
+        elastic = optional or any(leaf.extra for leaf in minimum.leaves())
+        if elastic:
             whole = self._gang.parts(everyone=True)
             everyone = self._tools.table.shares([pod for leaf in whole.leaves() for pod in leaf.core])
             if _short_of_room(everyone) is None:
                 search = self._close_or_any(whole, Budget(self._tools.pace))
                 if search is not None:
                     return search
-        search = self._close_or_any(minimum, self._budget)
+        # The minimum goes where most of the others can follow, whatever is free there.
+        search = self._close_or_any(minimum, self._budget, anywhere=elastic)
         if search is None and not self._budget.spent and minimum.children:
             apart = entangled(minimum, self._tools.table)
             if apart:
                 search = self._search(minimum, self._budget, apart)
         return search
 
-    def _close_or_any(self, part: Part, budget: Budget) -> Search | None:
+    def _close_or_any(self, part: Part, budget: Budget, *, anywhere: bool = False) -> Search | None:
         """With all preferences of subgroups met if that can be, else as near to them as it goes.
 
-        Nodes that plugins want tried first come before all others, unless a preference can be met only there.
+        Unless ``anywhere``, nodes that plugins want tried first come before all others, but for preferences
+        that can be met only there.
         """
-        first = self._tools.tried_first([pod for leaf in part.leaves() for pod in leaf.core])
+        first = (
+            None
+            if anywhere
+            else self._tools.tried_first([pod for leaf in part.leaves() for pod in leaf.core])
+        )
         if first is not None:
             strict = preferences_required(part)
             tries = ((strict, first), (strict, EVERYWHERE), (part, first))
