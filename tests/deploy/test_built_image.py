@@ -89,7 +89,7 @@ def in_container(files: Path, settings: dict[str, Any], *arguments: str, stdin: 
     return done(*ALONE, "sh", "-c", enter, files, settings["User"], *words, stdin=stdin)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_the_image_builds_and_runs(folder: Path) -> None:
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
