@@ -231,7 +231,7 @@ def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> 
         )
         remedy = "remove it to be placed without it" if wish.hard else "it is ignored"
         if right is not None:
-            reason, message = Reason.INVALID_SPEC, f"is not a key that closeby knows; {remedy}"
+            message = f"is not a key that closeby knows; {remedy}"
             remedy = f"did you mean {right}?"
     return Condition(
         reason=reason,
@@ -243,6 +243,7 @@ def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> 
     )
 
 
+@lru_cache(maxsize=4096)
 def _almost(key: str) -> str | None:
     """The key of the same domain that was meant; None where none is so near that no other can be meant."""
     domain = key.partition("/")[0]
