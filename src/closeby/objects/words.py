@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import groupby
 
 from closeby.objects.natural import natural_key
@@ -25,6 +26,17 @@ class Names:
 def harmless(text: str) -> str:
     """Text of the input with characters that would steer a terminal written as ``\\x1b``."""
     return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def similar(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+    """The known name that was probably meant; None where none is as much ``alike`` (0 to 1)."""
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=alike)), None)
+
+
+def guess(word: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """The begin of a remedy, with the known name that was probably meant; empty where there is none."""
+    close = similar(word, known, alike)
+    return "" if close is None else f"did you mean {close}? If not, "
 
 
 def plural(count: int, noun: str) -> str:

@@ -7,7 +7,6 @@ remembers its line, so that an error found later can point at it.
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Final, TypeVar
 
 import msgspec
@@ -16,6 +15,7 @@ from msgspec import Struct
 from closeby.errors import ConfigurationError, YamlError
 from closeby.objects.problems import Problem
 from closeby.objects.times import parse_duration
+from closeby.objects.words import similar
 from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.yaml_values import YamlDocument, yaml_document
 
@@ -97,11 +97,6 @@ def did_you_mean(word: str, known: Iterable[str], what: str) -> str:
     names = sorted(known)
     close = similar(word, names)
     return f"did you mean {close}?" if close else f"known {what}: {', '.join(names)}"
-
-
-def similar(word: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
-    return next(iter(get_close_matches(word, sorted(known), n=1)), None)
 
 
 class _Value(Struct, frozen=True):

@@ -4,7 +4,6 @@ The names come from the schemas of Kubernetes 1.35 to 1.37 and of the peers' kin
 `python -m tests.known_fields` makes). A kind with a strict reader of its own is not in the table.
 """
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from closeby.objects.bounds import shown, some
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, invalid
+from closeby.objects.words import similar
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 
@@ -91,8 +91,8 @@ def conditions_of(document: Document, found: list[UnknownField], owner: str) -> 
 
 
 def _condition(unknown: UnknownField, owner: str) -> Condition:
-    close = difflib.get_close_matches(str(unknown.path[-1]), unknown.known, n=1)
-    remedy = f"did you mean {close[0]}?" if close else f"known fields: {some(unknown.known, 20)}"
+    close = similar(str(unknown.path[-1]), unknown.known)
+    remedy = f"did you mean {close}?" if close else f"known fields: {some(unknown.known, 20)}"
     return invalid(owner, shown(field_path(unknown.path)), "is not a known field; it is ignored", remedy)
 
 

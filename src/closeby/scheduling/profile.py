@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from closeby.errors import ConfigurationError, PluginLookupError
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import check_token
-from closeby.reading.configuration import Configuration, PluginEntry, did_you_mean, similar
+from closeby.objects.words import similar
+from closeby.reading.configuration import Configuration, PluginEntry, did_you_mean
 from closeby.reading.decoding.errors import explain
 from closeby.scheduling.extension import (
     Bind,

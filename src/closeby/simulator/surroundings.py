@@ -1,6 +1,5 @@
 """All objects of manifests but gangs and pods: as events in a fixed order, and what is wrong with them."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import SYSTEM_CLASSES, Pod, PriorityClass
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import guess
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -176,8 +176,7 @@ def _unknown_class(name: str, places: Sequence[tuple[str, str]], known: Sequence
     object_, field = places[0]
     objects = len({one for one, _ in places})
     more = f" (named by {objects} objects)" if objects > 1 else ""
-    close = difflib.get_close_matches(name, known, n=1)
-    meant = f"did you mean {close[0]}? If not, " if close else ""
+    meant = guess(name, known)
     return Condition(
         reason=Reason.INVALID_SPEC,
         object=object_,

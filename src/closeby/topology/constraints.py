@@ -1,7 +1,5 @@
 """From the names in a constraint to the levels of a tree, or to the reason why that is impossible."""
 
-import difflib
-from collections.abc import Iterable
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -10,6 +8,7 @@ from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.labels import is_label_key, is_object_name
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import guess
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
 
@@ -107,7 +106,9 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             else f"topology {quoted(name)} is not usable: {declared.conditions[0].message}"
         )
         fix = f"create it: {_writes_one(_KEYS, name)}" if declared is None else "fix it"
-        remedy = f"{_guess(name, topologies.usable())}use one of the usable topologies ({known}) or {fix}"
+        remedy = (
+            f"{guess(name, topologies.usable(), _ALIKE)}use one of the usable topologies ({known}) or {fix}"
+        )
         return Resolution(
             conditions=(problem(Reason.TOPOLOGY_NOT_FOUND, fields.topology, message, remedy, required),)
         )
@@ -139,7 +140,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem
                     Reason.TOPOLOGY_LEVEL_NOT_FOUND,
                     where,
                     f"topology {quoted(tree.name)} has no level {quoted(wanted)}",
-                    _guess(wanted, _names_of(tree)) + _levels_of(tree),
+                    guess(wanted, _names_of(tree), _ALIKE) + _levels_of(tree),
                     kind == "required",
                 )
             )
@@ -189,18 +190,12 @@ def _names_of(tree: Tree) -> tuple[str, ...]:
     return tuple(level.alias or level.node_label for level in (*tree.levels, *host))
 
 
-def _guess(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, as the begin of a remedy."""
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_ALIKE)
-    return f"did you mean {close[0]}? If not, " if close else ""
-
-
 def _level_remedy(topologies: Topologies, wanted: str) -> str:
     """The remedy where no topology has a level."""
     key = wanted if "/" in wanted and is_label_key(wanted) else _KEYS
     trees = [tree for name in topologies.distinct() if (tree := topologies.tree(name)) is not None]
-    guess = _guess(wanted, {level for tree in trees for level in _names_of(tree)})
-    create = f"{guess}create a Topology with a level {quoted(wanted)}: {_writes_one(key)}"
+    meant = guess(wanted, {level for tree in trees for level in _names_of(tree)}, _ALIKE)
+    create = f"{meant}create a Topology with a level {quoted(wanted)}: {_writes_one(key)}"
     names = dict.fromkeys(name for tree in trees for name in _declared_names(tree))
     return f"{create}; or use one of the levels that are there: {some(names)}" if names else create
 

@@ -13,9 +13,9 @@ from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.cli.options import Sources
 from closeby.cli.reading.progress import Progress
 from closeby.errors import ClosebyError, ConfigurationError
-from closeby.objects.words import harmless
+from closeby.objects.words import harmless, similar
 from closeby.plugins.configurations import DEFAULT, NAMED
-from closeby.reading.configuration import Configuration, read_configuration, similar
+from closeby.reading.configuration import Configuration, read_configuration
 from closeby.reading.manifests import Manifests, read_manifests
 
 if TYPE_CHECKING:

@@ -257,18 +257,23 @@ def _greatest(most: float) -> float:
     return 1.0 if most <= 1 else max(most, 2.0)
 
 
+def busy_colour(scene: Scene) -> alt.Color:
+    """How much of a domain is busy, with the legend for it."""
+    return alt.Color(
+        "busy:Q",
+        scale=alt.Scale(domain=[0, 0.5, 1], range=list(BUSY), interpolate="rgb"),
+        title=f"{scene.unit} busy",
+        legend=alt.Legend(format=".0%", gradientLength=90, orient="right"),
+    )
+
+
 def _bars(sheet: Sheet, base: alt.Chart, scene: Scene) -> alt.Chart:
     chart: alt.Chart = base.mark_rect(stroke="#9CA3AF", strokeWidth=0.5).encode(
         x=sheet.x("left"),
         x2="right:Q",
         y=sheet.y("top"),
         y2="bottom:Q",
-        color=alt.Color(
-            "busy:Q",
-            scale=alt.Scale(domain=[0, 0.5, 1], range=list(BUSY), interpolate="rgb"),
-            title=f"{scene.unit} busy",
-            legend=alt.Legend(format=".0%", gradientLength=90, orient="right"),
-        ),
+        color=busy_colour(scene),
         tooltip=_tooltip(),
     )
     return chart

@@ -17,7 +17,7 @@ from closeby.lab.pictures.boxes import (
     shared_beginning,
     told_apart,
 )
-from closeby.lab.pictures.fabric import BUSY
+from closeby.lab.pictures.fabric import busy_colour
 from closeby.lab.pictures.paper import INK, IS_SOUGHT, PALE_INK, RULE, THERE, Sheet, colour, data
 from closeby.lab.pictures.rack_map import frames, titles
 from closeby.lab.pictures.scene import Scene
@@ -278,12 +278,7 @@ def _tiles(sheet: Sheet, base: alt.Chart, scene: Scene) -> alt.Chart:
         x2="right:Q",
         y=sheet.y("top"),
         y2="bottom:Q",
-        color=alt.Color(
-            "busy:Q",
-            scale=alt.Scale(domain=[0, 0.5, 1], range=list(BUSY), interpolate="rgb"),
-            title=f"{scene.unit} busy",
-            legend=alt.Legend(format=".0%", gradientLength=90, orient="right"),
-        ),
+        color=busy_colour(scene),
         tooltip=[
             alt.Tooltip("name:N", title="domain"),
             alt.Tooltip("busy:Q", title="busy", format=".0%"),

@@ -1,12 +1,12 @@
 """What is wrong with a document that can't be read, in terms with which its author can fix it."""
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from closeby.errors import FieldError
+from closeby.objects.words import similar
 
 #: Keys and list positions from the document's top to a value.
 Path = tuple[str | int, ...]
@@ -74,9 +74,9 @@ def _wrong_type(path: Path, expected: str, got: str, value: object) -> FieldErro
 
 
 def _unknown_field(path: Path, name: str, fields: Sequence[str]) -> FieldError:
-    close = difflib.get_close_matches(name, fields, n=1)
+    close = similar(name, fields)
     if close:
-        remedy = f"did you mean {close[0]}?"
+        remedy = f"did you mean {close}?"
     else:
         remedy = f"known fields: {', '.join(sorted(fields))}" if fields else "remove it"
     return FieldError((*path, name), "is not a known field", remedy)

@@ -3,7 +3,6 @@
 None of them is dropped silently: one that says required or hard keeps its pods waiting, others are reported.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,6 +13,7 @@ from msgspec import Struct
 from closeby.objects.bounds import shown
 from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason, few
+from closeby.objects.words import similar
 from closeby.reading.decoding.errors import field_path
 
 #: Who keeps an object, and what it says on PodGroups of the pod-grouper.
@@ -220,9 +220,9 @@ def wish_conditions(
 def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> Condition:
     """What to say about one wish; ``guess`` which key was meant, which takes a fraction of a millisecond."""
     if wish.key.startswith(_OWN_PREFIX):
-        close = difflib.get_close_matches(wish.key, _OWN, n=1) if guess else []
+        close = similar(wish.key, _OWN) if guess else None
         reason, message = Reason.INVALID_SPEC, f"{wish.key} is not a key that closeby knows"
-        remedy = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(_OWN)}"
+        remedy = f"did you mean {close}?" if close else f"known keys: {', '.join(_OWN)}"
     else:
         right = _almost(wish.key) if guess else None
         reason, message = (
@@ -247,10 +247,8 @@ def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> 
 def _almost(key: str) -> str | None:
     """The key of the same domain that was meant; None where none is so near that no other can be meant."""
     domain = key.partition("/")[0]
-    known = sorted(one for one in _READ if one.partition("/")[0] == domain)
     # Other keys of a domain differ by a word, as podset-slice-required-topology does.
-    close = difflib.get_close_matches(key, known, n=1, cutoff=_ALIKE)
-    return close[0] if close else None
+    return similar(key, (one for one in _READ if one.partition("/")[0] == domain), _ALIKE)
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,5 @@
 """Kueue (``kueue.x-k8s.io``): flavors and queues, and what a pod template's annotations ask for."""
 
-import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -12,6 +11,7 @@ from closeby.objects.groups import ConstraintSource, TopologyConstraint
 from closeby.objects.labels import is_label_key
 from closeby.objects.reasons import Condition, invalid
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
+from closeby.objects.words import guess
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import KUEUE_PREFERRED, KUEUE_REQUIRED, KUEUE_UNCONSTRAINED
@@ -218,6 +218,6 @@ def unknown_references(users: Iterable[tuple[str, str, str]], queues: Queues) ->
 
 
 def _unknown(user: str, field: str, what: str, name: str, known: Iterable[str]) -> Condition:
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    meant = f"did you mean {close[0]}? If not, " if close else ""
-    return invalid(user, field, f"{what} is not in the input", f"{meant}add what {GET_QUEUES} prints")
+    return invalid(
+        user, field, f"{what} is not in the input", f"{guess(name, known)}add what {GET_QUEUES} prints"
+    )

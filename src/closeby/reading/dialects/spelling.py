@@ -4,13 +4,13 @@ Unknown fields are ignored, since peers add fields; but a field that is called a
 one, or as it was once called, holds what its author wanted to be heeded.
 """
 
-import difflib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.words import similar
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.dialects.findings import Findings
 
@@ -67,5 +67,4 @@ def _meant(key: str, names: tuple[str, ...]) -> tuple[str | None, bool]:
     same = [name for name in names if name.casefold() == key.casefold()]
     if same:
         return same[0], True
-    close = difflib.get_close_matches(key, names, n=1, cutoff=_ALIKE)
-    return (close[0] if close else None), False
+    return similar(key, names, _ALIKE), False
