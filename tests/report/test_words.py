@@ -48,7 +48,7 @@ def test_paths_and_spans() -> None:
     assert path_text(("zone-a", None, "n-1")) == "zone-a/–/n-1"
     assert path_text(()) == "the cluster"
     span = {"zone": 1, "rack": 2, "hostname": 10}
-    assert span_text(span, 1) == "2 racks, 10 nodes"
+    assert span_text(span, "zone") == "2 racks, 10 nodes"
     assert counts_text({"InsufficientResources": 3, "TaintNotTolerated": 1}) == (
         "3 InsufficientResources, 1 TaintNotTolerated"
     )

@@ -77,9 +77,10 @@ def path_text(path: Iterable[str | None]) -> str:
     return "/".join(value or "–" for value in path) or "the cluster"
 
 
-def span_text(span: Mapping[str, int], below: int) -> str:
-    """How many domains are used at the levels from index ``below`` on: ``2 racks, 10 nodes``."""
-    parts = list(span.items())[below:]
+def span_text(span: Mapping[str, int], below: str | None) -> str:
+    """How many domains are used at the levels below one, or at all: ``2 racks, 10 nodes``."""
+    names = list(span)
+    parts = list(span.items())[names.index(below) + 1 if below in names else 0 :]
     return ", ".join(plural(count, "node" if name == "hostname" else name) for name, count in parts)
 
 

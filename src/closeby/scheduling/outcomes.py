@@ -92,7 +92,8 @@ class Place(Struct, frozen=True, kw_only=True):
     #: Short name of the domain's level, None when only the whole cluster holds them.
     level: str | None
     path: tuple[str | None, ...]
-    #: Number of distinct domains used, by short level name, coarse to fine.
+    #: Number of distinct domains used, by short level name, coarse to fine; without levels of which no node
+    #: carries the label.
     span: Mapping[str, int]
 
 

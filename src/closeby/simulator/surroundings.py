@@ -5,14 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from closeby.objects.bounds import quoted, some
+from closeby.objects.bounds import quoted, shown, some
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.pods import SYSTEM_CLASSES, Pod, PriorityClass
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.words import guess
+from closeby.objects.topologies import TopologyLevel
+from closeby.objects.words import guess, similar
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -23,6 +24,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
 )
 from closeby.topology.finding import found_topologies
+from closeby.topology.registry import CONFIGURED_KEYS
 
 
 class Surroundings(Struct, frozen=True, kw_only=True, eq=False):
@@ -68,6 +70,7 @@ def conditions_of(engine: Engine, noted: Iterable[Condition] = ()) -> tuple[Cond
         *noted,
         *(condition for topology in engine.topologies for condition in topology.conditions),
         *(condition for plugin in engine.profile.plugins for condition in plugin.conditions()),
+        *_levels_without_nodes(engine),
         *_on_unknown_nodes(engine),
         *_overcommitted(engine),
     )
@@ -76,6 +79,42 @@ def conditions_of(engine: Engine, noted: Iterable[Condition] = ()) -> tuple[Cond
 
 def _condition_order(condition: Condition) -> tuple[object, ...]:
     return natural_key(condition.object), condition.field, condition.reason, condition.message
+
+
+def _levels_without_nodes(engine: Engine) -> Iterator[Condition]:
+    """One condition per level of a Topology object of which no node carries the label."""
+    topologies = engine.topologies
+    for topology in topologies:
+        tree = topologies.tree(topology.name)
+        if tree is None or not tree.size or topology.source == CONFIGURED_KEYS or topology.found is not None:
+            continue
+        for number, level in enumerate(tree.levels):
+            if tree.carried[number]:
+                continue
+            finer = number + 1 < len(tree.levels)
+            alone = "; each node is alone in its domains of finer levels" if finer else ""
+            meant = _label_meant(level.node_label, engine.cluster.nodes, topology.levels)
+            yield Condition(
+                reason=Reason.TOPOLOGY_LEVEL_NOT_FOUND,
+                object=f"Topology/{topology.name}",
+                field=f"spec.levels[{number}].nodeLabel",
+                message=f"no node carries label {shown(level.node_label)}, so it has no domains{alone}",
+                remedy=f"{meant}label the nodes: kubectl label nodes NODE {shown(level.node_label)}=VALUE",
+            )
+
+
+def _label_meant(label: str, nodes: Iterable[Node | None], levels: Iterable[TopologyLevel]) -> str:
+    """The label of nodes that was probably meant: its last word is much like that of the one given."""
+    carried = {key for node in nodes if node is not None for key in node.labels}
+    carried -= {level.node_label for level in levels}
+    prefix, _, word = label.rpartition("/")
+    # Of two with the same last word the one with the same prefix.
+    last = {
+        key.rpartition("/")[2]: key
+        for key in sorted(carried, key=lambda key: (key.startswith(f"{prefix}/"), key))
+    }
+    close = similar(word, last, 0.75)
+    return "" if close is None else f"did you mean {shown(last[close])}? If not, "
 
 
 def _on_unknown_nodes(engine: Engine) -> Iterator[Condition]:

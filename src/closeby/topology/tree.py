@@ -72,6 +72,14 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
         return len(self.levels)
 
     @property
+    def carried(self) -> tuple[bool, ...]:
+        """Per level, and at last for single nodes: whether there are nodes with its label, so that it counts.
+
+        Single nodes always count.
+        """
+        return (*(bool(level.any()) for level in self.labelled[: self.node_level]), True)
+
+    @property
     def level_names(self) -> tuple[str, ...]:
         """Short names of all levels, coarse to fine, ending with the one of single nodes."""
         host = self.host_level or TopologyLevel(HOSTNAME)

@@ -40,7 +40,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     @property
     def lies_in(self) -> str:
         """``1 pod, 2 leaves, 8 nodes``."""
-        return span_text(self.span, 0)
+        return span_text(self.span, None)
 
     @property
     def in_short(self) -> str:

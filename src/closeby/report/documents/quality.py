@@ -1,6 +1,7 @@
 """How good the places of gangs and applications are, as data: the measures of one run over manifests."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
@@ -9,8 +10,11 @@ from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.quality.best import best_place
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
+from closeby.quality.placements import level_names
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
+
+T = TypeVar("T")
 
 
 class QualityEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -72,7 +76,7 @@ def gang_qualities(run: Run, *, optimum: bool = False) -> dict[str, QualityEntry
         measured = gauge.measure(tree, tuple(gangs.values()))
         for (key, placed), found in zip(gangs.items(), measured, strict=True):
             if found is not None:
-                entry = _entry(found)
+                entry = _entry(found, tree)
                 entries[key] = _with_best(entry, run, tree, placed) if optimum else entry
     return entries
 
@@ -81,7 +85,7 @@ def _with_best(entry: QualityEntry, run: Run, tree: Tree, members: Members) -> Q
     best = best_place(run.engine.cluster, tree, members)
     return replace(
         entry,
-        least_span=None if best is None else dict(zip(entry.excess_span, best.span, strict=True)),
+        least_span=None if best is None else dict(_by_level(tree, level_names(tree), best.span)),
         least_mean_distance=None if best is None else six_digits(best.mean_distance),
     )
 
@@ -102,18 +106,24 @@ def _members(run: Run) -> dict[str, Members]:
     }
 
 
-def _entry(found: GangMeasures) -> QualityEntry:
+def _by_level(tree: Tree, levels: Iterable[str], values: Iterable[T]) -> Iterator[tuple[str, T]]:
+    """A measure by level, without levels of which no node carries the label."""
+    named = zip(levels, values, tree.carried, strict=True)
+    return ((name, value) for name, value, carried in named if carried)
+
+
+def _entry(found: GangMeasures, tree: Tree) -> QualityEntry:
     levels = found.levels
     return QualityEntry(
-        excess_span=dict(zip(levels, map(six_digits, found.excess_span), strict=True)),
-        cross_pairs=dict(zip(levels, found.cross_pairs, strict=True)),
+        excess_span=dict(_by_level(tree, levels, map(six_digits, found.excess_span))),
+        cross_pairs=dict(_by_level(tree, levels, found.cross_pairs)),
         pairs=found.pairs,
         mean_distance=six_digits(found.mean_distance),
         diameter=found.diameter,
-        ring_crossings=dict(zip(levels, found.ring_crossings, strict=True)),
+        ring_crossings=dict(_by_level(tree, levels, found.ring_crossings)),
         ring_hops=found.ring_hops,
         least_ring_hops=found.least_ring_hops,
-        group_spread=dict(zip(levels, found.group_spread, strict=True)),
+        group_spread=dict(_by_level(tree, levels, found.group_spread)),
         all_reduce_seconds=_digits(found.all_reduce),
         contended_all_reduce_seconds=_digits(found.contended_all_reduce),
         ideal_all_reduce_seconds=six_digits(found.ideal_all_reduce),

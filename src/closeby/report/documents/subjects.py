@@ -231,7 +231,9 @@ def choose(run: Run, several: Several) -> tuple[Subject, ChosenEntry]:
 
 
 def objects_of(run: Run, subject: Subject, workloads: Iterable[Workload]) -> frozenset[str]:
-    """What an explanation is about, as conditions name objects: pods, their gang or AppGroup, and owners."""
+    """What an explanation is about, as conditions name objects: pods, their gang or AppGroup, and owners,
+    and the topology of a gang.
+    """
     known = {(one.namespace, f"{one.kind}/{one.name}"): one for one in workloads}
     alone = subject.kind == POD
     found = set()
@@ -246,6 +248,10 @@ def objects_of(run: Run, subject: Subject, workloads: Iterable[Workload]) -> fro
             found.add(f"{kind}/{pod.namespace}/{name}")
     if subject.item_kind is not ItemKind.POD:
         found.add(f"{'PodGroup' if subject.item_kind is ItemKind.GANG else 'AppGroup'}/{subject.item}")
+    group = run.engine.state.groups.get(subject.item) if subject.item_kind is ItemKind.GANG else None
+    tree = None if group is None else run.tree_of(group)
+    if tree is not None:
+        found.add(f"Topology/{tree.name}")
     return frozenset(found)
 
 

@@ -112,7 +112,7 @@ def _asks(run: Run, group: PodGroup) -> str:
 def _where(entry: GroupEntry) -> Text:
     if not entry.scheduled:
         return Text(f"waits: {entry.reason}", style="red")
-    below = span_text(entry.span, len(entry.domain))
+    below = span_text(entry.span, entry.level)
     return Text.assemble(path_text(entry.domain), (f"  {below}", "dim"))
 
 

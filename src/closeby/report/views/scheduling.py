@@ -10,7 +10,7 @@ from rich.text import Text
 from closeby.objects.natural import natural_key
 from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
 from closeby.reading.registry import NOT_YET, NOTED
-from closeby.report.documents.common import ConditionEntry, FoundTopologyEntry
+from closeby.report.documents.common import NODE_LEVEL, ConditionEntry, FoundTopologyEntry
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.documents.sentences import OPT_OUT
 from closeby.report.views.app_groups import app_groups_table, edges_tables
@@ -155,7 +155,9 @@ def _where(group: GroupEntry, name_topology: bool, has_parts: bool) -> Text:
 
 
 def _over(group: GroupEntry) -> str:
-    return span_text(group.span, len(group.domain)) or span_text(group.span, len(group.span) - 1)
+    """The domains used below the one that holds it: at least the nodes."""
+    nodes = {NODE_LEVEL: group.span[NODE_LEVEL]} if group.span else {}
+    return span_text(group.span, group.level) or span_text(nodes, None)
 
 
 def _pods_table(pods: Sequence[PodEntry], names: Names) -> Table:

@@ -1,6 +1,6 @@
 """Topology trees as indented tables: how full each domain is, and who runs there."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -37,7 +37,8 @@ def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) ->
             yield Text("")
         yield _title(topology)
         yield Indented(_table(topology, report.main_resources, with_nodes), (0, 0, 0, 2))
-        yield from _flags(topology)
+        said = {one.field for one in report.conditions if one.object == f"Topology/{topology.name}"}
+        yield from _flags(topology, said)
         if isinstance(topology.command, str):
             how = f"No object declares it. `{topology.command}` prints one (for files with -f)."
             yield Indented(Text(how, style="dim"), (0, 0, 0, 2))
@@ -130,8 +131,16 @@ def _who(entry: DomainEntry) -> str:
     return ", ".join(named)
 
 
-def _flags(topology: TopologyEntry) -> Iterator[RenderableType]:
-    """Degraded uplinks, and nodes without a label, by the labels they lack."""
+def _flags(topology: TopologyEntry, said: Collection[str]) -> Iterator[RenderableType]:
+    """Degraded uplinks, and nodes without a label, by the labels they lack.
+
+    ``said``: fields of the topology of which conditions say what is wrong.
+    """
+    known = {
+        level.node_label
+        for number, level in enumerate(topology.levels)
+        if not level.domains and f"spec.levels[{number}].nodeLabel" in said
+    }
     for domain in topology.domains:
         if domain.uplinks is not None and domain.uplinks.cost > 1:
             yield Text.assemble(
@@ -139,7 +148,9 @@ def _flags(topology: TopologyEntry) -> Iterator[RenderableType]:
             )
     by_missing: dict[tuple[str, ...], list[str]] = {}
     for entry in topology.unlabelled:
-        by_missing.setdefault(entry.missing, []).append(entry.node)
+        missing = tuple(label for label in entry.missing if label not in known)
+        if missing:
+            by_missing.setdefault(missing, []).append(entry.node)
     for missing, nodes in by_missing.items():
         shown = ", ".join(nodes[:5]) + (", …" if len(nodes) > 5 else "")
         yield Text.assemble(

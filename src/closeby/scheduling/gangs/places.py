@@ -27,7 +27,8 @@ def place_of(tree: Tree, members: Sequence[tuple[Pod, int]]) -> Place:
         # Positions ascend, and with them the domains: a new domain begins wherever the number changes.
         span={
             name: int(np.count_nonzero(owner[1:] != owner[:-1])) + bool(len(owner))
-            for name, owner in zip(names, owners, strict=True)
+            for name, owner, carried in zip(names, owners, tree.carried, strict=True)
+            if carried
         },
     )
 
