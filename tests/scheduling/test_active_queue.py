@@ -1,6 +1,6 @@
 """Which item is next: the queue's order, and turns between throttled namespaces and all others."""
 
-from closeby.scheduling.intake.queue import ActiveQueue
+from closeby.scheduling.intake.active_queue import ActiveQueue
 
 ALLOWANCE = 100
 

@@ -1,8 +1,14 @@
 """What waits for the same room is tried one after another, and only when the room is there."""
 
+from random import Random
+from typing import ClassVar
+
+import pytest
 from msgspec.structs import replace
 
+from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import (
     BindFailed,
     Event,
@@ -13,7 +19,9 @@ from closeby.scheduling.events import (
     PodUpserted,
     Tick,
 )
+from closeby.scheduling.extension import PostFilter
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
+from closeby.scheduling.plugin_view import CycleState
 from tests.golden.fixture import Golden
 from tests.worlds import GPU, World, gang, node, pods, spec, world
 
@@ -122,3 +130,69 @@ class TestTries:
         assert decided(drawn) == []
         assert decided(drawn, FlushUnschedulable()) == ["pod-0", "pod-1", "pod-2"]
         assert "5 InsufficientResources" in (drawn.outcome("pod-2").message or "")
+
+
+class OneByOne(PostFilter):
+    """Hears of each pod that found no place, so that each is decided for itself."""
+
+    name: ClassVar[str] = "OneByOne"
+
+    def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:
+        """Takes it as it is."""
+
+
+class TestRefusedAlike:
+    """Equal pods that fit nowhere get the refusal that was worked out for the first of them."""
+
+    def test_each_waits_with_the_reason_of_the_first(self) -> None:
+        drawn = full()
+        decided(drawn, *map(PodUpserted, pods(None, 5, spec(gpu=2))))
+        first, *others = (drawn.outcome(f"pod-{index}") for index in range(5))
+        for other in others:
+            assert (other.reason, other.message, other.lacks) == (first.reason, first.message, first.lacks)
+
+    def test_pods_of_another_priority_and_gated_pods_get_their_own(self) -> None:
+        drawn = full()
+        high = pods(None, 2, replace(spec(gpu=2), priority=9), prefix="high")
+        low = pods(None, 2, replace(spec(gpu=2), priority=1), prefix="low")
+        gated = pods(None, 1, replace(spec(gpu=2), scheduling_gates=("quota",)), prefix="gated")
+        decided(drawn, *map(PodUpserted, (*low, *gated, *high)))
+        assert drawn.reason("gated-0") is Reason.SCHEDULING_GATED
+        assert decided(drawn, PodDeleted("default/old-0")) == ["high-0"]
+        assert decided(drawn, PodDeleted("default/old-1"), PodDeleted("default/old-2")) == ["high-1", "low-0"]
+
+    def test_what_is_placed_in_between_counts(self) -> None:
+        drawn = world("zone-a rack-1 : a1=3")
+        ages = [
+            pods(None, 1, spec(gpu=size), prefix=f"p{at}", created=float(at))[0]
+            for at, size in enumerate((4, 1, 4, 2, 4))
+        ]
+        decided(drawn, *map(PodUpserted, ages))
+        lacks = [drawn.outcome(f"p{at}-0").lacks[0].free for at in (0, 2, 4)]
+        assert lacks == [3, 2, 0]
+
+    @pytest.mark.parametrize("seed", range(30))
+    def test_outcomes_are_those_of_pods_decided_one_by_one(self, seed: int) -> None:
+        draw = Random(seed)
+        racks = "\n".join(
+            f"zone-a rack-{rack} : " + " ".join(f"n{rack}{at}={draw.randint(0, 4)}" for at in range(3))
+            for rack in range(2)
+        )
+        alike, one_by_one = world(racks), world(racks, plugins=[PluginEntry(name=f"{__name__}:OneByOne")])
+        alive: list[str] = []
+        for step in range(6):
+            events: list[Event] = []
+            for at in range(draw.randint(1, 12)):
+                needs = replace(spec(gpu=draw.randint(1, 4)), priority=draw.choice([0, 0, 0, 5]))
+                made = pods(None, 1, needs, prefix=f"p{step}-{at}", created=draw.choice([None, 1.0, 2.0]))
+                events += map(PodUpserted, made)
+                alive += [one.uid for one in made]
+            for uid in draw.sample(alive, min(len(alive), draw.randint(0, 4))):
+                alive.remove(uid)
+                events.append(PodDeleted(uid))
+            if draw.random() < 0.2:
+                events.append(FlushUnschedulable())
+            found = [one.engine.handle(*events, Tick(now=10.0 * step)) for one in (alike, one_by_one)]
+            assert outcomes_of(found[0]) == outcomes_of(found[1]), f"seed {seed}, step {step}"
+            assert alike.engine.unschedulable == one_by_one.engine.unschedulable
+            alike.engine.validate_state()

@@ -1,8 +1,10 @@
 """Rounds of decisions: changed items and items that an event may help are queued, and decided one by one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from math import inf
+
+from msgspec import Struct
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -13,9 +15,19 @@ from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, Cluste
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need
-from closeby.scheduling.outcomes import Decision, Outcome, Output, Released, Suspended, kind_of, name_of
+from closeby.scheduling.outcomes import (
+    PLAIN,
+    Decision,
+    ItemKind,
+    Outcome,
+    Output,
+    Released,
+    Suspended,
+    kind_of,
+    name_of,
+)
 from closeby.scheduling.placing.deciding import CycleResult, Decider
-from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.placing.tools import DECISION, POD, Tools
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.reserving.reservations import Moment, Reservations
@@ -25,6 +37,13 @@ from closeby.scheduling.suspending import RESTARTS, SearchProgress, Suspensions
 Tell = Callable[[str, str, Outcome | None], None]
 #: Frees what pods of an item hold whose decision failed; they wait for a node again.
 GiveBack = Callable[[tuple[Pod, ...]], None]
+
+
+class _Refused(Struct, frozen=True, eq=False):
+    """A plain pod that was refused, and waits with others that need the same."""
+
+    key: str
+    outcome: Outcome
 
 
 class Rounds:
@@ -61,6 +80,13 @@ class Rounds:
         self._events = NO_EVENT
         #: Namespaces of which AppGroups changed since the last tick.
         self._changed_applications: set[str] = set()
+        #: Whether a refusal may be given to all pods that are judged alike: no plugin hears of each.
+        self._refuses_alike = not (
+            tools.explains_any or tools.profile.pre_filters or tools.profile.post_filters
+        )
+        #: The last refusal for each kind of plain pods, as long as nothing changes that it depends on.
+        self._refusals: dict[Hashable, _Refused] = {}
+        self._refusals_stamp: tuple[int, ...] = ()
 
     def pre_enqueue(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
@@ -119,6 +145,7 @@ class Rounds:
         moment = None if tick.now is None else Moment(tick.now, tick.wall)
         self._queue_changes(tick.now)
         self._review(outputs, moment)
+        self._forget_refusals()
         taken = 0
         while tick.limit is None or taken < tick.limit:
             key = self.queue.pop()
@@ -128,7 +155,10 @@ class Rounds:
                 self._drop(key)
                 continue
             taken += 1
+            if self._refusals and self._refuse_alike(outputs, key, tick.steps):
+                continue
             self._decide_item(outputs, key, moment, tick.steps)
+            self._forget_refusals()
             if self.queue.suspended(key):
                 return
 
@@ -158,6 +188,44 @@ class Rounds:
             placed = done.result is not None and bool(done.result.decision.bindings)
             self.queue.charge(key, done.steps, allowance, in_vain=not placed)
 
+    def _refuse_alike(self, outputs: list[Output], key: str, allowance: int | None) -> bool:
+        """Refuse a plain pod like one before it, since when nothing has changed; False if there is none."""
+        pod = self._state.waiting_pods.get(key)
+        if pod is None or pod.uid in self._state.gated or self.reservations.current is not None:
+            return False
+        before = self._refusals.get(self._tools.table.kind_of(pod))
+        if before is None or not self.queue.add_like(key, before.key):
+            return False
+        said = before.outcome
+        outcome = Outcome(
+            key=key.removeprefix(PLAIN),
+            kind=ItemKind.POD,
+            refused=(pod,),
+            reason=said.reason,
+            message=said.message,
+            lacks=said.lacks,
+            unlabelled=said.unlabelled,
+        )
+        outputs.append(Decision(outcome))
+        self._tell(key, "decided", outcome)
+        if allowance is not None:
+            self.queue.charge(key, DECISION + POD, allowance, in_vain=True)
+        return True
+
+    def _forget_refusals(self) -> None:
+        """Something may have changed that refusals depend on."""
+        stamp = self._tools.table.stamp
+        if stamp != self._refusals_stamp:
+            self._refusals.clear()
+            self._refusals_stamp = stamp
+
+    def _note_refusal(self, key: str, outcome: Outcome) -> None:
+        """A plain pod was refused: those that are judged alike need not be tried while nothing changes."""
+        table, pod = self._tools.table, outcome.refused[0]
+        # Filters that look at what was placed elsewhere may look at more of a pod than its class.
+        if not table.of(pod).blind_filters:
+            self._refusals[table.kind_of(pod)] = _Refused(key, outcome)
+
     def _carry_out(
         self, outputs: list[Output], key: str, moment: Moment | None, done: SearchProgress[CycleResult]
     ) -> None:
@@ -178,6 +246,8 @@ class Rounds:
             if done.missed:
                 self.queue.move_item_to_active_or_backoff(key, done.missed, now)
             self.reservations.decided(key, outcome, moment)
+            if self._refuses_alike and outcome.kind is ItemKind.POD and outcome.refused and need is not None:
+                self._note_refusal(key, outcome)
         else:
             self._drop(key)
         if outcome.is_gang:
@@ -236,12 +306,12 @@ class Rounds:
 
     def _put(self, key: str, now: float | None = None) -> None:
         """Queue an item, at a new place if its priority has changed."""
-        item = self._state.item(key)
+        item, known = self._state.item(key), self.queue.knows(key)
         if item is None:
-            if self.queue.knows(key):
+            if known:
                 self.queue.activate(key)
             return
-        if self.queue.knows(key) and not self.queue.is_in_place(item):
+        if known and not self.queue.is_in_place(item):
             self._drop(key)
         self.queue.add(item, now)
 

@@ -5,84 +5,15 @@ changes (members come or go), the caller deletes the item and adds it again.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable
 from itertools import count
 from typing import Final, NamedTuple
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
-from closeby.scheduling.intake.cluster_events import ANY_EVENT, ClusterEvent, Entry, EquivalenceClass, SortKey
+from closeby.scheduling.intake.active_queue import ActiveQueue
+from closeby.scheduling.intake.cluster_events import ANY_EVENT, ClusterEvent, EquivalenceClass, SortKey
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import namespace_of
-
-
-class ActiveQueue:
-    """Heaps of active items. They may also hold items that are no longer active; the caller skips these."""
-
-    def __init__(self) -> None:
-        self._ordinary: list[Entry] = []
-        #: The items of throttled namespaces, by namespace.
-        self._throttled: dict[str, list[Entry]] = {}
-        #: By namespace: steps of decisions that placed nothing, since nothing of it was active or suspended.
-        self._used: dict[str, int] = {}
-        #: Steps that throttled namespaces may use before the others; below 0 it is the others' turn.
-        self._credit = 0
-
-    def push(self, place: SortKey, key: str) -> None:
-        """Add an active item."""
-        heap = self._throttled.get(namespace_of(key), self._ordinary) if self._throttled else self._ordinary
-        heapq.heappush(heap, (place, key))
-
-    def pop(self) -> Entry | None:
-        """Take the next item; None when there is none."""
-        if not self._throttled:
-            return heapq.heappop(self._ordinary) if self._ordinary else None
-        for namespace in [one for one, heap in self._throttled.items() if not heap]:
-            del self._throttled[namespace], self._used[namespace]
-        if self._throttled and (self._credit >= 0 or not self._ordinary):
-            return heapq.heappop(self._throttled[min(self._throttled, key=self._turn)])
-        return heapq.heappop(self._ordinary) if self._ordinary else None
-
-    def charge(self, key: str, steps: int, allowance: int, *, in_vain: bool) -> None:
-        """A decision about an item took so many steps; ``in_vain``: it placed nothing (yet)."""
-        namespace = namespace_of(key)
-        was_throttled = namespace in self._throttled
-        if in_vain or was_throttled:
-            self._used[namespace] = self._used.get(namespace, 0) + steps
-            if self._used[namespace] >= allowance and not was_throttled:
-                self._throttle(namespace)
-        if namespace in self._throttled:
-            # Bounded: however long they were alone, the others need not make up for all of it.
-            self._credit = max(self._credit - steps, -allowance)
-        elif self._throttled:
-            self._credit = min(self._credit + steps, 0)
-        if not self._throttled:
-            self._credit = 0
-
-    def settle(self) -> None:
-        """Nothing is active or suspended: no namespace is throttled any more."""
-        self._throttled.clear()
-        self._used.clear()
-        self._credit = 0
-
-    def __iter__(self) -> Iterator[Entry]:
-        """All entries, in no order."""
-        yield from self._ordinary
-        for heap in self._throttled.values():
-            yield from heap
-
-    def _turn(self, namespace: str) -> tuple[int, Entry]:
-        return self._used[namespace], self._throttled[namespace][0]
-
-    def _throttle(self, namespace: str) -> None:
-        """Throttle a namespace: its items get a heap of their own, after the namespaces throttled before."""
-        mine = [one for one in self._ordinary if namespace_of(one[1]) == namespace]
-        self._ordinary = [one for one in self._ordinary if namespace_of(one[1]) != namespace]
-        heapq.heapify(mine)
-        heapq.heapify(self._ordinary)
-        others = [self._used[one] for one in self._throttled]
-        self._used[namespace] = max(self._used[namespace], min(others, default=0))
-        self._throttled[namespace] = mine
-
 
 #: Backoff of an item after its first refusal, and at most (seconds); it doubles with each refusal.
 INITIAL_BACKOFF: Final = 1.0
@@ -174,10 +105,12 @@ class SchedulingQueue:
 
         Its sort key is computed when it is new.
         """
-        if item.key not in self._items:
-            place = (not item.begun, *self._order.sort_key(item))
-            self._items[item.key] = _Queued(place, item.priority, item.begun)
-        self._renew(item.key, now)
+        if item.key in self._items:
+            self._renew(item.key, now)
+            return
+        place = (not item.begun, *self._order.sort_key(item))
+        self._items[item.key] = _Queued(place, item.priority, item.begun)
+        self._add_active(item.key)
 
     def activate(self, key: str) -> None:
         """Move an item of the queue to the active ones."""
@@ -271,6 +204,21 @@ class SchedulingQueue:
             eclass.backoff_until = max(now + backoff, eclass.cost_backoff_until)
         self._rejoin(eclass, key)
         self._end_trial(key)
+
+    def add_like(self, key: str, other: str) -> bool:
+        """The item was refused like another one, since when nothing has changed: it waits for the same.
+
+        False, and nothing was done, where they can't share their class.
+        """
+        eclass = self._waiting.get(other)
+        if eclass is None or eclass.key == other or self._suspended or key in self._trying:
+            return False
+        queued = self._items[key]
+        if queued.priority != self._items[other].priority:
+            return False
+        self._waiting[key] = eclass
+        eclass.add(queued.place, key)
+        return True
 
     def delete(self, key: str) -> None:
         """Delete an item: it was placed, or is gone."""

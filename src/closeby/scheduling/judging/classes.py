@@ -157,6 +157,13 @@ class ClassTable:
             return key
         return key, tuple([plugin.class_key(pod) for plugin in self._keyed_by_pod])
 
+    def kind_of(self, pod: Pod) -> Hashable:
+        """Plain pods without a node with equal kinds are of one class; quick where the spec says it all.
+
+        Holds as long as the stamp is the same.
+        """
+        return self.key_of(pod) if self._keyed_by_pod or self._sharing is None else pod.spec
+
     def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class, in order of first appearance; the classes are up to date."""
         self._notice_sharing()

@@ -139,6 +139,11 @@ class Tools:
         self.pace.holds.append(_Cycle(self.profile.member_sorts))
         self.pace.take(DECISION + POD * pods)
 
+    @property
+    def explains_any(self) -> bool:
+        """Whether any gang or plain pod is to be explained."""
+        return bool(self._explain)
+
     def explains(self, key: str) -> bool:
         """Whether the gang or plain pod of that name is to be explained."""
         return self._explain if isinstance(self._explain, bool) else key in self._explain
