@@ -291,9 +291,9 @@ def test_a_known_kind_that_is_not_needed_is_no_misspelling(api: str, kind: str) 
 def test_kinds_that_do_not_matter_are_counted_and_unknown_ones_are_said(golden: Golden) -> None:
     manifests = read(
         """
-        {apiVersion: v1, kind: Service, metadata: {name: a}}
+        {apiVersion: v1, kind: Secret, metadata: {name: a}}
         ---
-        {apiVersion: v1, kind: Service, metadata: {name: b}}
+        {apiVersion: v1, kind: Secret, metadata: {name: b}}
         ---
         {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}
         ---
@@ -305,5 +305,5 @@ def test_kinds_that_do_not_matter_are_counted_and_unknown_ones_are_said(golden: 
         """
     )
     assert manifests.errors == ()
-    assert manifests.others == {"ClusterRole": 1, "DaemonSet": 1, "Service": 2}
+    assert manifests.others == {"ClusterRole": 1, "DaemonSet": 1, "Secret": 2}
     golden("manifest-problems", [notice.sentence() for notice in manifests.notices])

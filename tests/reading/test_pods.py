@@ -230,13 +230,22 @@ def test_a_toleration_that_makes_no_sense_is_refused(golden: Golden) -> None:
 @pytest.mark.parametrize(
     ("spec", "unsupported"),
     [
-        ({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, f"spec.affinity.podAffinity.{REQUIRED}"),
-        ({"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}}, f"spec.affinity.podAntiAffinity.{REQUIRED}"),
         (
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+            {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}},
+            f"spec.affinity.podAffinity.{REQUIRED}",
+        ),
+        (
+            {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}},
+            f"spec.affinity.podAntiAffinity.{REQUIRED}",
+        ),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1, "topologyKey": "zone"}
+                ]
+            },
             "spec.topologySpreadConstraints[0]",
         ),
-        ({"topologySpreadConstraints": [{"topologyKey": "zone"}]}, "spec.topologySpreadConstraints[0]"),
         (
             {"volumes": [{"name": "a"}, {"persistentVolumeClaim": {"claimName": "c"}}]},
             "spec.volumes[1].persistentVolumeClaim",
@@ -252,8 +261,16 @@ def test_hard_constraints_that_are_not_known_yet_are_named(spec: dict[str, Any],
 @pytest.mark.parametrize(
     "spec",
     [
-        {"affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1}]}}},
-        {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+        {
+            "affinity": {
+                "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "a"}}]}
+            }
+        },
+        {
+            "topologySpreadConstraints": [
+                {"whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 1, "topologyKey": "a"}
+            ]
+        },
     ],
 )
 def test_soft_constraints_that_are_not_known_yet_are_reported_once(

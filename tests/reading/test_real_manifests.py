@@ -100,7 +100,8 @@ def test_the_online_boutique() -> None:
     manifests = read("online-boutique/kubernetes-manifests.yaml")
     assert len(manifests.workloads) == 12
     assert {one.kind for one in manifests.workloads} == {"Deployment"}
-    assert manifests.others == {"Service": 12, "ServiceAccount": 11}
+    assert manifests.others == {"ServiceAccount": 11}
+    assert len(manifests.services) == 12
     assert manifests.notices == ()
     frontend = next(one for one in manifests.workloads if one.name == "frontend")
     assert frontend.pod_sets[0].template.spec.requests == (("cpu", 100), ("memory", 64 * 1024**2))

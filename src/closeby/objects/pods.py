@@ -5,6 +5,8 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from closeby.objects.selectors import PodAffinity, TopologySpreadConstraint
+
 
 class Toleration(Struct, frozen=True):
     """``key`` empty with operator Exists tolerates all; ``effect`` empty matches every effect."""
@@ -95,8 +97,13 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     #: Sorted, without repeats.
     inline_disks: tuple[InlineDisk, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
+    #: None without any term.
+    pod_affinity: PodAffinity | None = None
+    topology_spread: tuple[TopologySpreadConstraint, ...] = ()
     #: Hard constraints that closeby does not know yet, as field paths; such a pod waits.
     unsupported: tuple[str, ...] = ()
+    #: Constraints that no API server accepts, as field paths with what is wrong; such a pod waits too.
+    invalid: tuple[str, ...] = ()
     #: Guaranteed, Burstable or BestEffort.
     qos_class: str = "BestEffort"
     scheduler_name: str = ""

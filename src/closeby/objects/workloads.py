@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
+from closeby.objects.selectors import LabelSelector
 
 #: Kind -> path of its pod template. Volcano's Job shares its kind with Kubernetes' own.
 _TEMPLATES: Final = {
@@ -76,6 +77,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     created: float | None = None
     pod_sets: tuple[PodSet, ...] = ()
     suspended: bool = False
+    #: Which pods are its own, where it says so.
+    selector: LabelSelector | None = None
     #: ``Kind/name`` of the object that made this one; empty for a top owner.
     owner: str = ""
     #: The gang that an object of this kind declares itself (a Volcano Job, say).

@@ -16,6 +16,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
@@ -91,6 +92,8 @@ class Collection:
             gang_templates=tuple(one for one in kept if isinstance(one, GangTemplates)),
             app_groups=tuple(one for one in kept if isinstance(one, AppGroup)),
             network_topologies=tuple(one for one in kept if isinstance(one, NetworkTopology)),
+            namespaces=tuple(one for one in kept if isinstance(one, Namespace)),
+            services=tuple(one for one in kept if isinstance(one, PodOwner)),
             others=dict(sorted(self._others.items())),
             notices=(
                 *self._reading.all_notices(),

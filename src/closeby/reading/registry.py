@@ -12,6 +12,7 @@ from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
@@ -19,7 +20,13 @@ from closeby.reading.decoding.nodes import read_node
 from closeby.reading.decoding.pods import read_pod, read_priority_class
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.topologies import read_own_topology, read_topology
-from closeby.reading.decoding.workloads import read_job, read_replicated, read_stateful_set
+from closeby.reading.decoding.workloads import (
+    read_job,
+    read_namespace,
+    read_replicated,
+    read_service,
+    read_stateful_set,
+)
 from closeby.reading.dialects import (
     app_groups,
     closeby,
@@ -50,6 +57,8 @@ Record = (
     | Workload
     | AppGroup
     | NetworkTopology
+    | Namespace
+    | PodOwner
 )
 
 #: closeby's own API group, whose schema is strict.
@@ -70,6 +79,8 @@ _UPSTREAM_VERSIONS: Final = ("v1alpha2", "v1alpha3", "v1beta1")
 READERS: Final[dict[tuple[str, str], Entry]] = {
     ("", "Node"): Entry(read_node),
     ("", "Pod"): Entry(read_pod),
+    ("", "Namespace"): Entry(read_namespace),
+    ("", "Service"): Entry(read_service),
     ("", "ReplicationController"): Entry(read_replicated),
     ("apps", "Deployment"): Entry(read_replicated),
     ("apps", "ReplicaSet"): Entry(read_replicated),
@@ -141,13 +152,11 @@ _CORE: Final = frozenset(
         "Endpoints",
         "Event",
         "LimitRange",
-        "Namespace",
         "PersistentVolume",
         "PersistentVolumeClaim",
         "PodTemplate",
         "ResourceQuota",
         "Secret",
-        "Service",
         "ServiceAccount",
     }
 )

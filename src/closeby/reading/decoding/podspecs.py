@@ -14,7 +14,7 @@ from closeby.reading.decoding.affinity import (
     required_terms,
     tolerations_of,
 )
-from closeby.reading.decoding.errors import Path
+from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import is_part_of_a_device
 from closeby.reading.decoding.requests import (
     ContainersWire,
@@ -23,22 +23,18 @@ from closeby.reading.decoding.requests import (
     qos_class,
     refusals,
 )
+from closeby.reading.decoding.selectors import (
+    PodAffinityWire,
+    Refusal,
+    SpreadWire,
+    pod_affinity,
+    topology_spread,
+)
 from closeby.reading.decoding.wire import Wire
 
 
 class Present(Wire):
     """Something of which only the presence matters."""
-
-
-class PodAffinityWire(Wire):
-    """``podAffinity`` or ``podAntiAffinity``."""
-
-    required: list[Present] | None = field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: list[Present] | None = field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
 
 
 class AffinityWire(Wire):
@@ -47,12 +43,6 @@ class AffinityWire(Wire):
     node_affinity: NodeAffinityWire | None = None
     pod_affinity: PodAffinityWire | None = None
     pod_anti_affinity: PodAffinityWire | None = None
-
-
-class SpreadWire(Wire, gc=False):
-    """``topologySpreadConstraints[]``."""
-
-    when_unsatisfiable: str | None = None
 
 
 class InlineDiskWire(Wire):
@@ -124,7 +114,7 @@ class ReadSpec(Struct, frozen=True):
     #: Soft constraints that closeby does not follow yet, as field paths without positions.
     unheeded: tuple[str, ...]
     #: What no API server accepts: where in the spec, what is wrong, and the remedy.
-    refused: tuple[tuple[Path, str, str], ...]
+    refused: tuple[Refusal, ...]
 
 
 class SpecPool:
@@ -148,7 +138,9 @@ class SpecPool:
         text = self._encoder.encode(wire)
         known = self._by_text.get(text)
         if known is None:
-            known = ReadSpec(self.intern(_needs(wire)), _wishes(wire), refusals(wire))
+            refused: list[Refusal] = []
+            needs = self.intern(_needs(wire, refused))
+            known = ReadSpec(needs, _wishes(wire), (*refusals(wire), *refused))
             self._by_text[text] = known
         return known
 
@@ -157,7 +149,10 @@ class SpecPool:
         return self._by_value.setdefault(spec, spec)
 
 
-def _needs(wire: PodSpecWire) -> PodSpec:
+def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
+    affinity = wire.affinity or AffinityWire()
+    among_pods = pod_affinity(affinity.pod_affinity, affinity.pod_anti_affinity, refused)
+    spread = topology_spread(wire.topology_spread_constraints, refused)
     node_affinity = wire.affinity.node_affinity if wire.affinity else None
     requests = effective_requests(wire)
     parts = (name for name, _ in requests if is_part_of_a_device(name))
@@ -169,6 +164,9 @@ def _needs(wire: PodSpecWire) -> PodSpec:
         tolerations=tolerations_of(wire.tolerations),
         host_ports=host_ports(wire),
         inline_disks=_inline_disks(wire.volumes or ()),
+        pod_affinity=among_pods,
+        topology_spread=spread,
+        invalid=tuple(f"spec.{field_path(path)} {message}" for path, message, _ in refused),
         scheduling_gates=tuple(gate.name for gate in wire.scheduling_gates or ()),
         unsupported=(
             *_unsupported(wire),

@@ -12,6 +12,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.workloads import Workload
 
@@ -38,6 +39,9 @@ class Manifests(Struct, frozen=True, kw_only=True):
     gang_templates: tuple[GangTemplates, ...] = ()
     app_groups: tuple[AppGroup, ...] = ()
     network_topologies: tuple[NetworkTopology, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    #: By which default spread goes, beside the workloads.
+    services: tuple[PodOwner, ...] = ()
     #: How many objects there were of each known kind that is not used.
     others: Mapping[str, int] = {}
     #: What was left out or read in part, and why.

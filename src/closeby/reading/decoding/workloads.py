@@ -1,14 +1,21 @@
-"""Reads Kubernetes' own workload objects: Job, Deployment, ReplicaSet, ReplicationController, StatefulSet."""
+"""Reads Kubernetes' own workload objects: Job, Deployment, ReplicaSet, ReplicationController, StatefulSet.
+
+Also what else says which pods belong together: Service and Namespace.
+"""
 
 import msgspec
 
+from closeby.errors import FieldError
+from closeby.objects.selectors import NAMESPACE_NAME, LabelSelector, Namespace, PodOwner
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.owners import CLAIMS, Owner, StatusWire, count, finished, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
+from closeby.reading.decoding.selectors import LabelSelectorWire, Refusal, label_selector, map_selector
+from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of
 
 
 class ReplicatedSpecWire(Wire):
@@ -17,7 +24,15 @@ class ReplicatedSpecWire(Wire):
     replicas: int | None = None
     template: TemplateWire | None = None
     pod_management_policy: str | None = None
+    #: A label selector; of a ReplicationController labels that must be there.
+    selector: dict[str, object] | None = None
     volume_claim_templates: list[Present] | None = None
+
+
+class ServiceSpecWire(Wire):
+    """``spec`` of a Service."""
+
+    selector: dict[str, str] | None = None
 
 
 class SchedulingPolicyWire(Wire):
@@ -77,6 +92,33 @@ def read_stateful_set(document: Document, reading: DocumentReading) -> Workload:
     return _replicated(document, reading, indexed=True)
 
 
+def read_namespace(document: Document, reading: DocumentReading) -> Namespace:
+    """A Namespace, with the label that the API server gives it.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    meta = document.decode(ObjectWire).meta
+    name = reading.name(document, meta)
+    return Namespace(name=name, labels={**meta.label_map, NAMESPACE_NAME: name})
+
+
+def read_service(document: Document, reading: DocumentReading) -> PodOwner:
+    """A Service, of which the selector is read.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(WithSpec[ServiceSpecWire])
+    selector = map_selector(wire.spec.selector if wire.spec else None)
+    return PodOwner(
+        kind="Service",
+        namespace=namespace_of(wire.meta),
+        name=reading.name(document, wire.meta),
+        selector=selector,
+    )
+
+
 def read_job(document: Document, reading: DocumentReading) -> Workload:
     """A Job. Pods at a time: ``parallelism``, but not more than are still to complete.
 
@@ -130,4 +172,24 @@ def _replicated(document: Document, reading: DocumentReading, *, indexed: bool) 
     claims = [CLAIMS] if spec.volume_claim_templates else []
     pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), unsupported=claims)
     at_start = 1 if indexed and spec.pod_management_policy != "Parallel" else None
-    return owner.workload((msgspec.structs.replace(pods, indexed=indexed, at_start=at_start),))
+    workload = owner.workload((msgspec.structs.replace(pods, indexed=indexed, at_start=at_start),))
+    selector = _selector(document, spec, reading, workload.id)
+    return msgspec.structs.replace(workload, selector=selector)
+
+
+def _selector(
+    document: Document, spec: ReplicatedSpecWire, reading: DocumentReading, called: str
+) -> LabelSelector | None:
+    if spec.selector is None:
+        return None
+    plain = document.kind == "ReplicationController"
+    value = {"matchLabels": spec.selector} if plain else spec.selector
+    try:
+        wire = msgspec.convert(value, LabelSelectorWire)
+    except msgspec.ValidationError as error:
+        raise FieldError(("spec", "selector"), "is not a label selector", "correct it") from error
+    refused: list[Refusal] = []
+    selector = label_selector(wire, ("spec", "selector"), refused)
+    for path, message, remedy in refused:
+        reading.refused(field_path(path), message, remedy, called)
+    return selector

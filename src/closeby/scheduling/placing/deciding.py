@@ -213,6 +213,15 @@ class Decider:
                 remedy="remove it or leave the pod to another scheduler",
                 blocking=True,
             )
+        if pod.spec.invalid:
+            return Condition(
+                reason=Reason.INVALID_SPEC,
+                object=f"Pod/{pod.key}",
+                field=pod.spec.invalid[0].partition(" ")[0],
+                message=f"no API server accepts it: {some(pod.spec.invalid)}",
+                remedy="correct the manifest",
+                blocking=True,
+            )
         if len(pod.spec.requests) > MOST_RESOURCES:
             return Condition(
                 reason=Reason.UNSUPPORTED,
