@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 def without_laboratory(error: BaseException) -> str | None:
     """What to say when the laboratory, which is optional, would be needed; None: that is not the problem."""
-    from closeby.scheduling.profile import INSTALL_LABORATORY, LABORATORY
+    from closeby.scheduling.plugin_lookup import INSTALL_LABORATORY, LABORATORY
 
     missing = isinstance(error, ModuleNotFoundError) and f"{error.name}.".startswith(f"{LABORATORY}.")
     return INSTALL_LABORATORY if missing else None

@@ -9,7 +9,8 @@ from closeby.plugins.registry import BUILT_IN, profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import MeasurementsChanged
-from closeby.scheduling.profile import PluginLookup, line_about
+from closeby.scheduling.plugin_lookup import PluginLookup
+from closeby.scheduling.profile import line_about
 from closeby.scheduling.services import Measured, Measurements, Source
 from closeby.simulator.runs import Measure
 
