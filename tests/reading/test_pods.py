@@ -134,11 +134,41 @@ def test_a_pod_names_its_subgroup_in_two_dialects() -> None:
         ("apps.kubernetes.io/pod-index", "labels"),
         ("training.kubeflow.org/replica-index", "labels"),
         ("leaderworkerset.sigs.k8s.io/worker-index", "labels"),
+        ("volcano.sh/task-index", "labels"),
+        ("volcano.sh/task-index", "annotations"),
+        ("kueue.x-k8s.io/pod-group-pod-index", "labels"),
     ],
 )
 def test_the_index_comes_from_the_controller(key: str, where: str) -> None:
     assert read_pod({}, **{where: {key: "4"}}).index == 4
     assert read_pod({}, **{where: {key: "four"}}).index is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "place"),
+    [
+        ({}, (0, 0)),
+        # The third replicated job of a JobSet begins after five jobs; this is its second.
+        ({"jobset.sigs.k8s.io/job-index": "1", "jobset.sigs.k8s.io/job-global-index": "6"}, (5, 1)),
+        ({"jobset.sigs.k8s.io/job-index": "0", "jobset.sigs.k8s.io/job-global-index": "0"}, (0, 0)),
+        # Old releases of JobSet write the first of the two alone.
+        ({"jobset.sigs.k8s.io/job-index": "1"}, (0, 1)),
+        ({"jobset.sigs.k8s.io/job-index": "1", "jobset.sigs.k8s.io/job-global-index": "no"}, (0, 1)),
+        ({"leaderworkerset.sigs.k8s.io/group-index": "3"}, (0, 3)),
+        ({"leaderworkerset.sigs.k8s.io/group-index": "5f0d" * 10}, (0, 0)),
+        ({"training.kubeflow.org/replica-type": "master"}, (0, 0)),
+        ({"training.kubeflow.org/replica-type": "worker"}, (1, 0)),
+        ({"training.kubeflow.org/replica-type": "ps"}, (2, 0)),
+        ({"training.kubeflow.org/job-role": "launcher"}, (0, 0)),
+        ({"ray.io/node-type": "head"}, (0, 0)),
+        ({"ray.io/node-type": "worker"}, (1, 0)),
+    ],
+)
+def test_the_place_in_the_workloads_spec_comes_from_the_controller(
+    labels: dict[str, str], place: tuple[int, int]
+) -> None:
+    pod = read_pod({}, labels=labels)
+    assert (pod.part, pod.job) == place
 
 
 def test_node_affinity_with_all_operators() -> None:

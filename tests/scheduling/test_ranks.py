@@ -2,9 +2,10 @@
 
 from itertools import pairwise
 
+import pytest
 from msgspec.structs import replace
 
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PodSpec
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import BindFailed, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of
@@ -108,6 +109,33 @@ def test_unequal_pods_are_ranked_by_their_place() -> None:
     unequal = [*pods("train", 1, spec(gpu=5), prefix="big"), *pods("train", 4, prefix="small")]
     drawn.run(gang(min_member=5, required="rack"), members=unequal)
     assert walk(drawn) == ["a1", "a2", "a2", "a2", "a2"]
+
+
+def job_set(part: int, jobs: int, size: int, needs: PodSpec | None = None) -> list[Pod]:
+    """The pods of a replicated job as a cluster has them, under names that say nothing."""
+    equal = iter(pods("train", jobs * size, needs, prefix=f"p{9 - part}"))
+    return [
+        replace(next(equal), part=part, job=job, index=index) for job in range(jobs) for index in range(size)
+    ]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_ranks_of_a_job_set_follow_its_spec(shuffled: bool) -> None:
+    #  The driver fits on the last node alone.
+    drawn = world("zone-a rack-1 : a1=2 a2=2\nzone-a rack-2 : b1=2 b2=3")
+    members = [*job_set(0, 1, 1, spec(gpu=3)), *job_set(1, 2, 2), *job_set(3, 1, 2)]
+    drawn.run(gang(min_member=7), members=members[::-1] if shuffled else members)
+    assert [drawn.rank[pod.name] for pod in members] == list(range(7))
+    assert walk(drawn) == ["b2", "a1", "a1", "a2", "a2", "b1", "b1"]
+
+
+def test_equal_members_of_one_part_are_ranked_by_their_place() -> None:
+    near = PluginEntry(name="network-topology", arguments={"network-topology.keys": "rack"})
+    drawn = world(THREE_ZONES, plugins=[near])
+    driver, workers = job_set(0, 1, 1), job_set(1, 2, 3)
+    drawn.run(gang(min_member=7, required="rack"), members=[*workers, *driver])
+    assert drawn.rank[driver[0].name] == 0
+    assert walk(drawn)[1:] == sorted(drawn.where[pod.name] for pod in workers)
 
 
 def test_pods_placed_one_by_one_are_ranked_by_their_place() -> None:

@@ -224,6 +224,52 @@ def test_a_job_sets_pods_are_numbered_through() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("api", "kind", "spec", "order"),
+    [
+        (
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            (
+                "replicatedJobs: [{name: w, replicas: 2, template: {spec: {parallelism: 2, template: T}}},"
+                " {name: driver, template: {spec: {template: T}}}]"
+            ),
+            ["w-0-0", "w-0-1", "w-1-0", "w-1-1", "driver-0-0"],
+        ),
+        (
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            "tasks: [{name: ps, replicas: 1, template: T}, {name: eval, replicas: 2, template: T}]",
+            ["ps-0", "eval-0", "eval-1"],
+        ),
+        (
+            "kubeflow.org/v1",
+            "TFJob",
+            (
+                "tfReplicaSpecs: {PS: {replicas: 1, template: T}, Worker: {replicas: 2, template: T},"
+                " Chief: {replicas: 1, template: T}}"
+            ),
+            ["chief-0", "worker-0", "worker-1", "ps-0"],
+        ),
+        (
+            "ray.io/v1",
+            "RayCluster",
+            "headGroupSpec: {template: T}, workerGroupSpecs: [{groupName: a, replicas: 2, template: T}]",
+            ["head", "a-worker-0", "a-worker-1"],
+        ),
+    ],
+)
+def test_ranks_follow_the_order_of_the_spec(api: str, kind: str, spec: str, order: list[str]) -> None:
+    # One node, so that no place decides.
+    node = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 64, pods: 64}}}"
+    spec = spec.replace("emplate: T", f"emplate: {TEMPLATE}")
+    workload = f"{{apiVersion: {api}, kind: {kind}, metadata: {{name: job}}, spec: {{{spec}}}}}"
+    manifests = read_manifests(["-"], stdin=lambda: f"{node}\n---\n{workload}\n")
+    run = simulate(manifests, Configuration())
+    ranked = sorted((one.rank or 0, one.pod.name) for one in run.bindings.values())
+    assert ranked == [(rank, f"job-{name}") for rank, name in enumerate(order)]
+
+
 def test_the_order_of_the_manifests_does_not_matter() -> None:
     objects = [
         JOB_SET.replace("name: js", f"name: js, annotations: {{{KAI}}}"),

@@ -165,7 +165,11 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     workload_ref: WorkloadRef | None = None
     #: Name of its leaf subgroup.
     subgroup: str | None = None
-    #: Index given by its controller (Job completion index, StatefulSet ordinal, ...).
+    #: Position of what it belongs to in the spec of its workload: of a JobSet's replicated job, of a role.
+    part: int = 0
+    #: Index of its job within that part (a JobSet's job, a replica of a LeaderWorkerSet).
+    job: int = 0
+    #: Index given by its controller (Job completion index, StatefulSet ordinal, ...), in that job.
     index: int | None = None
     #: Rank that it was given, if the author of this record gave it. Never read from the pod's label, which
     #: its owner may write too: what stands in a cluster is ``PodGroup.ranks``.

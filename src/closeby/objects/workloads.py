@@ -40,6 +40,8 @@ class PodSet(Struct, frozen=True, kw_only=True):
     template: Pod
     #: Names the pods get, in order, as the controller would name them (deterministic where it is random).
     pod_names: tuple[str, ...] = ()
+    #: Position of these pods among those of the workload, for ranks.
+    part: int = 0
     #: True when the pods carry an index (Indexed Job, StatefulSet, JobSet).
     indexed: bool = False
     #: The index of the first pod; a LeaderWorkerSet's workers start at 1, after their leader.

@@ -154,6 +154,7 @@ class _Expander:
                 name=name,
                 uid=key,
                 created=workload.created,
+                part=pods.part,
                 index=index,
                 group=membership.group,
                 subgroup=template.subgroup or membership.subgroup,
@@ -301,8 +302,11 @@ def _by_set(family: Family) -> list[list[Pod]]:
         position = set_of(pod, family.owner, by_name)
         # A JobSet numbers the pods of each of its jobs from 0; here a set is numbered through.
         index = numbers.get(pod.name, numbers.get(pod.name.rpartition("-")[0]))
-        numbered = pod if index is None else msgspec.structs.replace(pod, index=index)
         if position is not None:
+            part = sets[position].part
+            numbered = msgspec.structs.replace(pod, part=part)
+            if index is not None:
+                numbered = msgspec.structs.replace(pod, part=part, job=0, index=index)
             result[position].append(numbered)
     return result
 

@@ -37,7 +37,20 @@ _INDEX_KEYS: Final = (
     "apps.kubernetes.io/pod-index",
     "training.kubeflow.org/replica-index",
     "leaderworkerset.sigs.k8s.io/worker-index",
+    "volcano.sh/task-index",
+    "kueue.x-k8s.io/pod-group-pod-index",
 )
+#: A JobSet counts its jobs within their replicated job, and through all of them in the order of the spec.
+_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+_GLOBAL_INDEX: Final = "jobset.sigs.k8s.io/job-global-index"
+#: Indices of the job or replica that a pod belongs to.
+_JOB_KEYS: Final = (_JOB_INDEX, "leaderworkerset.sigs.k8s.io/group-index")
+_TRAINING_ROLE_KEYS: Final = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
+_RAY_NODE: Final = "ray.io/node-type"
+#: What says which part of its workload a pod is, and of which job.
+_PART_KEYS: Final = frozenset((*_JOB_KEYS, *_TRAINING_ROLE_KEYS, _RAY_NODE))
+#: Roles of training jobs in the order of their ranks; roles that are not here come last.
+_TRAINING_ROLES: Final = {"launcher": 0, "master": 0, "chief": 0, "worker": 1}
 #: Where a pod's role stands: what Volcano writes, closeby's own label, and what other controllers write.
 _ROLE_LABELS: Final = (
     TASK_SPEC,
@@ -147,6 +160,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     if annotations and not LIMITS.isdisjoint(annotations):
         part = field_path((*path[:-1], "metadata", "annotations"))
         limits = read_bandwidth_limits(annotations, spec.requests, reading, identity.called, part)
+    divided = not _PART_KEYS.isdisjoint(labels)
     return Pod(
         namespace=identity.namespace,
         name=identity.name,
@@ -162,6 +176,8 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         if refers is None
         else WorkloadRef(refers.name, refers.pod_group, refers.pod_group_replica_key or ""),
         subgroup=labels.get(SUBGROUP) or labels.get(KAI_SUBGROUP),
+        part=_part(labels) if divided else 0,
+        job=_job(labels) if divided else 0,
         index=_index(labels, annotations),
         owner=meta.controller,
         role=_role(labels, annotations),
@@ -212,6 +228,28 @@ def _index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | N
         if text is not None:
             return _number(text)
     return None
+
+
+def _job(labels: Mapping[str, str]) -> int:
+    found = (_number(labels.get(key)) for key in _JOB_KEYS)
+    return next((number for number in found if number is not None), 0)
+
+
+def _part(labels: Mapping[str, str]) -> int:
+    """Where its replicated job or its role stands in the spec; 0 for the only one."""
+    through, within = _number(labels.get(_GLOBAL_INDEX)), _number(labels.get(_JOB_INDEX))
+    if through is not None and within is not None:
+        # The jobs of one replicated job are counted one after another, so all its pods have one difference.
+        return max(0, through - within)
+    role = next((labels[key] for key in _TRAINING_ROLE_KEYS if key in labels), None)
+    if role is not None:
+        return part_of_role(role)
+    return int(labels.get(_RAY_NODE, "head") != "head")
+
+
+def part_of_role(role: str) -> int:
+    """Where the pods of a role stand among those of a training job, whose spec has roles in no order."""
+    return _TRAINING_ROLES.get(role.lower(), 2)
 
 
 def _number(text: str | None) -> int | None:

@@ -90,5 +90,6 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
         )
         later = job.depends_on or (in_order and any(one.replicas for one in pod_sets))
         at_start = 0 if later else None
-        pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True, at_start=at_start))
+        pods = msgspec.structs.replace(with_role(pods), part=i, indexed=True, at_start=at_start)
+        pod_sets.append(pods)
     return owner.workload(pod_sets, suspended=bool(spec.suspend))

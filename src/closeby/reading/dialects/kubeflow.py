@@ -18,7 +18,7 @@ from closeby.reading.decoding.owners import (
     numbered,
     with_role,
 )
-from closeby.reading.decoding.pods import TemplateWire
+from closeby.reading.decoding.pods import TemplateWire, part_of_role
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire
 
@@ -108,7 +108,9 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
         names = numbered(f"{owner.name}-{role.lower()}", 0 if over else replicas)
         pods = owner.pod_set(role.lower(), names, replica_spec.template, (*path, "template"))
         at_start = _at_start(spec, role.lower(), ("spec", "elasticPolicy", "minReplicas"))
-        pod_sets.append(msgspec.structs.replace(with_role(pods), indexed=True, at_start=at_start))
+        part = part_of_role(role)
+        pods = msgspec.structs.replace(with_role(pods), part=part, indexed=True, at_start=at_start)
+        pod_sets.append(pods)
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", field_name))
     policy = spec.run_policy or RunPolicyWire()
     asked = policy.scheduling_policy

@@ -116,6 +116,6 @@ def _pod_sets(owner: Owner, spec: SpecWire, path: Path) -> list[PodSet]:
         names = [*numbered(f"{owner.name}-{group.group_name}-worker", pods)]
         workers = with_role(owner.pod_set(group.group_name, names, group.template, (*place, "template")))
         at_start = least * hosts if least or spec.enable_in_tree_autoscaling else None
-        pod_sets.append(msgspec.structs.replace(workers, at_start=at_start))
+        pod_sets.append(msgspec.structs.replace(workers, part=1, at_start=at_start))
     at_most(sum(one.replicas for one in pod_sets), (*path, "workerGroupSpecs"))
     return pod_sets

@@ -109,7 +109,7 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
             unsupported.append(f"Job/{owner.name} {field_path((*path, 'topologyPolicy'))}")
         pods = owner.pod_set(name, names, task.template, (*path, "template"), unsupported=unsupported)
         at_start = 0 if task.depends_on and task.depends_on.name else None
-        pod_sets.append(msgspec.structs.replace(_with_role(pods), at_start=at_start))
+        pod_sets.append(msgspec.structs.replace(_with_role(pods), part=i, at_start=at_start))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", "tasks"))
     return owner.workload(pod_sets, gang=_gang(owner, spec, pod_sets))
 

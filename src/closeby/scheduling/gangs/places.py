@@ -34,13 +34,15 @@ def place_of(tree: Tree, members: Sequence[tuple[Pod, int]]) -> Place:
 
 
 def ranks(tree: Tree, taken: Collection[int], unknown: int, placed: Sequence[tuple[Pod, int]]) -> list[int]:
-    """Rank of each newly placed pod, in their order: consecutive ranks are neighbours in topology order.
+    """Rank of each newly placed pod, in their order: the parts of the workload follow one another as in its
+    spec, and within a part consecutive ranks are neighbours in topology order.
 
     Ranks that members have (``taken``) are kept; the new ones get the lowest that are free. Placed members of
     which no rank is known (so many are ``unknown``) are taken to hold the lowest.
     """
     positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
-    order = np.argsort(positions, kind="stable")
+    parts = np.asarray([pod.part for pod, _ in placed], dtype=np.intp)
+    order = np.lexsort((positions, parts))
     places = np.empty(len(order), dtype=np.intp)
     places[order] = np.arange(len(order))
     if not taken and not unknown:

@@ -17,7 +17,7 @@ from closeby.reading.dialects.volcano import GROUP_SOURCE as VOLCANO
 from closeby.scheduling.events import PriorityClassChanged, PriorityClassDeleted
 
 #: Sort key of the members of one gang.
-MemberOrder = tuple[float, tuple[tuple[int, str], ...], str]
+MemberOrder = tuple[int, int, float, tuple[tuple[int, str], ...], str]
 
 
 class Members:
@@ -78,7 +78,7 @@ class Members:
         self._keys.pop(uid, None)
 
     def in_order(self) -> tuple[Pod, ...]:
-        """The waiting members by index, then by name with numbers as numbers."""
+        """The waiting members in the order of ``member_order``."""
         if self._ordered is None:
             uids = sorted(self.waiting, key=self._keys.__getitem__)
             self._ordered = [self.waiting[uid] for uid in uids]
@@ -86,10 +86,12 @@ class Members:
 
 
 def member_order(pod: Pod) -> MemberOrder:
-    """Members by index, then by name with numbers as numbers."""
+    """Members in the order of their workload's spec: by part, job and index, then by name with numbers as
+    numbers.
+    """
     if pod.index is not None:
-        return float(pod.index), (), pod.name
-    return inf, natural_key(pod.name), pod.uid
+        return pod.part, pod.job, float(pod.index), (), pod.name
+    return pod.part, pod.job, inf, natural_key(pod.name), pod.uid
 
 
 _CLASS_FIELD: Final = "spec.priorityClassName"
