@@ -27,9 +27,9 @@ def asking(name: str = "p", **requests: int) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("taken", "expected"), [(0, 0.0), (2, 12.5), (7, 43.75), (8, 100.0), (9, 100.0)], ids=str
+    ("taken", "expected"), [(0, 0.0), (2, 3.75), (7, 13.125), (8, 100.0), (9, 100.0)], ids=str
 )
-def test_the_score_is_100_without_free_accelerators_and_at_most_50_with_some(
+def test_the_score_is_100_without_free_accelerators_and_at_most_15_with_some(
     taken: int, expected: float
 ) -> None:
     handle = handle_of(NODES, [(asking("old", gpu=taken), "gpus")])

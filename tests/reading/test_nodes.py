@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from closeby.objects.nodes import Node, Taint
+from closeby.objects.nodes import Node, NodeImage, Taint
 from tests.reading.manifest_text import error_of, read_good, read_objects
 
 
@@ -43,6 +43,7 @@ def test_a_node_as_kubectl_prints_it() -> None:
     assert node == Node(
         name="gpu-1",
         uid="6f5c",
+        images=(NodeImage("a", 5), NodeImage("b", 5)),
         labels={"kubernetes.io/hostname": "gpu-1", "rack": "r1"},
         annotations={"network.qos.kubernetes.io/switches": "{}"},
         allocatable={"cpu": 95500, "memory": 1047552 * 1024**2, "nvidia.com/gpu": 8, "pods": 110},

@@ -66,6 +66,7 @@ def test_a_pod_as_kubectl_prints_it() -> None:
                 Toleration("dedicated", "Equal", "ml", ""),
                 Toleration("", "Exists", "", ""),
             ),
+            images=("pause:latest",),
             scheduling_gates=("example.com/wait",),
             qos_class="Burstable",
             scheduler_name="closeby",
@@ -324,7 +325,7 @@ def test_volumes_that_bind_to_no_place_do_not_matter() -> None:
 
 def test_pods_with_equal_needs_share_one_spec() -> None:
     def pod(name: str, **spec: Any) -> dict[str, Any]:
-        containers = [{"name": name, "image": name, "resources": {"requests": {"cpu": spec.pop("cpu", "1")}}}]
+        containers = [{"name": name, "image": "i", "resources": {"requests": {"cpu": spec.pop("cpu", "1")}}}]
         return {
             "apiVersion": "v1",
             "kind": "Pod",

@@ -156,7 +156,7 @@ class TestPodsThatAskForNone:
             place(drawn, wants())
             found.append(drawn.outcome("new-0").explanations[0].scores)
         assert found[0] == found[1]
-        assert set(found[0]["c1"]) == {"NodeResourcesFit", "total"}
+        assert set(found[0]["c1"]) == {"NodeResourcesFit", "NodeResourcesBalancedAllocation", "total"}
 
 
 class TestKubeScheduler:

@@ -22,6 +22,14 @@ class Taint(Struct, frozen=True):
     effect: str
 
 
+class NodeImage(Struct, frozen=True, gc=False):
+    """A container image that a node has, by one of its names."""
+
+    name: str
+    #: Bytes.
+    size: int
+
+
 class Node(Struct, frozen=True, kw_only=True, gc=False):
     """What Kubernetes says about a node, cut down to what placement needs."""
 
@@ -37,6 +45,8 @@ class Node(Struct, frozen=True, kw_only=True, gc=False):
     #: False when a Ready condition is there and is not True.
     ready: bool = True
     uid: str = ""
+    #: Under every name, those without a size left out; sorted by name. Equal ones are one object.
+    images: tuple[NodeImage, ...] = ()
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -96,6 +96,8 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     host_ports: tuple[HostPort, ...] = ()
     #: Sorted, without repeats.
     inline_disks: tuple[InlineDisk, ...] = ()
+    #: Images of all containers and image volumes with their tags, sorted, as often as they are used.
+    images: tuple[str, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     #: None without any term.
     pod_affinity: PodAffinity | None = None

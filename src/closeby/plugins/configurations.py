@@ -36,6 +36,11 @@ _EMPTIEST_NODE: Final = PluginEntry(
         "scoringStrategy": {"type": "LeastAllocated", "resources": [{"name": "cpu"}, {"name": "memory"}]}
     },
 )
+_BALANCED: Final = PluginEntry(
+    name="NodeResourcesBalancedAllocation",
+    arguments={"resources": [{"name": "cpu"}, {"name": "memory"}]},
+)
+_NEAR_IMAGES: Final = PluginEntry(name="ImageLocality", arguments={"scoreAccelerators": True})
 _ONLY_A_FILTER: Final = PluginEntry(name="NodeResourcesFit", weight=0.0)
 _AS_SCORES_SAY: Final = PluginEntry(
     name="topology", weight=0.0, arguments={"closeByDefault": False, "podByPod": True}
@@ -44,10 +49,19 @@ _WITHOUT_TOPOLOGY: Final = PluginEntry(name="topology", enabled=False)
 _WITHOUT_NETWORK: Final = PluginEntry(name="NetworkMinCost", enabled=False)
 _WITHOUT_AVOIDANCE: Final = PluginEntry(name="ScarceResourceAvoidance", enabled=False)
 _WITHOUT_BINPACK: Final = PluginEntry(name="domain-binpack", enabled=False)
+_WITHOUT_BALANCE: Final = PluginEntry(name="NodeResourcesBalancedAllocation", enabled=False)
+_WITHOUT_IMAGES: Final = PluginEntry(name="ImageLocality", enabled=False)
 
 
 def _baseline(plugin: str, fit: PluginEntry) -> Configuration:
-    left_out = (_WITHOUT_AVOIDANCE, _WITHOUT_TOPOLOGY, _WITHOUT_NETWORK, _WITHOUT_BINPACK)
+    left_out = (
+        _WITHOUT_AVOIDANCE,
+        _WITHOUT_TOPOLOGY,
+        _WITHOUT_NETWORK,
+        _WITHOUT_BINPACK,
+        _WITHOUT_BALANCE,
+        _WITHOUT_IMAGES,
+    )
     return Configuration(plugins=(fit, PluginEntry(name=plugin), *left_out), source=plugin)
 
 
@@ -55,7 +69,15 @@ def _baseline(plugin: str, fit: PluginEntry) -> Configuration:
 NAMED: Final[Mapping[str, Configuration]] = {
     DEFAULT: Configuration(source=DEFAULT),
     KUBE_SCHEDULER: Configuration(
-        plugins=(_EMPTIEST_NODE, _WITHOUT_AVOIDANCE, _AS_SCORES_SAY, _WITHOUT_BINPACK), source=KUBE_SCHEDULER
+        plugins=(
+            _EMPTIEST_NODE,
+            _BALANCED,
+            _WITHOUT_AVOIDANCE,
+            _NEAR_IMAGES,
+            _AS_SCORES_SAY,
+            _WITHOUT_BINPACK,
+        ),
+        source=KUBE_SCHEDULER,
     ),
     "random": _baseline("random", _ONLY_A_FILTER),
     "least-allocated": _baseline("least-allocated", _ONLY_A_FILTER),

@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from closeby.objects.arrays import Counts, Scores
 from closeby.objects.bounds import sentences
@@ -15,13 +14,14 @@ from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Capacity, Handle, Scope, Score
 from closeby.scheduling.plugin_helpers import (
+    Offers,
     ScoredRequest,
     ScoredResource,
     accelerators,
     check_resources,
     scored_requests,
 )
-from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
+from closeby.scheduling.plugin_view import CycleState, Nodes
 
 
 class ScoringStrategy(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +86,7 @@ class NodeResourcesFit(Capacity, Score):
         self._packs_accelerators = arguments.scoring_strategy is None
         self._prefers_free = strategy.type == "LeastAllocated"
         self._weights = tuple((resource.name, resource.weight) for resource in strategy.resources)
-        self._offers = _Offers(handle)
+        self._offers = Offers(handle)
         #: Requests -> how many resources were known, and how the pod's nodes are scored.
         self._known: dict[Hashable, tuple[int, _Rule]] = {}
 
@@ -163,54 +163,3 @@ def _shortage(resource: str, amount: int, free: int) -> str:
     if wanted == left:  # rounded for reading, they would hide what is lacking
         wanted, left = str(amount), str(free)
     return f"{resource}: requested {wanted}, free {left}"
-
-
-class _Offers:
-    """What nodes offer, in the shape that a mean needs; follows the nodes' changes, not their use."""
-
-    def __init__(self, handle: Handle) -> None:
-        self._cluster = handle.cluster
-        self._changes = NodeChanges(handle.cluster)
-        self._room = 0
-        self._divisors: dict[int, NDArray[np.float64]] = {}
-        self._weights: dict[tuple[tuple[int, int], ...], NDArray[np.float64]] = {}
-
-    def follow(self) -> None:
-        """Bring what is kept up to date."""
-        changed = self._changes.take()
-        room = self._cluster.alive.shape[0]
-        if changed is None or room != self._room:
-            self._room = room
-            self._divisors.clear()
-            self._weights.clear()
-        elif len(changed):
-            for row, divisors in self._divisors.items():
-                divisors[changed] = self._divisors_at(row, changed)
-            for pairs, weights in self._weights.items():
-                weights[changed] = self._weights_at(pairs, changed)
-
-    def divisors(self, row: int) -> NDArray[np.float64]:
-        """Allocatable amount per slot, infinite where there is none, so that a share of it is 0."""
-        known = self._divisors.get(row)
-        if known is None:
-            known = self._divisors[row] = self._divisors_at(row, slice(None))
-        return known
-
-    def weights(self, scored: tuple[ScoredRequest, ...]) -> NDArray[np.float64]:
-        """Sum per slot of the weights of the scored resources that the node offers, at least 1."""
-        pairs = tuple((row, weight) for row, _, weight in scored)
-        known = self._weights.get(pairs)
-        if known is None:
-            known = self._weights[pairs] = self._weights_at(pairs, slice(None))
-        return known
-
-    def _divisors_at(self, row: int, index: NDArray[np.intp] | slice) -> NDArray[np.float64]:
-        offered = self._cluster.allocatable[row][index]
-        return np.where(offered > 0, offered, np.inf)
-
-    def _weights_at(
-        self, pairs: tuple[tuple[int, int], ...], index: NDArray[np.intp] | slice
-    ) -> NDArray[np.float64]:
-        offered = [weight * (self._cluster.allocatable[row][index] > 0) for row, weight in pairs]
-        sums: NDArray[np.float64] = np.sum(offered, axis=0, dtype=np.float64)
-        return np.maximum(sums, 1.0, out=sums)

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 
 from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
 from closeby.plugins.domain_binpack import DomainBinpack
+from closeby.plugins.image_locality import ImageLocality
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.plugins.network_topology import NetworkTopology
 from closeby.plugins.node_affinity import NodeAffinity
 from closeby.plugins.node_name import NodeName
 from closeby.plugins.node_ports import NodePorts
+from closeby.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from closeby.plugins.node_resources_fit import NodeResourcesFit
 from closeby.plugins.node_unschedulable import NodeUnschedulable
 from closeby.plugins.queue_sorts import PrioritySort, QOSSort, TopologicalSort
@@ -32,9 +34,11 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     TaintToleration,
     NodeAffinity,
     NodeResourcesFit,
+    NodeResourcesBalancedAllocation,
     ScarceResourceAvoidance,
     NodePorts,
     VolumeRestrictions,
+    ImageLocality,
     CheckRiskNodeBandwidth,
     NetworkTopology,
     TaskTopology,

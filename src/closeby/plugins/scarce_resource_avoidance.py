@@ -33,10 +33,11 @@ REMEMBERED = 1 << 14
 
 
 class ScarceResourceAvoidance(PlacementGenerate, Score):
-    """100 for a node without free accelerators, else 50 and less: 0 where all of them are free.
+    """100 for a node without free accelerators, else 15 and less: 0 where all of them are free.
 
-    With its weight of 2 the step between the two outweighs whatever NodeResourcesFit says, and a preferred
-    node affinity or a PreferNoSchedule taint still counts as much.
+    With its weight of 3 the step between the two outweighs whatever NodeResourcesFit,
+    NodeResourcesBalancedAllocation and ImageLocality say together (250 points), and a PreferNoSchedule taint
+    still counts as much.
     """
 
     name: ClassVar[str] = "ScarceResourceAvoidance"
@@ -45,7 +46,7 @@ class ScarceResourceAvoidance(PlacementGenerate, Score):
     scores_members: ClassVar[bool] = False
     Arguments = AvoidanceArguments
     score_scope: ClassVar[Scope] = Scope.PER_NODE
-    default_weight: ClassVar[float] = 2.0
+    default_weight: ClassVar[float] = 3.0
 
     def __init__(self, arguments: AvoidanceArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)
@@ -76,7 +77,7 @@ class ScarceResourceAvoidance(PlacementGenerate, Score):
             offered = cluster.allocatable[row][index]
             free = np.maximum(offered - cluster.requested[row][index], 0)
             np.maximum(most, free / np.maximum(offered, 1), out=most)
-        return np.where(most > 0, 50.0 - 50.0 * most, 100.0)
+        return np.where(most > 0, 15.0 - 15.0 * most, 100.0)
 
     def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
         """Leaves the domains to others."""

@@ -1,4 +1,6 @@
-"""What plugins share: the domains that a part may use, the resources that score, and random draws."""
+"""What plugins share: the domains that a part may use, the resources that score, what nodes offer, and random
+draws.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, NamedTuple
@@ -11,8 +13,8 @@ from numpy.typing import NDArray
 
 from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import Pod
-from closeby.scheduling.extension import Candidate, PartView
-from closeby.scheduling.plugin_view import Nodes
+from closeby.scheduling.extension import Candidate, Handle, PartView
+from closeby.scheduling.plugin_view import NodeChanges, Nodes
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 
@@ -86,6 +88,58 @@ def scored_requests(
         for name, weight in weights
         if name in row_of and (requests.get(name, 0) or name in NATIVE)
     )
+
+
+class Offers:
+    """What nodes offer, in the shape that a mean needs; follows the nodes' changes, not their use."""
+
+    def __init__(self, handle: Handle) -> None:
+        """``handle`` is the plugin's."""
+        self._cluster = handle.cluster
+        self._changes = NodeChanges(handle.cluster)
+        self._room = 0
+        self._divisors: dict[int, NDArray[np.float64]] = {}
+        self._weights: dict[tuple[tuple[int, int], ...], NDArray[np.float64]] = {}
+
+    def follow(self) -> None:
+        """Bring what is kept up to date."""
+        changed = self._changes.take()
+        room = self._cluster.alive.shape[0]
+        if changed is None or room != self._room:
+            self._room = room
+            self._divisors.clear()
+            self._weights.clear()
+        elif len(changed):
+            for row, divisors in self._divisors.items():
+                divisors[changed] = self._divisors_at(row, changed)
+            for pairs, weights in self._weights.items():
+                weights[changed] = self._weights_at(pairs, changed)
+
+    def divisors(self, row: int) -> NDArray[np.float64]:
+        """Allocatable amount per slot, infinite where there is none, so that a share of it is 0."""
+        known = self._divisors.get(row)
+        if known is None:
+            known = self._divisors[row] = self._divisors_at(row, slice(None))
+        return known
+
+    def weights(self, scored: Sequence[ScoredRequest]) -> NDArray[np.float64]:
+        """Sum per slot of the weights of the scored resources that the node offers, at least 1."""
+        pairs = tuple((row, weight) for row, _, weight in scored)
+        known = self._weights.get(pairs)
+        if known is None:
+            known = self._weights[pairs] = self._weights_at(pairs, slice(None))
+        return known
+
+    def _divisors_at(self, row: int, index: NDArray[np.intp] | slice) -> NDArray[np.float64]:
+        offered = self._cluster.allocatable[row][index]
+        return np.where(offered > 0, offered, np.inf)
+
+    def _weights_at(
+        self, pairs: tuple[tuple[int, int], ...], index: NDArray[np.intp] | slice
+    ) -> NDArray[np.float64]:
+        offered = [weight * (self._cluster.allocatable[row][index] > 0) for row, weight in pairs]
+        sums: NDArray[np.float64] = np.sum(offered, axis=0, dtype=np.float64)
+        return np.maximum(sums, 1.0, out=sums)
 
 
 def accelerators(pod: Pod) -> tuple[tuple[str, int], ...]:

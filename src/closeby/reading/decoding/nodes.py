@@ -2,7 +2,7 @@
 
 from closeby.errors import FieldError, QuantityError
 from closeby.objects.bounds import quoted
-from closeby.objects.nodes import Node, Taint
+from closeby.objects.nodes import Node, NodeImage, Taint
 from closeby.objects.quantities import LARGEST_AMOUNT, amount
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
@@ -37,6 +37,13 @@ class AddressWire(Wire, gc=False):
     address: str = ""
 
 
+class ImageWire(Wire, gc=False):
+    """``images[]``."""
+
+    names: list[str] | None = None
+    size_bytes: int | None = None
+
+
 class NodeStatusWire(Wire):
     """``status``."""
 
@@ -44,6 +51,7 @@ class NodeStatusWire(Wire):
     capacity: Quantities | None = None
     conditions: list[ConditionWire] | None = None
     addresses: list[AddressWire] | None = None
+    images: list[ImageWire] | None = None
 
 
 class NodeWire(ObjectWire):
@@ -73,7 +81,16 @@ def read_node(document: Document, reading: DocumentReading) -> Node:
         unschedulable=bool(spec.unschedulable),
         ready=all(one.status == "True" for one in status.conditions or () if one.type == "Ready"),
         uid=meta.uid or "",
+        images=_images(status, reading),
     )
+
+
+def _images(status: NodeStatusWire, reading: DocumentReading) -> tuple[NodeImage, ...]:
+    sizes: dict[str, int] = {}
+    for image in status.images or ():
+        for name in image.names or () if image.size_bytes else ():
+            sizes[name] = max(sizes.get(name, 0), image.size_bytes or 0)
+    return tuple([reading.pool.image(name, sizes[name]) for name in sorted(sizes)])
 
 
 def _allocatable(status: NodeStatusWire) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""A pod's ``spec`` as needs, and the pool in which equal needs are one object."""
+"""A pod's ``spec`` as needs, and the pool in which equal needs, and equal images of nodes, are one object."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
+from closeby.objects.nodes import NodeImage
 from closeby.objects.pods import InlineDisk, PodSpec
 from closeby.reading.decoding.affinity import (
     NodeAffinityWire,
@@ -57,8 +58,14 @@ class InlineDiskWire(Wire):
     read_only: bool | None = None
 
 
+class ImageVolumeWire(Wire, gc=False):
+    """``image`` of a volume."""
+
+    reference: str | None = None
+
+
 class VolumeWire(Wire):
-    """``volumes[]``, of which only those that can bind a pod to a place matter."""
+    """``volumes[]``, of which only those that can bind a pod to a place or draw it there matter."""
 
     persistent_volume_claim: Present | None = None
     ephemeral: Present | None = None
@@ -66,6 +73,7 @@ class VolumeWire(Wire):
     aws_elastic_block_store: InlineDiskWire | None = None
     rbd: InlineDiskWire | None = None
     iscsi: InlineDiskWire | None = None
+    image: ImageVolumeWire | None = None
 
 
 class GateWire(Wire, gc=False):
@@ -123,6 +131,7 @@ class SpecPool:
     def __init__(self) -> None:
         self._by_text: dict[bytes, ReadSpec] = {}
         self._by_value: dict[PodSpec, PodSpec] = {}
+        self._images: dict[tuple[str, int], NodeImage] = {}
         self._encoder = msgspec.json.Encoder()
 
     def read(self, wire: PodSpecWire) -> ReadSpec:
@@ -148,6 +157,13 @@ class SpecPool:
         """The one object that stands for all specs equal to ``spec``."""
         return self._by_value.setdefault(spec, spec)
 
+    def image(self, name: str, size: int) -> NodeImage:
+        """The one object that stands for this image on all nodes."""
+        known = self._images.get((name, size))
+        if known is None:
+            known = self._images[name, size] = NodeImage(name, size)
+        return known
+
 
 def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
     affinity = wire.affinity or AffinityWire()
@@ -167,6 +183,7 @@ def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
         pod_affinity=among_pods,
         topology_spread=spread,
         invalid=tuple(f"spec.{field_path(path)} {message}" for path, message, _ in refused),
+        images=_images(wire),
         scheduling_gates=tuple(gate.name for gate in wire.scheduling_gates or ()),
         unsupported=(
             *_unsupported(wire),
@@ -176,6 +193,15 @@ def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
         scheduler_name=wire.scheduler_name or "",
         priority_class_name=wire.priority_class_name or "",
         priority=wire.priority,
+    )
+
+
+def _images(wire: PodSpecWire) -> tuple[str, ...]:
+    """With a tag or digest each: without one the tag is ``latest``."""
+    named = [one.image for one in (*(wire.init_containers or ()), *(wire.containers or ()))]
+    named += [one.image.reference for one in wire.volumes or () if one.image is not None]
+    return tuple(
+        sorted(name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in named if name)
     )
 
 

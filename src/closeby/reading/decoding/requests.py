@@ -42,6 +42,7 @@ class ContainerWire(Wire):
     """A container or an init container."""
 
     name: str = ""
+    image: str | None = None
     resources: ResourcesWire | None = None
     ports: list[PortWire] | None = None
     restart_policy: str | None = None
