@@ -155,7 +155,7 @@ def test_without_the_drawing_library_the_remedy_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     """As on a machine where the extra is not installed; nothing is run first."""
-    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     result = closeby("simulate", "-f", "-", "--plot", tmp_path / "pictures", stdin=STATE)
     assert (result.exit_code, result.stdout) == (2, "")
     golden("command-errors", result.stderr)

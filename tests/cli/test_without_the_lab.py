@@ -12,7 +12,7 @@ from closeby import __file__ as package
 
 TOUR = Path(__file__).parents[2] / "docs" / "examples" / "tour"
 #: Of the extra ``lab``.
-LIBRARIES = ("altair", "vl_convert")
+LIBRARIES = ("vl_convert",)
 
 
 @pytest.fixture(scope="module")

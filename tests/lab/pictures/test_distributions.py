@@ -12,6 +12,7 @@ from closeby.lab.pictures.cdfs import (
     span_distributions,
     talk_distributions,
 )
+from closeby.lab.pictures.paper import with_datasets
 from closeby.lab.replay.history import measure
 from closeby.quality.delays import ALL
 from tests.lab.pictures.histories import STORY, UNTIL, Job, applications, history, story
@@ -35,7 +36,7 @@ def test_the_jobs_of_the_pictures_are_those_of_the_tables() -> None:
     assert {one.group: one.jobs for one in delay_distributions([past])} == told
     assert [one.jobs for one in span_distributions([past])] == [2, 2]
     legend = {"ours": [past]}
-    assert "9-64 GPUs (1 job)" in json.dumps(delay_cdfs(legend).to_dict())
+    assert "9-64 GPUs (1 job)" in json.dumps(with_datasets(delay_cdfs(legend)))
 
 
 def test_sizes_are_reported_in_pods_where_only_a_job_that_does_not_count_asks_for_gpus() -> None:
@@ -43,7 +44,7 @@ def test_sizes_are_reported_in_pods_where_only_a_job_that_does_not_count_asks_fo
     past = history(jobs, until=9.0, impossible=["huge"])
     assert measure(past).size_unit == "pod"
     assert not past.told_in_gpus
-    assert "1 pod (1 job)" in json.dumps(delay_cdfs({"ours": [past]}).to_dict())
+    assert "1 pod (1 job)" in json.dumps(with_datasets(delay_cdfs({"ours": [past]})))
 
 
 def test_excess_spans_are_weighted_by_gpu_time() -> None:
@@ -95,23 +96,23 @@ def test_axes_have_no_room_for_what_nothing_had() -> None:
     """19 of 20 jobs wait for nothing, one for 50 minutes: from 10 minutes on, and from 90 %."""
     jobs = {f"quick-{number}": Job(nodes=("n1",), start=0.0, end=9.0) for number in range(19)}
     past = history({**jobs, "late": Job(nodes=("n2",), start=3000.0, end=4000.0)}, until=4000.0)
-    (panel,) = delay_cdfs({"ours": [past]}).to_dict()["hconcat"]
+    (panel,) = delay_cdfs({"ours": [past]})["hconcat"]
     values, shares = axes(panel)
     assert (values[0], shares[0]) == (600, 0.9)
-    assert "≤10 min" in json.dumps(panel, ensure_ascii=False)
+    assert "≤10 min" in panel["encoding"]["x"]["axis"]["labelExpr"]
     assert "from 90%" in panel["encoding"]["y"]["title"]
 
 
 def test_an_outlier_does_not_set_the_axis_of_spans() -> None:
     """A span of 8 beside many of 1: the axis is logarithmic; with all below 4 it is not."""
-    assert _span_scale(8.2).to_dict() == {"type": "log", "base": 2, "domain": [1, 8.2], "nice": False}
-    assert _span_scale(3.0).to_dict() == {"domain": [1, 3.0], "nice": False}
+    assert _span_scale(8.2) == {"type": "log", "base": 2, "domain": [1, 8.2], "nice": False}
+    assert _span_scale(3.0) == {"domain": [1, 3.0], "nice": False}
 
 
 def test_lines_that_coincide_are_all_seen() -> None:
     """Each is narrower than those below it, and has dashes of its own."""
     both = {name: [story(name)] for name in ("one", "other", "third")}
-    for panel in delay_cdfs(both).to_dict()["hconcat"]:
+    for panel in delay_cdfs(both)["hconcat"]:
         widths = panel["encoding"]["strokeWidth"]["scale"]["range"]
         assert widths == sorted(set(widths), reverse=True)
         dashes = panel["encoding"]["strokeDash"]["scale"]["range"]

@@ -8,6 +8,7 @@ import pytest
 
 from closeby.lab.pictures.fabric import fabric
 from closeby.lab.pictures.limbs import MOST_DOMAINS, WIDTH, limbs_of
+from closeby.lab.pictures.paper import with_datasets
 from closeby.lab.pictures.scene import scene_of
 from closeby.topology.tree import Tree
 from tests.lab.pictures.histories import story, tree_of
@@ -65,7 +66,7 @@ def test_the_summary_of_a_moment() -> None:
     scene = scene_of(story())
     limbs = limbs_of(scene.tree)
     assert limbs is not None
-    loads = rows(fabric(scene, limbs).to_dict(), "flows")
+    loads = rows(with_datasets(fabric(scene, limbs)), "flows")
     names = ["/".join(map(str, scene.tree.path(domain))) for domain in limbs.domains]
     held = dict.fromkeys(names, 0.0)
     flows = dict.fromkeys(names, 0.0)
@@ -103,7 +104,7 @@ def test_the_widths_of_links_have_a_legend() -> None:
     assert limbs is not None
     (legend,) = [
         values
-        for values in fabric(scene, limbs).to_dict()["datasets"].values()
+        for values in with_datasets(fabric(scene, limbs))["datasets"].values()
         if values.startswith("left,right,middle,number,text")
     ]
     assert len(legend.splitlines()) >= 3

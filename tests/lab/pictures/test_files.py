@@ -50,7 +50,7 @@ def test_jobs_without_gpus_are_reported_in_pods_on_nodes_that_have_some() -> Non
     assert "fabric" not in pictures
     (note,) = pictures["rack-map"].notes
     assert note == "A bar is a node; a full one has as many pods as any node ever has."
-    assert "2-8 pods (1 job)" in json.dumps(pictures["delay"].chart.to_dict())
+    assert "2-8 pods (1 job)" in json.dumps(pictures["delay"].document())
 
 
 def some_run() -> Run:

@@ -9,7 +9,7 @@ from closeby.lab.pictures.album import Heading, pictures_of_history, to_svg
 from closeby.lab.pictures.below_the_map import GANGS_NAMED
 from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.gang_marks import GANGS, colours_of, ink_on, numbers, pieces_of
-from closeby.lab.pictures.paper import ON_DARK, ON_LIGHT, Sheet
+from closeby.lab.pictures.paper import ON_DARK, ON_LIGHT, Sheet, with_datasets
 from closeby.lab.pictures.scene import Scene, scene_of
 from tests.lab.pictures.histories import Job, history, story, tree_of
 from tests.lab.pictures.test_boxes import grid
@@ -23,7 +23,7 @@ def placed(scene: Scene) -> list[tuple[str, float, float]]:
     boxes = boxes_of(scene.tree)
     sheet = Sheet(boxes.width, boxes.height)
     _, chart = numbers(sheet, boxes, scene, pieces_of(scene), colours_of(scene), 12)
-    (values,) = chart.to_dict()["datasets"].values()
+    (values,) = with_datasets(chart)["datasets"].values()
     rows = list(csv.DictReader(io.StringIO(values)))
     return [
         (scene.tenants[int(row["number"])].name, float(row["x"]), float(row["y"]))

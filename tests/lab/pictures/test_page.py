@@ -8,7 +8,7 @@ import altair as alt
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from closeby.lab.pictures.album import Heading
+from closeby.lab.pictures.album import Heading, pictures_of_history
 from closeby.lab.pictures.cdfs import COLOURS
 from closeby.lab.pictures.gang_marks import GANGS
 from closeby.lab.pictures.page import markup, page_of_comparison, page_of_history, page_of_run
@@ -28,6 +28,7 @@ from tests.lab.pictures.histories import (
     story,
 )
 from tests.lab.pictures.test_files import some_run
+from tests.lab.pictures.test_heat_map import large
 from tests.worlds import draw, fabric, gang, pods, spec
 
 HEX = re.compile(r"#[0-9A-Fa-f]{6}\b")
@@ -168,9 +169,11 @@ def test_documents_obey_the_schema_of_their_language() -> None:
         page_of_history(applications(), HEADING, []),
         page_of_run(some_run(), HEADING, []),
     )
-    for page in pages:
-        for document in charts(page).values():
-            alt.Chart.from_dict(document)
+    documents = [document for page in pages for document in charts(page).values()]
+    for past in (reserving_story(), applications(), large()):
+        documents += [picture.document() for picture in pictures_of_history(past, HEADING)]
+    for document in documents:
+        alt.Chart.from_dict(document)
 
 
 def test_every_colour_of_ink_and_paper_has_one_for_dark_paper() -> None:

@@ -10,6 +10,7 @@ import pytest
 from closeby.lab.pictures.album import notes_on
 from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.gang_marks import pieces_of
+from closeby.lab.pictures.paper import with_datasets
 from closeby.lab.pictures.rack_map import rack_map
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.pictures.snapshot import snapshot
@@ -95,7 +96,7 @@ def test_the_map_of_a_run_over_time_knows_the_services_of_each_node() -> None:
     """shop has a web and a store, on two nodes; bank both of them on one."""
     scene = scene_of(applications())
     assert scene.services.count("web") == 4
-    document = rack_map(scene, boxes_of(scene.tree)).to_dict()
+    document = with_datasets(rack_map(scene, boxes_of(scene.tree)))
     tables = [list(csv.DictReader(io.StringIO(one))) for one in document["datasets"].values()]
     (held,) = [table for table in tables if table and "services" in table[0]]
     names = {(scene.tenants[int(row["tenant"])].name, scene.nodes[int(row["slot"])]): row for row in held}

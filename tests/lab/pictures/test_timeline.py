@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 
+from closeby.lab.pictures.paper import with_datasets
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.pictures.timeline import _marks, axis_of, scrubbed_timeline, timeline
 from tests.lab.pictures.histories import Job, applications, history, story
@@ -13,7 +14,7 @@ from tests.lab.pictures.histories import Job, applications, history, story
 
 def test_the_lines_are_the_samples() -> None:
     """In minutes: 14 GPUs at 0, 15 at 10 with two jobs waiting (8 GPUs), 11 from 20 and 8 from 30 on."""
-    document = timeline(story(), scene_of(story()).moments).to_dict()
+    document = with_datasets(timeline(story(), scene_of(story()).moments))
     lines = []
     for values in document["datasets"].values():
         table = list(csv.DictReader(io.StringIO(values)))
@@ -31,13 +32,13 @@ def test_where_no_job_asks_for_gpus_only_the_queue_is_drawn(
 ) -> None:
     jobs = {"a": Job(nodes=("n1",), gpus=gpus, start=0.0, end=9.0)}
     past = history(jobs, until=9.0, with_gpus=nodes_have_some)
-    assert len(timeline(past, scene_of(past).moments).to_dict()["vconcat"]) == panels
+    assert len(timeline(past, scene_of(past).moments)["vconcat"]) == panels
 
 
 def test_the_capacity_is_a_line_with_its_number() -> None:
     """28 GPUs, and in a run of applications the 28 cores of seven nodes."""
     for past, said in ((story(), "28 GPUs"), (applications(), "28 cores")):
-        busy = timeline(past, scene_of(past).moments).to_dict()
+        busy = with_datasets(timeline(past, scene_of(past).moments))
         rows = [list(csv.DictReader(io.StringIO(one))) for one in busy["datasets"].values()]
         (capacity,) = [one for table in rows for one in table if "most" in one]
         assert (capacity["most"], capacity["text"]) == ("28", said)
@@ -48,7 +49,7 @@ def test_the_capacity_is_a_line_with_its_number() -> None:
 
 
 def test_the_chosen_moment_is_a_line_in_each_panel() -> None:
-    words, *panels = scrubbed_timeline(story(), scene_of(story()).moments).to_dict()["vconcat"]
+    words, *panels = scrubbed_timeline(story(), scene_of(story()).moments)["vconcat"]
     assert words["mark"]["type"] == "text"
     assert [panel["layer"][-1]["mark"]["type"] for panel in panels] == ["rule"] * 3
 
@@ -64,7 +65,7 @@ def test_the_axis_bends_where_jobs_come_and_wait_no_more() -> None:
     assert (axis.bent, axis.focus, axis.last) == (True, 1.0, 100.0)
     assert axis.places(np.asarray([0.0, 0.5, 1.0, 100.0])).tolist() == [0.0, 408.0, 816.0, 960.0]
     assert axis.marks == (*np.round(np.arange(0.0, 1.01, 0.1), 9).tolist(), 50.0, 100.0)
-    document = timeline(past, scene_of(past).moments).to_dict()
+    document = with_datasets(timeline(past, scene_of(past).moments))
     for panel in document["vconcat"]:
         area, *_, end = panel["layer"]
         assert area["encoding"]["x"]["scale"]["domain"] == [0, 1.0, 100.0]

@@ -45,7 +45,7 @@ def check_written(written: Mapping[str, str | None], read: Iterable[str | None])
 
 Views = Callable[[], "Iterable[RenderableType]"]
 
-LIBRARIES = ("altair", "vl_convert")
+LIBRARIES = ("vl_convert",)
 
 
 class Pictures(NamedTuple):

@@ -4,9 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import altair as alt
 import numpy as np
 import vl_convert
 from msgspec import UNSET, Struct
@@ -18,7 +16,7 @@ from closeby.lab.pictures.cdfs import delay_cdfs, span_cdfs, talk_cdfs
 from closeby.lab.pictures.fabric import fabric
 from closeby.lab.pictures.heat_map import MOST_BARS, heat_map, tiles_of
 from closeby.lab.pictures.limbs import limbs_of
-from closeby.lab.pictures.paper import Chart, finished, moment_of, nothing_sought, unchecked
+from closeby.lab.pictures.paper import Spec, finished, moment_of, nothing_sought
 from closeby.lab.pictures.rack_map import rack_map
 from closeby.lab.pictures.scene import GPU, POD, Scene, scene_of
 from closeby.lab.pictures.snapshot import snapshot
@@ -107,25 +105,23 @@ class Picture(Struct, frozen=True, kw_only=True, eq=False):
     title: str
     #: How to read it, in sentences of a line each.
     notes: tuple[str, ...]
-    chart: Chart
+    chart: Spec
     heading: Heading
     #: The moment that the chart shows, if it shows one.
     moment: float | None = None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Spec:
         """The chart as a Vega-Lite document with its title and its notes."""
         lines = [self.heading.title, self.heading.details, *self.notes]
         parameters = () if self.moment is None else (moment_of(self.moment), nothing_sought())
         return finished(self.chart, self.title, [line for line in lines if line], *parameters)
 
 
-@unchecked
 def pictures_of_run(run: Run, heading: Heading) -> tuple[Picture, ...]:
     """``rack-map`` and ``fabric`` of the state after a run over manifests."""
     return _maps(snapshot(run), heading, 0, "")
 
 
-@unchecked
 def pictures_of_history(history: History, heading: Heading, at: float | None = None) -> tuple[Picture, ...]:
     """``rack-map`` and ``fabric`` at the moment ``at`` (seconds; None: when most GPUs are busy), and
     ``timeline`` and ``distributions`` of the whole run."""
@@ -146,7 +142,6 @@ def pictures_of_history(history: History, heading: Heading, at: float | None = N
     )
 
 
-@unchecked
 def distributions(histories: Mapping[str, Sequence[History]], heading: Heading) -> tuple[Picture, ...]:
     """``delay``, and ``span`` or ``talk``, with a line for each policy if there are several.
 
@@ -218,7 +213,7 @@ def notes_on(scene: Scene) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def maps_of(scene: Scene) -> dict[str, alt.LayerChart]:
+def maps_of(scene: Scene) -> dict[str, Spec]:
     """``rack-map`` and ``fabric``, as far as they can be drawn."""
     found = {}
     tiles = tiles_of(scene.tree)
@@ -282,7 +277,7 @@ def _maps(scene: Scene, heading: Heading, stop: int, when: str) -> tuple[Picture
 
 
 #: The version of Vega-Lite that charts are written for, as vl-convert names it.
-VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+VEGA_LITE = "6.4"
 #: Where an SVG gives a name to something, or calls it by its name.
 _NAMED = re.compile(r'(\bid="|url\(#)((?:clip|gradient_?)\d+)("|\))')
 #: Pixels of a PNG for each pixel of its picture.
@@ -291,7 +286,7 @@ SCALE = 2.0
 WORKERS = 2
 
 
-def to_svg(document: dict[str, Any]) -> str:
+def to_svg(document: Spec) -> str:
     """A chart as SVG."""
     drawn = vl_convert.vegalite_to_svg(document, vl_version=VEGA_LITE, allowed_base_urls=[])
     # Its names for clips and gradients go on counting from picture to picture.
@@ -334,7 +329,7 @@ def write_pictures(
     return tuple(written)
 
 
-def _written(folder: Path, name: str, document: dict[str, Any]) -> tuple[Path, Path]:
+def _written(folder: Path, name: str, document: Spec) -> tuple[Path, Path]:
     drawn = to_svg(document)
     svg, png = folder / f"{name}.svg", folder / f"{name}.png"
     svg.write_text(drawn, encoding="utf-8")

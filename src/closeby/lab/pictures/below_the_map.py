@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-import altair as alt
 import numpy as np
 
 from closeby.lab.pictures.boxes import NAME_LETTER, Boxes
@@ -20,9 +19,24 @@ from closeby.lab.pictures.gang_marks import (
     Pieces,
     colours_of,
     ink_on,
-    largest_first,
+    ranked,
 )
-from closeby.lab.pictures.paper import INK, PALE_INK, THERE, Sheet, colour, data
+from closeby.lab.pictures.paper import (
+    INK,
+    PALE_INK,
+    THERE,
+    Sheet,
+    Spec,
+    calculated,
+    colour,
+    constant,
+    data,
+    label,
+    marks,
+    quantity,
+    where,
+    words,
+)
 from closeby.lab.pictures.scene import POD, Scene
 
 #: Below the map: the key, then the largest gangs in columns.
@@ -60,7 +74,7 @@ def columns_of_gangs(scene: Scene, width: float) -> int:
     return max(int(width // min(max(needed, GANG_COLUMN), width)), 1)
 
 
-def key(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces) -> Iterator[alt.Chart]:
+def key(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces) -> Iterator[Spec]:
     """What the colours mean, below the map: of those that are on it at some moment."""
     gangs = sum(tenant.has_colour for tenant in scene.tenants)
     text = f"{scene.coloured}, each in its own colour"
@@ -97,35 +111,23 @@ def key(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces) -> Iterator[al
         bottom=np.full(len(lefts), top + 10),
         fill=[fill for _, fill in swatches],
     )
-    yield (
-        alt.Chart(rows)
-        .mark_rect(stroke=FRAME, strokeWidth=0.5)
-        .encode(x=sheet.x("left"), x2="right:Q", y=sheet.y("top"), y2="bottom:Q", color=colour("fill"))
-    )
+    yield marks(rows, "rect", {**sheet.box, "color": colour("fill")}, stroke=FRAME, strokeWidth=0.5)
     written = data(
         left=np.asarray([left for left, _ in texts]),
         middle=np.full(len(texts), top + 5),
         text=[text for _, text in texts],
     )
-    yield (
-        alt.Chart(written)
-        .mark_text(align="left", baseline="middle", fontSize=10, color=INK)
-        .encode(x=sheet.x("left"), y=sheet.y("middle"), text="text:N")
-    )
+    yield words(written, {**sheet.at("left", "middle"), "text": label("text")}, fontSize=10, color=INK)
 
 
-def ellipsis(sheet: Sheet, boxes: Boxes) -> alt.Chart:
+def ellipsis(boxes: Boxes) -> Spec:
     """What is left out of shortened names."""
     rows = data(text=[f"… stands for what names begin with, such as {boxes.ellipsis}"])
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .mark_text(align="left", baseline="middle", fontSize=10, color=PALE_INK)
-        .encode(x=alt.value(0), y=alt.value(boxes.height + KEY_HEIGHT), text="text:N")
-    )
-    return chart
+    place = {"x": constant(0), "y": constant(boxes.height + KEY_HEIGHT), "text": label("text")}
+    return words(rows, place, fontSize=10, color=PALE_INK)
 
 
-def gangs_by_number(sheet: Sheet, top: float, scene: Scene, columns: int, named: int) -> Iterator[alt.Chart]:
+def gangs_by_number(sheet: Sheet, top: float, scene: Scene, columns: int, named: int) -> Iterator[Spec]:
     """The largest gangs of the moment by name and number, and how many there are besides."""
     colours = colours_of(scene)
     gangs = [index for index, tenant in enumerate(scene.tenants) if tenant.has_colour]
@@ -140,37 +142,38 @@ def gangs_by_number(sheet: Sheet, top: float, scene: Scene, columns: int, named:
         until=scene.until[gangs],
     )
     lines, wide = ceil(named / columns), sheet.width / columns
-    there = (
-        alt.Chart(rows).transform_filter(THERE).transform_window(sort=largest_first(), rank="row_number()")
+    there = (where(THERE), ranked("row_number"))
+    steps = (
+        *there,
+        where(f"datum.rank <= {named}"),
+        *calculated(
+            left=f"floor((datum.rank - 1) / {lines}) * {wide}",
+            top=f"{top} + ((datum.rank - 1) % {lines}) * {GANG_LINE}",
+            right=f"datum.left + {NUMBER}",
+            bottom="datum.top + 12",
+            start=f"datum.left + {NUMBER + 5}",
+            middle="datum.top + 6",
+            legend_of="datum.rank",
+        ),
     )
-    base = there.transform_filter(f"datum.rank <= {named}").transform_calculate(
-        left=f"floor((datum.rank - 1) / {lines}) * {wide}",
-        top=f"{top} + ((datum.rank - 1) % {lines}) * {GANG_LINE}",
-        right=f"datum.left + {NUMBER}",
-        bottom="datum.top + 12",
-        start=f"datum.left + {NUMBER + 5}",
-        middle="datum.top + 6",
-        legend_of="datum.rank",
-    )
-    yield base.mark_rect().encode(
-        x=sheet.x("left"), x2="right:Q", y=sheet.y("top"), y2="bottom:Q", color=colour("fill")
-    )
-    yield base.mark_text(align="center", baseline="middle", fontSize=9, xOffset=NUMBER / 2).encode(
-        x=sheet.x("left"), y=sheet.y("middle"), text="rank:Q", color=colour("ink")
-    )
-    yield base.mark_text(
-        align="left", baseline="middle", fontSize=10, color=INK, limit=wide - NUMBER - 12
-    ).encode(x=sheet.x("start"), y=sheet.y("middle"), text="text:N")
-    yield (
-        there.transform_joinaggregate(all="count()")
-        .transform_filter(f"datum.all > {named} && datum.rank === 1")
-        .transform_calculate(text=f"'and ' + format(datum.all - {named}, ',') + ' smaller {scene.coloured}'")
-        .mark_text(align="left", baseline="middle", fontSize=10, color=PALE_INK)
-        .encode(x=alt.value(0), y=alt.value(top + lines * GANG_LINE + 6), text="text:N")
+    yield marks(rows, "rect", {**sheet.box, "color": colour("fill")}, *steps)
+    number = {**sheet.at("left", "middle"), "text": quantity("rank"), "color": colour("ink")}
+    yield words(rows, number, *steps, align="center", fontSize=9, xOffset=NUMBER / 2)
+    text = {**sheet.at("start", "middle"), "text": label("text")}
+    yield words(rows, text, *steps, fontSize=10, color=INK, limit=wide - NUMBER - 12)
+    yield words(
+        rows,
+        {"x": constant(0), "y": constant(top + lines * GANG_LINE + 6), "text": label("text")},
+        *there,
+        {"joinaggregate": [{"op": "count", "as": "all"}]},
+        where(f"datum.all > {named} && datum.rank === 1"),
+        *calculated(text=f"'and ' + format(datum.all - {named}, ',') + ' smaller {scene.coloured}'"),
+        fontSize=10,
+        color=PALE_INK,
     )
 
 
-def reserved_line(sheet: Sheet, top: float, scene: Scene) -> Iterator[alt.Chart]:
+def reserved_line(sheet: Sheet, top: float, scene: Scene) -> Iterator[Spec]:
     """For whom nodes are kept free at the moment, below the map; nothing when none are."""
     count = len(scene.keepings)
     rows = data(
@@ -184,10 +187,7 @@ def reserved_line(sheet: Sheet, top: float, scene: Scene) -> Iterator[alt.Chart]
         since=np.asarray([one.since for one in scene.keepings]),
         until=np.asarray([one.until for one in scene.keepings]),
     )
-    base = alt.Chart(rows).transform_filter(THERE)
-    yield base.mark_rect(fill=TINT, stroke=EDGE, strokeWidth=STROKE).encode(
-        x=sheet.x("left"), x2="right:Q", y=sheet.y("top"), y2="bottom:Q"
-    )
-    yield base.mark_text(align="left", baseline="middle", fontSize=10, color=INK).encode(
-        x=sheet.x("text_left"), y=sheet.y("middle"), text="text:N"
-    )
+    here = where(THERE)
+    yield marks(rows, "rect", sheet.box, here, fill=TINT, stroke=EDGE, strokeWidth=STROKE)
+    text = {**sheet.at("text_left", "middle"), "text": label("text")}
+    yield words(rows, text, here, fontSize=10, color=INK)

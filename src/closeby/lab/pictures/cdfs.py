@@ -2,12 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import altair as alt
 import numpy as np
 from msgspec import Struct
 
 from closeby.lab.pictures.moments import cdf
-from closeby.lab.pictures.paper import PALE_INK, data
+from closeby.lab.pictures.paper import (
+    PALE_INK,
+    Spec,
+    constant,
+    data,
+    label,
+    marks,
+    quantity,
+    words,
+)
 from closeby.lab.replay.history import History, columns_of
 from closeby.objects.arrays import Floats
 from closeby.objects.words import plural, plural_noun
@@ -132,8 +140,6 @@ LINEAR_SPAN = 4.0
 #: So many times the cost that a tenth of the time exceeds is an outlier, for which the axis is logarithmic.
 OUTLIER = 5.0
 
-
-Panels = alt.HConcatChart
 #: Lines by policy, each with the group of jobs that it tells of.
 PolicyLines = Mapping[str, Sequence[tuple[str, Distribution]]]
 
@@ -144,15 +150,15 @@ class Axis(Struct, frozen=True, kw_only=True):
     title: str
     begin: float
     end: float
-    scale: alt.Scale
-    axis: alt.Axis
+    scale: Spec
+    axis: Spec
     share: str
     #: What each group of jobs is, and what is said where there are none.
     groups: str
     otherwise: str
 
 
-def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
+def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Spec:
     """Queueing delay by size of jobs. With several policies one panel a size, and a line for each of them."""
     found = {policy: delay_distributions(runs) for policy, runs in histories.items()}
     every = [one.values for lines in found.values() for one in lines]
@@ -162,18 +168,22 @@ def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     begin = max((mark for mark in MARKS if mark <= waited.min(initial=np.inf)), default=LEAST)
     begin = begin if len(waited) else LEAST
     end = max(float(waited.max(initial=LEAST)), 10 * begin)
-    marks = [mark for mark in MARKS if begin <= mark <= end]
-    names = " : ".join(
-        f"datum.value === {mark} ? '{'≤' if mark == begin else ''}{MARKS[mark]}'" for mark in marks
+    values = [mark for mark in MARKS if begin <= mark <= end]
+    texts = " : ".join(
+        f"datum.value === {mark} ? '{'≤' if mark == begin else ''}{MARKS[mark]}'" for mark in values
     )
     axis = Axis(
         title="queueing delay",
         begin=begin,
         end=end,
-        scale=alt.Scale(type="log", domain=[begin, end], nice=False, clamp=True),
-        axis=alt.Axis(
-            values=marks, labelExpr=f"{names} : ''", grid=True, labelFlush=False, labelSeparation=8
-        ),
+        scale={"type": "log", "domain": [begin, end], "nice": False, "clamp": True},
+        axis={
+            "values": values,
+            "labelExpr": f"{texts} : ''",
+            "grid": True,
+            "labelFlush": False,
+            "labelSeparation": 8,
+        },
         share="share of jobs",
         groups="size of job",
         otherwise="there are no jobs",
@@ -185,7 +195,7 @@ def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     return _panels(by_policy, axis, "delay")
 
 
-def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
+def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Spec:
     """Excess span by level. With several policies one panel a level, and a line for each of them."""
     found = {policy: span_distributions(runs) for policy, runs in histories.items()}
     greatest = max((float(one.values.max()) for lines in found.values() for one in lines), default=1.0)
@@ -195,9 +205,9 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
         begin=1.0,
         end=end,
         scale=_span_scale(end),
-        axis=alt.Axis(tickCount=6, grid=True, labelFlush=False)
+        axis={"tickCount": 6, "grid": True, "labelFlush": False}
         if end <= LINEAR_SPAN
-        else alt.Axis(values=[2**power for power in range(11) if 2**power <= end], grid=True),
+        else {"values": [2**power for power in range(11) if 2**power <= end], "grid": True},
         share="share of GPU-time",
         groups="level",
         otherwise="no job larger than a node ran",
@@ -206,13 +216,13 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     return _panels(by_policy, axis, "span")
 
 
-def _span_scale(end: float) -> alt.Scale:
+def _span_scale(end: float) -> Spec:
     if end <= LINEAR_SPAN:
-        return alt.Scale(domain=[1, end], nice=False)
-    return alt.Scale(type="log", base=2, domain=[1, end], nice=False)
+        return {"domain": [1, end], "nice": False}
+    return {"type": "log", "base": 2, "domain": [1, end], "nice": False}
 
 
-def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
+def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Spec:
     """What talk costs applications and how much of it stays near: a panel each, a line for each policy."""
     by_policy = {
         policy: [(one.group, one) for one in talk_distributions(runs)] for policy, runs in histories.items()
@@ -229,31 +239,42 @@ def talk_cdfs(histories: Mapping[str, Sequence[History]]) -> Panels:
     cost = _talk_axis(
         TALK[0],
         max(1.02 * max(dearest, default=0.0), 1.0),
-        alt.Axis(tickCount=5, grid=True, labelFlush=False),
+        {"tickCount": 5, "grid": True, "labelFlush": False},
         is_log=max(dearest, default=0.0) > OUTLIER * max(max(usual, default=0.0), 1.0),
     )
     share = _talk_axis(
-        "share of its pairs", 1.0, alt.Axis(format=".0%", tickCount=5, grid=True, labelFlush=False)
+        "share of its pairs",
+        1.0,
+        {"format": ".0%", "tickCount": 5, "grid": True, "labelFlush": False},
     )
     panels = [
         name for name in TALK if any(name == label for lines in by_policy.values() for label, _ in lines)
     ]
     if not panels:
-        return alt.hconcat(_nothing(cost).properties(width=WIDTH, height=HEIGHT, name="talk"))
+        return _beside(_large(_nothing(cost), "talk"))
     charts = [
         _panel(by_policy, panel, cost if panel == TALK[0] else share, f"talk_{number}")
         for number, panel in enumerate(panels)
     ]
-    return alt.hconcat(*charts, spacing=18)
+    return _beside(*charts)
 
 
-def _talk_axis(title: str, end: float, axis: alt.Axis, *, is_log: bool = False) -> Axis:
-    domain = alt.Scale(domain=[0, end], nice=False)
+def _beside(*charts: Spec) -> Spec:
+    return {"hconcat": list(charts), "spacing": 18}
+
+
+def _large(chart: Spec, name: str) -> Spec:
+    """A chart that stands alone."""
+    return {**chart, "width": WIDTH, "height": HEIGHT, "name": name}
+
+
+def _talk_axis(title: str, end: float, axis: Spec, *, is_log: bool = False) -> Axis:
+    scale: Spec = {"domain": [0, end], "nice": False}
     return Axis(
         title=f"{title}, logarithmic" if is_log else title,
         begin=0.0,
         end=end,
-        scale=alt.Scale(type="symlog", constant=1, domain=[0, end], nice=False) if is_log else domain,
+        scale={"type": "symlog", "constant": 1, **scale} if is_log else scale,
         axis=axis,
         share="share of applications",
         groups=POLICY,
@@ -261,34 +282,35 @@ def _talk_axis(title: str, end: float, axis: alt.Axis, *, is_log: bool = False) 
     )
 
 
-def _panel(by_policy: PolicyLines, panel: str, axis: Axis, name: str) -> alt.Chart:
+def _panel(by_policy: PolicyLines, panel: str, axis: Axis, name: str) -> Spec:
     """One panel of several, with a line for each policy."""
     lines = [(policy, one) for policy, all_ in by_policy.items() for label, one in all_ if label == panel]
-    title = alt.TitleParams(text=panel, fontSize=12, anchor="start")
-    chart: alt.Chart = _chart(lines, axis, POLICY, list(by_policy))
-    return chart.properties(width=SMALL_WIDTH, height=SMALL_HEIGHT, title=title, name=name)
+    return {
+        **_chart(lines, axis, POLICY, list(by_policy)),
+        "width": SMALL_WIDTH,
+        "height": SMALL_HEIGHT,
+        "title": {"text": panel, "fontSize": 12, "anchor": "start"},
+        "name": name,
+    }
 
 
 def _size(bucket: str, unit: SizeUnit) -> str:
     return f"1 {unit}" if bucket == "1" else f"{bucket} {plural_noun(unit)}"
 
 
-def _panels(by_policy: PolicyLines, axis: Axis, name: str) -> Panels:
+def _panels(by_policy: PolicyLines, axis: Axis, name: str) -> Spec:
     if not any(by_policy.values()):
-        return alt.hconcat(_nothing(axis).properties(width=WIDTH, height=HEIGHT, name=name))
+        return _beside(_large(_nothing(axis), name))
     if len(by_policy) == 1:
         (lines,) = by_policy.values()
         named = [(f"{label} ({plural(one.jobs, 'job')})", one) for label, one in lines]
-        chart = _chart(named, axis, axis.groups, [label for label, _ in named])
-        return alt.hconcat(chart.properties(width=WIDTH, height=HEIGHT, name=name))
+        return _beside(_large(_chart(named, axis, axis.groups, [one for one, _ in named]), name))
     panels = dict.fromkeys(label for lines in by_policy.values() for label, _ in lines)
     charts = [_panel(by_policy, panel, axis, f"{name}_{number}") for number, panel in enumerate(panels)]
-    return alt.hconcat(*charts, spacing=18)
+    return _beside(*charts)
 
 
-def _chart(
-    lines: Sequence[tuple[str, Distribution]], axis: Axis, title: str, names: Sequence[str]
-) -> alt.Chart:
+def _chart(lines: Sequence[tuple[str, Distribution]], axis: Axis, title: str, names: Sequence[str]) -> Spec:
     points = [point for name, one in lines for point in _points(name, one, axis)]
     low = _beginning([one for _, one in lines], axis)
     rows = data(
@@ -304,38 +326,43 @@ def _chart(
     legend = (
         None
         if title == POLICY and len(names) == 1
-        else alt.Legend(
-            title=title,
-            orient="bottom",
-            columns=2 if title != POLICY else 4,
-            symbolSize=220,
-            labelLimit=230,
-        )
+        else {
+            "title": title,
+            "orient": "bottom",
+            "columns": 2 if title != POLICY else 4,
+            "symbolSize": 220,
+            "labelLimit": 230,
+        }
     )
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .mark_line(interpolate="step-after", clip=True)
-        .encode(
-            x=alt.X("value:Q", title=axis.title, scale=axis.scale, axis=axis.axis),
-            y=alt.Y(
-                "share:Q",
-                title=f"{axis.share}, from {low:.0%}" if low else axis.share,
-                # Some room above, so that the widest line is not cut at 100 %.
-                scale=alt.Scale(domain=[low, 1 + HEADROOM * (1 - low)], nice=False),
-                axis=alt.Axis(format=".1~%", values=[low + (1 - low) * part / 5 for part in range(6)]),
-            ),
-            color=alt.Color("line:O", scale=alt.Scale(domain=names, range=inks), legend=legend),
-            strokeDash=alt.StrokeDash("line:O", scale=alt.Scale(domain=names, range=dashes), legend=legend),
-            strokeWidth=alt.StrokeWidth("line:O", scale=alt.Scale(domain=names, range=widths), legend=legend),
-            order="number:Q",
-            tooltip=[
-                alt.Tooltip("line:N", title=title),
-                alt.Tooltip("value:Q", title=axis.title, format=",.4~g"),
-                alt.Tooltip("share:Q", title=axis.share, format=".1%"),
-            ],
-        )
-    )
-    return chart
+
+    def told_apart(by: Sequence[object]) -> Spec:
+        return {
+            "field": "line",
+            "type": "ordinal",
+            "scale": {"domain": list(names), "range": list(by)},
+            "legend": legend,
+        }
+
+    encoding = {
+        "x": quantity("value", title=axis.title, scale=axis.scale, axis=axis.axis),
+        "y": quantity(
+            "share",
+            title=f"{axis.share}, from {low:.0%}" if low else axis.share,
+            # Some room above, so that the widest line is not cut at 100 %.
+            scale={"domain": [low, 1 + HEADROOM * (1 - low)], "nice": False},
+            axis={"format": ".1~%", "values": [low + (1 - low) * part / 5 for part in range(6)]},
+        ),
+        "color": told_apart(inks),
+        "strokeDash": told_apart(dashes),
+        "strokeWidth": told_apart(widths),
+        "order": quantity("number"),
+        "tooltip": [
+            label("line", title=title),
+            quantity("value", title=axis.title, format=",.4~g"),
+            quantity("share", title=axis.share, format=".1%"),
+        ],
+    }
+    return marks(rows, "line", encoding, interpolate="step-after", clip=True)
 
 
 def _beginning(lines: Sequence[Distribution], axis: Axis) -> float:
@@ -347,14 +374,10 @@ def _beginning(lines: Sequence[Distribution], axis: Axis) -> float:
     return max(part for part in BEGINNINGS if part == 0.0 or part < lowest)
 
 
-def _nothing(axis: Axis) -> alt.Chart:
+def _nothing(axis: Axis) -> Spec:
     """Says that there is nothing to draw, so that no older file of that name is taken for this run's."""
-    chart: alt.Chart = (
-        alt.Chart(data(text=[axis.otherwise]))
-        .mark_text(fontSize=12, color=PALE_INK)
-        .encode(x=alt.value(WIDTH / 2), y=alt.value(HEIGHT / 2), text="text:N")
-    )
-    return chart
+    place = {"x": constant(WIDTH / 2), "y": constant(HEIGHT / 2), "text": label("text")}
+    return words(data(text=[axis.otherwise]), place, align="center", fontSize=12, color=PALE_INK)
 
 
 def _points(name: str, one: Distribution, axis: Axis) -> Iterator[tuple[str, float, float]]:

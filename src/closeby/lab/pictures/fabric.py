@@ -3,14 +3,31 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import floor
+from typing import NamedTuple
 
-import altair as alt
 import numpy as np
 from msgspec import Struct
 
 from closeby.lab.pictures.boxes import shared_beginning, told_apart
 from closeby.lab.pictures.limbs import BAR, LETTER, LINKS, WIDTH, Limbs
-from closeby.lab.pictures.paper import INK, PALE_INK, THERE, Sheet, data
+from closeby.lab.pictures.paper import (
+    INK,
+    PALE_INK,
+    THERE,
+    Rows,
+    Sheet,
+    Spec,
+    calculated,
+    constant,
+    data,
+    either,
+    label,
+    lookup,
+    marks,
+    quantity,
+    where,
+    words,
+)
 from closeby.lab.pictures.scene import Scene
 from closeby.objects.arrays import Floats, Ints
 from closeby.objects.words import path_text
@@ -86,11 +103,13 @@ BUSY = ("#F3F4F6", "#6BAED6", "#08306B")
 CROSSED = ("#D9DCE2", "#F5A65B", "#8C2D04")
 #: Height of the line that says what "…" stands for.
 NOTE = 18.0
+#: Legends at the right of the tree.
+BESIDE: Spec = {"gradientLength": 90, "orient": "right"}
 #: Room that a share in figures needs.
 SHARE_WIDTH = 36
 
 
-def fabric(scene: Scene, limbs: Limbs) -> alt.LayerChart:
+def fabric(scene: Scene, limbs: Limbs) -> Spec:
     """The tree at the moment that the parameter ``moment`` holds."""
     note = NOTE if scene.has_rings or _domain_names(scene.tree, limbs)[1] else 0.0
     sheet = Sheet(WIDTH, (limbs.levels + 1) * (BAR + LINKS) - LINKS + 2 + note)
@@ -104,12 +123,14 @@ def fabric(scene: Scene, limbs: Limbs) -> alt.LayerChart:
         *_names(sheet, scene, limbs),
         *(_widths(sheet, most) if scene.has_rings else ()),
     ]
-    chart: alt.LayerChart = (
-        alt.LayerChart(layer=layers)
-        .resolve_scale(color="independent")
-        .properties(width=sheet.width, height=sheet.height, name="fabric")
-    )
-    return chart
+    return sheet.sized(*layers, name="fabric", resolve={"scale": {"color": "independent"}})
+
+
+class Domains(NamedTuple):
+    """What each domain holds and sends: rows, and the transforms that make one of each domain's."""
+
+    rows: Rows
+    steps: tuple[Spec, ...]
 
 
 def _capacities(scene: Scene, limbs: Limbs) -> Floats:
@@ -133,7 +154,7 @@ def greatest_load(scene: Scene, loads: Sequence[Loads]) -> float:
     return most
 
 
-def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> alt.Chart:
+def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> Domains:
     """One row a domain with what it holds and what leaves it; domains without any have a row of nothing."""
     size = len(limbs.domains)
     tenants = np.concatenate([one.tenants for one in loads])
@@ -171,84 +192,73 @@ def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> alt.Chart:
         links=np.where(np.isnan(links), 0.0, links),
         name=[path_text(scene.tree.path(domain)) for domain in limbs.domains],
     )
-    looked_up = [
-        *("left", "right", "top", "bottom", "middle", "above", "above_bottom", "capacity", "links", "name")
-    ]
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .transform_filter(THERE)
-        .transform_aggregate(held="sum(held)", flows="sum(flows)", groupby=["domain"])
-        .transform_lookup("domain", alt.LookupData(places, "domain", looked_up))
-        .transform_calculate(
+    fields = (
+        *("left", "right", "top", "bottom", "middle", "above", "above_bottom", "capacity", "links", "name"),
+    )
+    steps = (
+        where(THERE),
+        summed("domain", held="held", flows="flows"),
+        lookup("domain", places, *fields),
+        *calculated(
             busy="datum.capacity > 0 ? datum.held / datum.capacity : 0",
             crossing="datum.links > 0 ? datum.flows / datum.links : 0",
-        )
+        ),
     )
-    return chart
+    return Domains(rows, steps)
 
 
-def _links(sheet: Sheet, base: alt.Chart, most: float, *, with_rings: bool) -> alt.Chart:
+def summed(by: str, **fields: str) -> Spec:
+    """A transform that makes one row of those of a group, with sums of fields under new names."""
+    sums = [{"op": "sum", "field": field, "as": name} for name, field in fields.items()]
+    return {"aggregate": sums, "groupby": [by]}
+
+
+def _links(sheet: Sheet, base: Domains, most: float, *, with_rings: bool) -> Spec:
     """Uplinks, wider and redder the more flows share each of their links."""
     end = _greatest(most)
     domain = [0.0, 1.0, end] if end > 1 else [0.0, 1.0]
     inks = list(CROSSED) if end > 1 else list(CROSSED[:2])
-    marks = [0.0, 1.0, *([floor(end * 10) / 10] if end > 1 else [])]
-    legend = alt.Legend(format=".1~f", values=marks, gradientLength=90, orient="right")
-    chart: alt.Chart = (
-        base.transform_filter("datum.domain > 0")
-        .mark_rule()
-        .encode(
-            x=sheet.x("middle"),
-            x2="above:Q",
-            y=sheet.y("top"),
-            y2="above_bottom:Q",
-            size=alt.Size(
-                "crossing:Q",
-                scale=alt.Scale(domain=[0, end], range=[THIN, THICK], zero=False),
-                legend=None,
-            ),
-            color=alt.Color(
-                "crossing:Q",
-                scale=alt.Scale(domain=domain, range=inks, interpolate="rgb"),
-                title=["flows per full", "link of an uplink"],
-                legend=legend if with_rings else None,
-            ),
-            tooltip=_tooltip(),
-        )
-    )
-    return chart
+    values = [0.0, 1.0, *([floor(end * 10) / 10] if end > 1 else [])]
+    encoding = {
+        **sheet.between("middle", "top", "above", "above_bottom"),
+        "size": quantity(
+            "crossing", scale={"domain": [0, end], "range": [THIN, THICK], "zero": False}, legend=None
+        ),
+        "color": quantity(
+            "crossing",
+            scale={"domain": domain, "range": inks, "interpolate": "rgb"},
+            title=["flows per full", "link of an uplink"],
+            legend={**BESIDE, "format": ".1~f", "values": values} if with_rings else None,
+        ),
+        "tooltip": TOOLTIP,
+    }
+    return marks(base.rows, "rule", encoding, *base.steps, where("datum.domain > 0"))
 
 
-def _widths(sheet: Sheet, most: float) -> Iterator[alt.Chart]:
+def _widths(sheet: Sheet, most: float) -> Iterator[Spec]:
     """What the width of a link means, below the tree."""
     end = _greatest(most)
-    marks = [0.0, 1.0, *([floor(end * 10) / 10] if end > 1 else [])]
-    left = WIDTH - 90.0 * len(marks) + 90.0 * np.arange(len(marks))
-    middle = np.full(len(marks), sheet.height - NOTE / 2)
+    values = [0.0, 1.0, *([floor(end * 10) / 10] if end > 1 else [])]
+    left = WIDTH - 90.0 * len(values) + 90.0 * np.arange(len(values))
+    middle = np.full(len(values), sheet.height - NOTE / 2)
     rows = data(
         left=left,
         right=left + 34,
         middle=middle,
-        number=np.arange(len(marks)),
-        text=[f"{mark:g}" for mark in marks],
+        number=np.arange(len(values)),
+        text=[f"{mark:g}" for mark in values],
     )
-    base = alt.Chart(rows)
     # A scale of widths is that of the links.
-    for number, mark in enumerate(marks):
-        yield (
-            base.transform_filter(f"datum.number === {number}")
-            .mark_rule(color=PALE_INK, strokeWidth=THIN + (THICK - THIN) * mark / end)
-            .encode(x=sheet.x("left"), x2="right:Q", y=sheet.y("middle"))
-        )
-    yield base.mark_text(align="left", baseline="middle", fontSize=10, dx=40, color=PALE_INK).encode(
-        x=sheet.x("left"), y=sheet.y("middle"), text="text:N"
-    )
+    place = sheet.between("left", "middle", "right", "middle")
+    for number, mark in enumerate(values):
+        width = THIN + (THICK - THIN) * mark / end
+        here = where(f"datum.number === {number}")
+        yield marks(rows, "rule", place, here, color=PALE_INK, strokeWidth=width)
+    text = {**sheet.at("left", "middle"), "text": label("text")}
+    yield words(rows, text, fontSize=10, dx=40, color=PALE_INK)
+    place = {"x": constant(float(left[0]) - 10), "y": constant(sheet.height - NOTE / 2)}
     title = data(text=["flows per full link of an uplink"])
-    yield (
-        alt.Chart(title)
-        .mark_text(align="right", baseline="middle", fontSize=10, color=PALE_INK)
-        .encode(x=alt.value(float(left[0]) - 10), y=alt.value(sheet.height - NOTE / 2), text="text:N")
-    )
+    yield words(title, {**place, "text": label("text")}, align="right", fontSize=10, color=PALE_INK)
 
 
 def _greatest(most: float) -> float:
@@ -257,66 +267,51 @@ def _greatest(most: float) -> float:
     return 1.0 if most <= 1 else max(most, 2.0)
 
 
-def busy_colour(scene: Scene) -> alt.Color:
+def busy_colour(scene: Scene) -> Spec:
     """How much of a domain is busy, with the legend for it."""
-    return alt.Color(
-        "busy:Q",
-        scale=alt.Scale(domain=[0, 0.5, 1], range=list(BUSY), interpolate="rgb"),
+    return quantity(
+        "busy",
+        scale={"domain": [0, 0.5, 1], "range": list(BUSY), "interpolate": "rgb"},
         title=f"{scene.unit} busy",
-        legend=alt.Legend(format=".0%", gradientLength=90, orient="right"),
+        legend={**BESIDE, "format": ".0%"},
     )
 
 
-def _bars(sheet: Sheet, base: alt.Chart, scene: Scene) -> alt.Chart:
-    chart: alt.Chart = base.mark_rect(stroke="#9CA3AF", strokeWidth=0.5).encode(
-        x=sheet.x("left"),
-        x2="right:Q",
-        y=sheet.y("top"),
-        y2="bottom:Q",
-        color=busy_colour(scene),
-        tooltip=_tooltip(),
-    )
-    return chart
+def _bars(sheet: Sheet, base: Domains, scene: Scene) -> Spec:
+    encoding = {**sheet.box, "color": busy_colour(scene), "tooltip": TOOLTIP}
+    return marks(base.rows, "rect", encoding, *base.steps, stroke="#9CA3AF", strokeWidth=0.5)
 
 
-def _shares(sheet: Sheet, base: alt.Chart) -> alt.Chart:
+def _shares(sheet: Sheet, base: Domains) -> Spec:
     """How busy, in figures, on the bars that have room for it."""
-    chart: alt.Chart = (
-        base.transform_filter(f"datum.right - datum.left > {SHARE_WIDTH}")
-        .mark_text(fontSize=10, baseline="middle", yOffset=BAR / 2)
-        .encode(
-            x=sheet.x("middle"),
-            y=sheet.y("top"),
-            text=alt.Text("busy:Q", format=".0%"),
-            color=alt.condition("datum.busy > 0.4", alt.value("#FFFFFF"), alt.value(INK)),
-        )
-    )
-    return chart
+    encoding = {
+        **sheet.at("middle", "top"),
+        "text": quantity("busy", format=".0%"),
+        "color": either("datum.busy > 0.4", "#FFFFFF", INK),
+    }
+    roomy = where(f"datum.right - datum.left > {SHARE_WIDTH}")
+    return words(base.rows, encoding, *base.steps, roomy, align="center", fontSize=10, yOffset=BAR / 2)
 
 
-def _tooltip() -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("name:N", title="domain"),
-        alt.Tooltip("busy:Q", title="busy", format=".0%"),
-        alt.Tooltip("held:Q", title="held", format=",.0f"),
-        alt.Tooltip("capacity:Q", title="of", format=",.0f"),
-        alt.Tooltip("flows:Q", title="flows out (model)", format=",.0f"),
-        alt.Tooltip("links:Q", title="full links of the uplink (model)", format=",.1~f"),
-        alt.Tooltip("crossing:Q", title="flows per full link (model)", format=".2~f"),
-    ]
+TOOLTIP = [
+    label("name", title="domain"),
+    quantity("busy", title="busy", format=".0%"),
+    quantity("held", title="held", format=",.0f"),
+    quantity("capacity", title="of", format=",.0f"),
+    quantity("flows", title="flows out (model)", format=",.0f"),
+    quantity("links", title="full links of the uplink (model)", format=",.1~f"),
+    quantity("crossing", title="flows per full link (model)", format=".2~f"),
+]
 
 
-def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[alt.Chart]:
+def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[Spec]:
     """Levels at the left; above its bar the name of each domain that has room for it."""
     labels = limbs.labels
     rows = data(
         left=np.zeros(len(labels)), middle=np.arange(len(labels)) * (BAR + LINKS) + BAR / 2, name=labels
     )
-    yield (
-        alt.Chart(rows)
-        .mark_text(align="left", baseline="middle", fontSize=11, color=PALE_INK)
-        .encode(x=sheet.x("left"), y=sheet.y("middle"), text="name:N")
-    )
+    place = {**sheet.at("left", "middle"), "text": label("name")}
+    yield words(rows, place, fontSize=11, color=PALE_INK)
     if scene.has_rings:
         yield _worths(sheet, scene, limbs.levels)
     shown, beginning = _domain_names(scene.tree, limbs)
@@ -324,18 +319,11 @@ def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[alt.Chart]:
     written = data(
         left=limbs.left[chosen] + 4, middle=limbs.top[chosen] - 7, name=[shown[index] for index in chosen]
     )
-    yield (
-        alt.Chart(written)
-        .mark_text(align="left", baseline="middle", fontSize=10, color=INK)
-        .encode(x=sheet.x("left"), y=sheet.y("middle"), text="name:N")
-    )
+    yield words(written, place, fontSize=10, color=INK)
     if beginning:
         note = data(text=[f"… stands for what names begin with, such as {beginning}"])
-        yield (
-            alt.Chart(note)
-            .mark_text(align="left", baseline="middle", fontSize=10, color=PALE_INK)
-            .encode(x=alt.value(0), y=alt.value(sheet.height - NOTE / 2), text="text:N")
-        )
+        place = {"x": constant(0), "y": constant(sheet.height - NOTE / 2), "text": label("text")}
+        yield words(note, place, fontSize=10, color=PALE_INK)
 
 
 def _domain_names(tree: Tree, limbs: Limbs) -> tuple[list[str], str]:
@@ -355,7 +343,7 @@ def _domain_names(tree: Tree, limbs: Limbs) -> tuple[list[str], str]:
     return shown, beginning
 
 
-def _worths(sheet: Sheet, scene: Scene, levels: int) -> alt.Chart:
+def _worths(sheet: Sheet, scene: Scene, levels: int) -> Spec:
     """At the left of the uplinks of a level: by how much the model has them narrower than the links below."""
     tiers = [tier_above(DEFAULT_MODEL, scene.tree, level) for level in range(levels)]
     rows = data(
@@ -363,9 +351,5 @@ def _worths(sheet: Sheet, scene: Scene, levels: int) -> alt.Chart:
         middle=np.arange(levels) * (BAR + LINKS) + BAR + LINKS / 2,
         worth=[f"uplinks 1:{tier.oversubscription:g}" for tier in tiers],
     )
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .mark_text(align="left", baseline="middle", fontSize=10, color=PALE_INK)
-        .encode(x=sheet.x("left"), y=sheet.y("middle"), text="worth:N")
-    )
-    return chart
+    place = {**sheet.at("left", "middle"), "text": label("worth")}
+    return words(rows, place, fontSize=10, color=PALE_INK)

@@ -3,13 +3,23 @@
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-import altair as alt
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.lab.pictures.boxes import Boxes
-from closeby.lab.pictures.paper import ON_DARK, ON_LIGHT, THERE, Sheet, colour, data
+from closeby.lab.pictures.paper import (
+    ON_DARK,
+    ON_LIGHT,
+    THERE,
+    Sheet,
+    Spec,
+    colour,
+    data,
+    quantity,
+    where,
+    words,
+)
 from closeby.lab.pictures.scene import Scene
 from closeby.objects.arrays import Floats, Ints
 from closeby.topology.tree import ROOT_LEVEL
@@ -203,14 +213,15 @@ LEAST_WIDTH = 11.0
 LEAST_HEIGHT = 7.0
 
 
-def largest_first() -> list[alt.SortField | dict[str, str]]:
-    """The order in which gangs of a moment are named."""
-    return [alt.SortField("size", order="descending"), alt.SortField("number", order="ascending")]
+def ranked(operation: str) -> Spec:
+    """A transform that adds the rank of each gang of a moment in the order in which they are named."""
+    order = [{"field": "size", "order": "descending"}, {"field": "number", "order": "ascending"}]
+    return {"window": [{"op": operation, "as": "rank"}], "sort": order}
 
 
 def numbers(
     sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tuple[str, ...], most: int
-) -> Iterator[alt.Chart]:
+) -> Iterator[Spec]:
     """The number of each of the ``most`` largest gangs of the moment, once in each leaf that has room."""
     places = _places(boxes, scene, pieces)
     tenants = [tenant for tenant, _, _ in places]
@@ -225,19 +236,12 @@ def numbers(
         until=scene.until[tenants],
         there=np.asarray([x >= 0 for _, x, _ in places], dtype=np.intp),
     )
-    base = (
-        alt.Chart(rows)
-        .transform_filter(THERE)
-        .transform_window(sort=largest_first(), rank="dense_rank()")
-        .transform_filter(f"datum.rank <= {most} && datum.there")
-        .encode(x=sheet.x("x"), y=sheet.y("y"), text="rank:Q")
-    )
+    steps = (where(THERE), ranked("dense_rank"), where(f"datum.rank <= {most} && datum.there"))
+    place = {**sheet.at("x", "y"), "text": quantity("rank")}
     # The colour fills the gaps between bars behind the number.
-    edge = alt.Stroke("fill", type="nominal", scale=None, legend=None)
-    yield base.mark_text(align="center", baseline="middle", fontSize=SIZE, strokeWidth=4).encode(
-        color=colour("fill"), stroke=edge
-    )
-    yield base.mark_text(align="center", baseline="middle", fontSize=SIZE).encode(color=colour("ink"))
+    behind = {**place, "color": colour("fill"), "stroke": colour("fill")}
+    yield words(rows, behind, *steps, align="center", fontSize=SIZE, strokeWidth=4)
+    yield words(rows, {**place, "color": colour("ink")}, *steps, align="center", fontSize=SIZE)
 
 
 def _places(boxes: Boxes, scene: Scene, pieces: Pieces) -> list[tuple[int, float, float]]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from math import ceil
 
-import altair as alt
 import numpy as np
 from msgspec import Struct
 
@@ -17,8 +16,27 @@ from closeby.lab.pictures.boxes import (
     shared_beginning,
     told_apart,
 )
-from closeby.lab.pictures.fabric import busy_colour
-from closeby.lab.pictures.paper import INK, IS_SOUGHT, PALE_INK, RULE, THERE, Sheet, colour, data
+from closeby.lab.pictures.fabric import Domains, busy_colour, summed
+from closeby.lab.pictures.paper import (
+    INK,
+    IS_SOUGHT,
+    PALE_INK,
+    RULE,
+    THERE,
+    Rows,
+    Sheet,
+    Spec,
+    calculated,
+    colour,
+    data,
+    either,
+    label,
+    lookup,
+    marks,
+    quantity,
+    where,
+    words,
+)
 from closeby.lab.pictures.rack_map import frames, titles
 from closeby.lab.pictures.scene import Scene
 from closeby.objects.arrays import Floats, Ints
@@ -196,7 +214,7 @@ class _Layout:
         return top + self._high
 
 
-def heat_map(scene: Scene, tiles: Tiles) -> alt.LayerChart:
+def heat_map(scene: Scene, tiles: Tiles) -> Spec:
     """The map at the moment that the parameter ``moment`` holds; where what is sought is has an outline."""
     sheet = Sheet(tiles.width, tiles.height + KEY_HEIGHT)
     base = _at_moment(scene, tiles)
@@ -209,12 +227,7 @@ def heat_map(scene: Scene, tiles: Tiles) -> alt.LayerChart:
         _found(sheet, scene, tiles),
         *_key(sheet, scene, tiles),
     ]
-    chart: alt.LayerChart = (
-        alt.LayerChart(layer=layers)
-        .resolve_scale(color="independent")
-        .properties(width=sheet.width, height=sheet.height, name="rack_map")
-    )
-    return chart
+    return sheet.sized(*layers, name="rack_map", resolve={"scale": {"color": "independent"}})
 
 
 def _held(scene: Scene, tiles: Tiles) -> tuple[Ints, Ints, Floats]:
@@ -232,7 +245,7 @@ def _held(scene: Scene, tiles: Tiles) -> tuple[Ints, Ints, Floats]:
     return keys // count, keys % count, held.astype(np.float64)
 
 
-def _places(scene: Scene, tiles: Tiles) -> alt.InlineData:
+def _places(scene: Scene, tiles: Tiles) -> Rows:
     count = len(tiles.names)
     capacity = np.bincount(tiles.tile_at, weights=scene.capacity[scene.tree.slot_at], minlength=count)
     return data(
@@ -247,7 +260,7 @@ def _places(scene: Scene, tiles: Tiles) -> alt.InlineData:
     )
 
 
-def _at_moment(scene: Scene, tiles: Tiles) -> alt.Chart:
+def _at_moment(scene: Scene, tiles: Tiles) -> Domains:
     """One row a tile: what is held there, and by how many gangs; those without any have a row of nothing."""
     tenants, used, held = _held(scene, tiles)
     count = len(tiles.names)
@@ -259,78 +272,70 @@ def _at_moment(scene: Scene, tiles: Tiles) -> alt.Chart:
         since=np.concatenate([scene.since[tenants], np.full(count, -1.0)]),
         until=np.concatenate([scene.until[tenants], np.full(count, 1e12)]),
     )
-    looked_up = ["left", "top", "right", "bottom", "middle", "capacity", "name"]
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .transform_filter(THERE)
-        .transform_aggregate(held="sum(held)", gangs="sum(gang)", groupby=["tile"])
-        .transform_lookup("tile", alt.LookupData(_places(scene, tiles), "tile", looked_up))
-        .transform_calculate(
-            busy="datum.capacity > 0 ? datum.held / datum.capacity : 0",
-        )
+    fields = ("left", "top", "right", "bottom", "middle", "capacity", "name")
+    steps = (
+        where(THERE),
+        summed("tile", held="held", gangs="gang"),
+        lookup("tile", _places(scene, tiles), *fields),
+        *calculated(busy="datum.capacity > 0 ? datum.held / datum.capacity : 0"),
     )
-    return chart
+    return Domains(rows, steps)
 
 
-def _tiles(sheet: Sheet, base: alt.Chart, scene: Scene) -> alt.Chart:
-    chart: alt.Chart = base.mark_rect(stroke="#9CA3AF", strokeWidth=0.4).encode(
-        x=sheet.x("left"),
-        x2="right:Q",
-        y=sheet.y("top"),
-        y2="bottom:Q",
-        color=busy_colour(scene),
-        tooltip=[
-            alt.Tooltip("name:N", title="domain"),
-            alt.Tooltip("busy:Q", title="busy", format=".0%"),
-            alt.Tooltip("held:Q", title="held", format=",.0f"),
-            alt.Tooltip("capacity:Q", title="of", format=",.0f"),
-            alt.Tooltip("gangs:Q", title=scene.coloured, format="d"),
+def _tiles(sheet: Sheet, base: Domains, scene: Scene) -> Spec:
+    encoding = {
+        **sheet.box,
+        "color": busy_colour(scene),
+        "tooltip": [
+            label("name", title="domain"),
+            quantity("busy", title="busy", format=".0%"),
+            quantity("held", title="held", format=",.0f"),
+            quantity("capacity", title="of", format=",.0f"),
+            quantity("gangs", title=scene.coloured, format="d"),
         ],
-    )
-    return chart
+    }
+    return marks(base.rows, "rect", encoding, *base.steps, stroke="#9CA3AF", strokeWidth=0.4)
 
 
-def _words(sheet: Sheet, base: alt.Chart, tiles: Tiles, scene: Scene) -> Iterator[alt.Chart]:
+def _words(sheet: Sheet, base: Domains, tiles: Tiles, scene: Scene) -> Iterator[Spec]:
     """The number of gangs on each tile, and above it the tile's name, where there is room."""
     high = float(tiles.corners[0, 3] - tiles.corners[0, 1])
-    ink = alt.condition("datum.busy > 0.4", alt.value("#FFFFFF"), alt.value(INK))
+    ink = either("datum.busy > 0.4", "#FFFFFF", INK)
     named = any(tiles.labels)
     if high >= 10:
-        yield (
-            base.transform_filter("datum.gangs > 0")
-            .mark_text(
-                fontSize=11 if named else min(high - 3, 11),
-                baseline="middle",
-                yOffset=high * (0.66 if named else 0.5),
-            )
-            .encode(x=sheet.x("middle"), y=sheet.y("top"), text=alt.Text("gangs:Q", format="d"), color=ink)
+        yield words(
+            base.rows,
+            {**sheet.at("middle", "top"), "text": quantity("gangs", format="d"), "color": ink},
+            *base.steps,
+            where("datum.gangs > 0"),
+            align="center",
+            fontSize=11 if named else min(high - 3, 11),
+            yOffset=high * (0.66 if named else 0.5),
         )
     if named:
         labels = data(tile=np.arange(len(tiles.labels)), label=tiles.labels)
-        yield (
-            base.transform_lookup("tile", alt.LookupData(labels, "tile", ["label"]))
-            .mark_text(fontSize=8, align="left", baseline="top", xOffset=2, yOffset=3)
-            .encode(x=sheet.x("left"), y=sheet.y("top"), text="label:N", color=ink)
+        yield words(
+            base.rows,
+            {**sheet.at("left", "top"), "text": label("label"), "color": ink},
+            *base.steps,
+            lookup("tile", labels, "label"),
+            fontSize=8,
+            baseline="top",
+            xOffset=2,
+            yOffset=3,
         )
 
 
-def _found(sheet: Sheet, scene: Scene, tiles: Tiles) -> alt.Chart:
+def _found(sheet: Sheet, scene: Scene, tiles: Tiles) -> Spec:
     """Tiles on which something is that is sought."""
     tenants, used, _ = _held(scene, tiles)
     rows = data(tile=used, tenant=tenants, since=scene.since[tenants], until=scene.until[tenants])
     jobs = data(tenant=np.arange(len(scene.tenants)), job=[one.name for one in scene.tenants])
-    return _outlines(
-        sheet,
-        alt.Chart(rows)
-        .transform_filter(THERE)
-        .transform_lookup("tenant", alt.LookupData(jobs, "tenant", ["job"]))
-        .transform_filter(IS_SOUGHT),
-        _places(scene, tiles),
-        INK,
-    )
+    steps = (where(THERE), lookup("tenant", jobs, "job"), where(IS_SOUGHT))
+    return _outlines(sheet, Domains(rows, steps), _places(scene, tiles), INK)
 
 
-def _kept(sheet: Sheet, scene: Scene, tiles: Tiles) -> alt.Chart:
+def _kept(sheet: Sheet, scene: Scene, tiles: Tiles) -> Spec:
     """Tiles with nodes that are kept free for a gang."""
     tree = scene.tree
     found = sorted(
@@ -346,19 +351,16 @@ def _kept(sheet: Sheet, scene: Scene, tiles: Tiles) -> alt.Chart:
         since=np.asarray([since for _, since, _ in found]),
         until=np.asarray([until for _, _, until in found]),
     )
-    return _outlines(sheet, alt.Chart(rows).transform_filter(THERE), _places(scene, tiles), RULE)
+    return _outlines(sheet, Domains(rows, (where(THERE),)), _places(scene, tiles), RULE)
 
 
-def _outlines(sheet: Sheet, rows: alt.Chart, places: alt.InlineData, ink: str) -> alt.Chart:
-    chart: alt.Chart = (
-        rows.transform_lookup("tile", alt.LookupData(places, "tile", ["left", "top", "right", "bottom"]))
-        .mark_rect(filled=False, stroke=ink, strokeWidth=2.5)
-        .encode(x=sheet.x("left"), x2="right:Q", y=sheet.y("top"), y2="bottom:Q")
-    )
-    return chart
+def _outlines(sheet: Sheet, chosen: Domains, places: Rows, ink: str) -> Spec:
+    place = lookup("tile", places, "left", "top", "right", "bottom")
+    look = {"filled": False, "stroke": ink, "strokeWidth": 2.5}
+    return marks(chosen.rows, "rect", sheet.box, *chosen.steps, place, **look)
 
 
-def _key(sheet: Sheet, scene: Scene, tiles: Tiles) -> Iterator[alt.Chart]:
+def _key(sheet: Sheet, scene: Scene, tiles: Tiles) -> Iterator[Spec]:
     """What a tile and its number mean."""
     level = scene.tree.level_names[tiles.level]
     lines = [f"A tile is a {level}; its number says how many {scene.coloured} have pods there."]
@@ -372,8 +374,5 @@ def _key(sheet: Sheet, scene: Scene, tiles: Tiles) -> Iterator[alt.Chart]:
         text=lines,
         fill=[PALE_INK] * len(lines),
     )
-    yield (
-        alt.Chart(rows)
-        .mark_text(align="left", baseline="middle", fontSize=10)
-        .encode(x=sheet.x("left"), y=sheet.y("middle"), text="text:N", color=colour("fill"))
-    )
+    place = {**sheet.at("left", "middle"), "text": label("text"), "color": colour("fill")}
+    yield words(rows, place, fontSize=10)

@@ -53,7 +53,7 @@ const sizes = new ResizeObserver((entries) => {
 });
 for (const table of document.querySelectorAll(".table")) sizes.observe(table);
 
-// Search: what matches stands out on the maps, is told in words, and is all that tables and explanations show.
+// Search: what matches stands out on the maps, is described in words, and is all that tables and explanations show.
 const box = document.getElementById("sought");
 if (box) {
   const {jobs, stops, unit, left} = JSON.parse(document.getElementById("jobs").textContent);

@@ -10,7 +10,6 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-import altair as alt
 import vl_convert
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -31,11 +30,11 @@ from closeby.lab.pictures.album import (
 from closeby.lab.pictures.lookup import explanations_of, index_of_history, index_of_run
 from closeby.lab.pictures.paper import (
     DARK,
+    Spec,
     finished,
     moment_by_slider,
     moment_of,
     nothing_sought,
-    unchecked,
 )
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.pictures.snapshot import snapshot
@@ -112,7 +111,6 @@ FEW = 3
 SLIDER = '<div id="moment"></div>'
 
 
-@unchecked
 def page_of_history(
     history: History, heading: Heading, views: Iterable["RenderableType"], at: float | None = None
 ) -> str:
@@ -120,9 +118,8 @@ def page_of_history(
     ``views`` tell them. The slider begins at ``at`` (seconds), by default when most GPUs are busy."""
     scene = scene_of(history, at)
     moments = scene.moments
-    slider = alt.binding_range(min=0, max=moments.count - 1, step=1, name="Moment")
-    charts = alt.vconcat(scrubbed_timeline(history, moments), *maps_of(scene).values(), spacing=26)
-    chosen = moment_by_slider(moments.stops.tolist(), stop_of(history, scene, at), slider)
+    charts = _above_each_other(scrubbed_timeline(history, moments), *maps_of(scene).values())
+    chosen = moment_by_slider(moments.stops.tolist(), stop_of(history, scene, at), "Moment")
     return _page(
         heading,
         _search("job", index_of_history(history, scene)),
@@ -144,7 +141,6 @@ def page_of_history(
     )
 
 
-@unchecked
 def page_of_run(run: Run, heading: Heading, views: Iterable["RenderableType"]) -> str:
     """The state after a run over manifests: the maps, what ``views`` tell, and why all of it is so.
 
@@ -152,8 +148,7 @@ def page_of_run(run: Run, heading: Heading, views: Iterable["RenderableType"]) -
     """
     scene = snapshot(run)
     maps = list(maps_of(scene).values())
-    whole = alt.vconcat(*maps, spacing=26)
-    charts = finished(whole, "", (), moment_of(0.0), nothing_sought()) if maps else None
+    charts = finished(_above_each_other(*maps), "", (), moment_of(0.0), nothing_sought()) if maps else None
     return _page(
         heading,
         _search("gang or pod", index_of_run(run, scene)),
@@ -165,6 +160,10 @@ def page_of_run(run: Run, heading: Heading, views: Iterable["RenderableType"]) -
         _section("What went where", markup(views)),
         _explained(run),
     )
+
+
+def _above_each_other(*charts: Spec) -> Spec:
+    return {"vconcat": list(charts), "spacing": 26}
 
 
 def _search(what: str, index: dict[str, Any]) -> str:
@@ -209,7 +208,6 @@ def _name(explanation: Explanation) -> str:
     return explanation.subject.split("/", 1)[1]
 
 
-@unchecked
 def page_of_comparison(
     histories: Mapping[str, Sequence[History]], heading: Heading, views: Iterable["RenderableType"]
 ) -> str:
@@ -228,12 +226,9 @@ def _distributions(histories: Mapping[str, Sequence[History]], heading: Heading)
 
 def _panels(picture: Picture) -> str:
     """Each panel as a chart of its own: the page puts as many beside each other as it has room for."""
-    whole = picture.chart
-    panels: list[Any] = whole.hconcat if isinstance(whole, alt.HConcatChart) else [whole]
+    panels: list[Spec] = picture.chart.get("hconcat", [picture.chart])
     names = [picture.name, *(f"{picture.name}-{number}" for number in range(2, len(panels) + 1))]
-    # Data that all panels share, such as that of a single one, belong to the whole.
-    alone = (panel.properties(data=whole.data) if panel.data is alt.Undefined else panel for panel in panels)
-    charts = (_chart(name, finished(panel, "", ()), SVG) for name, panel in zip(names, alone, strict=True))
+    charts = (_chart(name, finished(panel, "", ()), SVG) for name, panel in zip(names, panels, strict=True))
     return '<div class="beside">\n' + "\n".join(charts) + "\n</div>"
 
 
@@ -273,7 +268,7 @@ def _asides(*sentences: str) -> str:
     return "\n".join(f'<p class="aside">{escape(sentence)}</p>' for sentence in sentences if sentence)
 
 
-def _chart(name: str, document: dict[str, Any], renderer: str, slider: str = "") -> str:
+def _chart(name: str, document: Spec, renderer: str, slider: str = "") -> str:
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     return (
         f'<div class="chart" id="{name}" data-renderer="{renderer}" data-slider="{slider}">'

@@ -1,21 +1,27 @@
-"""What the pictures share: a sheet that is measured in pixels, the chosen moment, inks and fonts."""
+"""What the pictures share: charts as Vega-Lite has them, a sheet measured in pixels, inks and fonts."""
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-import altair as alt
 import numpy as np
-from altair.utils.schemapi import debug_mode
 from msgspec import Struct
 from numpy.typing import NDArray
 
 Column = Sequence[str] | NDArray[Any]
+#: A chart, or a part of one, as Vega-Lite has it; its data are ``Rows`` until it is finished.
+Spec = dict[str, Any]
 
 
-def data(**columns: Column) -> alt.InlineData:
+class Rows(Struct, frozen=True, kw_only=True, eq=False):
+    """A table as CSV, and which of its columns are numbers."""
+
+    text: str
+    kinds: dict[str, str]
+
+
+def data(**columns: Column) -> Rows:
     """Columns of equal length by name. Numbers are written as short as they read back equal to six digits
     behind the point."""
     written = {name: _texts(column) for name, column in columns.items()}
@@ -26,13 +32,64 @@ def data(**columns: Column) -> alt.InlineData:
     kinds = {
         name: "number" if isinstance(column, np.ndarray) else "string" for name, column in columns.items()
     }
-    return alt.InlineData(values=file.getvalue(), format=alt.CsvDataFormat(type="csv", parse=kinds))
+    return Rows(text=file.getvalue(), kinds=kinds)
 
 
 def _texts(column: Column) -> Iterable[str]:
     if not isinstance(column, np.ndarray):
         return column
     return [f"{value:.6f}".rstrip("0").rstrip(".") for value in column.astype(np.float64).tolist()]
+
+
+def marks(rows: Rows, kind: str, encoding: Spec, *steps: Spec, **look: object) -> Spec:
+    """A mark for each row that the transforms ``steps`` leave; ``kind`` is rect, text, rule, line or area."""
+    chart: Spec = {"data": rows, "mark": {"type": kind, **look}, "encoding": encoding}
+    return {**chart, "transform": list(steps)} if steps else chart
+
+
+def words(rows: Rows, encoding: Spec, *steps: Spec, **look: object) -> Spec:
+    """A text for each row that begins at its place, at half of its height, unless ``look`` says otherwise."""
+    return marks(rows, "text", encoding, *steps, **{"align": "left", "baseline": "middle", **look})
+
+
+def quantity(field: str, **more: object) -> Spec:
+    """A field of numbers."""
+    return {"field": field, "type": "quantitative", **more}
+
+
+def label(field: str, **more: object) -> Spec:
+    """A field of texts."""
+    return {"field": field, "type": "nominal", **more}
+
+
+def constant(value: object) -> Spec:
+    """The same for all rows."""
+    return {"value": value}
+
+
+def either(condition: str, then: object, otherwise: object) -> Spec:
+    """One constant for the rows that meet a condition, another for the rest."""
+    return {"condition": {"test": condition, "value": then}, "value": otherwise}
+
+
+def where(condition: str) -> Spec:
+    """A transform that keeps the rows that meet a condition."""
+    return {"filter": condition}
+
+
+def lookup(key: str, rows: Rows, *fields: str) -> Spec:
+    """A transform that adds fields of the row of another table that has the same key."""
+    return {"lookup": key, "from": {"data": rows, "key": key, "fields": list(fields)}}
+
+
+def calculated(**expressions: str) -> list[Spec]:
+    """Transforms that add fields, one after the other."""
+    return [{"calculate": expression, "as": field} for field, expression in expressions.items()]
+
+
+def layered(*parts: Spec, **look: object) -> Spec:
+    """Charts one upon the other."""
+    return {"layer": list(parts), **look}
 
 
 INK = "#1F2937"
@@ -91,102 +148,116 @@ class Sheet(Struct, frozen=True):
     width: float
     height: float
 
-    def x(self, field: str) -> alt.X:
+    def x(self, field: str) -> Spec:
         """Position from the left."""
-        scale = alt.Scale(domain=[0, self.width], nice=False, zero=False)
-        return alt.X(field, type="quantitative", axis=None, scale=scale)
+        scale = {"domain": [0, self.width], "nice": False, "zero": False}
+        return quantity(field, axis=None, scale=scale)
 
-    def y(self, field: str) -> alt.Y:
+    def y(self, field: str) -> Spec:
         """Position from the top."""
-        scale = alt.Scale(domain=[self.height, 0], nice=False, zero=False)
-        return alt.Y(field, type="quantitative", axis=None, scale=scale)
+        scale = {"domain": [self.height, 0], "nice": False, "zero": False}
+        return quantity(field, axis=None, scale=scale)
+
+    def at(self, x: str, y: str) -> Spec:
+        """Where a point is."""
+        return {"x": self.x(x), "y": self.y(y)}
+
+    def between(self, left: str, top: str, right: str, bottom: str) -> Spec:
+        """Where a rectangle is, or a line."""
+        return {"x": self.x(left), "x2": {"field": right}, "y": self.y(top), "y2": {"field": bottom}}
+
+    @property
+    def box(self) -> Spec:
+        """The rectangle whose edges are in fields of these names."""
+        return self.between("left", "top", "right", "bottom")
+
+    def sized(self, *parts: Spec, name: str, **look: object) -> Spec:
+        """Charts one upon the other, as large as the sheet."""
+        return layered(*parts, width=self.width, height=self.height, name=name, **look)
 
 
-def colour(field: str) -> alt.Color:
+def colour(field: str) -> Spec:
     """A field that holds the colour itself."""
-    return alt.Color(field, type="nominal", scale=None, legend=None)
+    return label(field, scale=None, legend=None)
 
 
-def moment_of(value: float) -> alt.Parameter:
+def moment_of(value: float) -> Spec:
     """The chosen moment."""
-    return alt.param(name=MOMENT, value=value)
+    return {"name": MOMENT, "value": value}
 
 
-def nothing_sought() -> alt.Parameter:
+def nothing_sought() -> Spec:
     """Nothing is searched for yet."""
-    return alt.param(name=SOUGHT, value="")
+    return {"name": SOUGHT, "value": ""}
 
 
-def moment_by_slider(stops: Sequence[float], first: int, slider: alt.BindRange) -> tuple[alt.Parameter, ...]:
-    """The stop that the slider chooses, by its number, and the moment that it is."""
+def moment_by_slider(stops: Sequence[float], first: int, name: str) -> tuple[Spec, ...]:
+    """The stop that a slider chooses, by its number, and the moment that it is."""
     times = ",".join(f"{stop:g}" if stop == float(f"{stop:g}") else repr(stop) for stop in stops)
-    return alt.param(STOP, value=first, bind=slider), alt.param(MOMENT, expr=f"[{times}][{STOP}]")
+    slider = {"input": "range", "min": 0, "max": len(stops) - 1, "step": 1, "name": name}
+    return (
+        {"name": STOP, "value": first, "bind": slider},
+        {"name": MOMENT, "expr": f"[{times}][{STOP}]"},
+    )
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Chart = alt.Chart | alt.LayerChart | alt.HConcatChart | alt.VConcatChart
-
-
-def unchecked(draw: Callable[P, T]) -> Callable[P, T]:
-    """Meanwhile Altair does not hold each part of a chart against the schema of Vega-Lite, which takes longer
-    than to draw it; tests hold the finished documents against it."""
-
-    @wraps(draw)
-    def drawn(*args: P.args, **named: P.kwargs) -> T:
-        with debug_mode(False):
-            return draw(*args, **named)
-
-    return drawn
-
-
-@unchecked
-def finished(chart: Chart, title: str, lines: Sequence[str], *parameters: alt.Parameter) -> dict[str, Any]:
+def finished(chart: Spec, title: str, lines: Sequence[str], *parameters: Spec) -> Spec:
     """A chart as a Vega-Lite document with the look of all pictures; no title is drawn if it is empty."""
-    whole = chart.add_params(*parameters) if parameters else chart
+    whole = {**chart, "config": LOOK}
+    if parameters:
+        whole["params"] = list(parameters)
     if title:
-        whole = whole.properties(title=_title(title, lines))
-    document: dict[str, Any] = whole.properties(config=_look()).to_dict(validate=False)
-    return document
+        whole["title"] = {**TITLE, "text": title, "subtitle": list(lines)}
+    return with_datasets(whole)
 
 
-def _title(title: str, lines: Sequence[str]) -> alt.TitleParams:
-    return alt.TitleParams(
-        text=title,
-        subtitle=list(lines),
-        anchor="start",
-        fontSize=15,
-        subtitleFontSize=11,
-        subtitleColor=PALE_INK,
-        subtitlePadding=5,
-        offset=12,
-    )
+def with_datasets(chart: Spec) -> Spec:
+    """A chart in which equal tables stand once, and wherever they are drawn by their names."""
+    names: dict[str, str] = {}
+
+    def resolved(part: Any) -> Any:
+        if isinstance(part, Rows):
+            name = names.setdefault(part.text, f"table-{len(names) + 1}")
+            return {"name": name, "format": {"type": "csv", "parse": part.kinds}}
+        if isinstance(part, dict):
+            return {name: resolved(one) for name, one in part.items()}
+        return [resolved(one) for one in part] if isinstance(part, list) else part
+
+    found: Spec = resolved(chart)
+    return {**found, "datasets": {name: text for text, name in names.items()}}
 
 
-def _look() -> alt.Config:
-    return alt.Config(
-        # A label for each of thousands of marks helps no reader, and makes an SVG half as large again.
-        aria=False,
-        background="#FFFFFF",
-        font=FONT,
-        padding=12,
-        view=alt.ViewConfig(stroke=None),
-        title=alt.TitleConfig(color=INK),
-        axis=alt.AxisConfig(
-            labelColor=PALE_INK,
-            titleColor=PALE_INK,
-            titleFontWeight="normal",
-            titleFontSize=11,
-            labelFontSize=10,
-            gridColor="#E5E7EB",
-            domainColor="#9CA3AF",
-            tickColor="#9CA3AF",
-        ),
-        legend=alt.LegendConfig(
-            labelColor=INK,
-            titleColor=PALE_INK,
-            titleFontWeight="normal",
-            labelFontSize=11,
-            titleFontSize=11,
-        ),
-    )
+TITLE = {
+    "anchor": "start",
+    "fontSize": 15,
+    "subtitleFontSize": 11,
+    "subtitleColor": PALE_INK,
+    "subtitlePadding": 5,
+    "offset": 12,
+}
+LOOK = {
+    # A label for each of thousands of marks helps no reader, and makes an SVG half as large again.
+    "aria": False,
+    "background": "#FFFFFF",
+    "font": FONT,
+    "padding": 12,
+    "view": {"stroke": None},
+    "title": {"color": INK},
+    "axis": {
+        "labelColor": PALE_INK,
+        "titleColor": PALE_INK,
+        "titleFontWeight": "normal",
+        "titleFontSize": 11,
+        "labelFontSize": 10,
+        "gridColor": "#E5E7EB",
+        "domainColor": "#9CA3AF",
+        "tickColor": "#9CA3AF",
+    },
+    "legend": {
+        "labelColor": INK,
+        "titleColor": PALE_INK,
+        "titleFontWeight": "normal",
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+    },
+}

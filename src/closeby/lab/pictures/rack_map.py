@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from math import ceil
 
-import altair as alt
 import numpy as np
 
 from closeby.lab.pictures.below_the_map import (
@@ -34,11 +33,27 @@ from closeby.lab.pictures.gang_marks import (
     numbers,
     pieces_of,
 )
-from closeby.lab.pictures.paper import INK, IS_SOUGHT, PALE_INK, SOUGHT, THERE, Sheet, colour, data
+from closeby.lab.pictures.paper import (
+    INK,
+    IS_SOUGHT,
+    PALE_INK,
+    SOUGHT,
+    THERE,
+    Sheet,
+    Spec,
+    colour,
+    data,
+    label,
+    lookup,
+    marks,
+    quantity,
+    where,
+    words,
+)
 from closeby.lab.pictures.scene import Scene, amount_text
 
 
-def reserved_outlines(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
+def reserved_outlines(sheet: Sheet, boxes: Boxes, scene: Scene) -> Spec:
     """The nodes that are kept free at the moment; the parts of them that are held are drawn over it."""
     tree = scene.tree
     number = np.repeat(np.arange(len(scene.keepings)), [len(one.slots) for one in scene.keepings])
@@ -61,24 +76,19 @@ def reserved_outlines(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
         since=np.asarray([one.since for one in scene.keepings]),
         until=np.asarray([one.until for one in scene.keepings]),
     )
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .transform_lookup("keeping", alt.LookupData(keepings, "keeping", ["gang", "asks", "since", "until"]))
-        .transform_filter(THERE)
-        .mark_rect(fill=TINT, stroke=EDGE, strokeWidth=STROKE)
-        .encode(
-            x=sheet.x("left"),
-            x2="right:Q",
-            y=sheet.y("top"),
-            y2="bottom:Q",
-            tooltip=[
-                alt.Tooltip("node:N"),
-                alt.Tooltip("gang:N", title="kept free for"),
-                alt.Tooltip("asks:N"),
-            ],
-        )
+    return marks(
+        rows,
+        "rect",
+        {
+            **sheet.box,
+            "tooltip": [label("node"), label("gang", title="kept free for"), label("asks")],
+        },
+        lookup("keeping", keepings, "gang", "asks", "since", "until"),
+        where(THERE),
+        fill=TINT,
+        stroke=EDGE,
+        strokeWidth=STROKE,
     )
-    return chart
 
 
 #: Colours of the boxes from the outermost inward, and of their frames.
@@ -87,9 +97,17 @@ BOXES = ("#EEF0F3", "#E1E4E9", "#D4D8DF", "#C8CDD6")
 BARE_PART = 0.35
 #: The gang below the pointer.
 HOVER = "gang"
+#: A gang that is pointed at or searched for stands out.
+OPACITY = {
+    "condition": {
+        "test": {"and": [{"param": HOVER}, f"{SOUGHT} === '' || {IS_SOUGHT}"]},
+        "value": 1.0,
+    },
+    "value": 0.2,
+}
 
 
-def rack_map(scene: Scene, boxes: Boxes) -> alt.LayerChart:
+def rack_map(scene: Scene, boxes: Boxes) -> Spec:
     """The map at the moment that the parameter ``moment`` holds; a gang below the pointer stands out."""
     width = max(boxes.width, LEAST_WIDTH)
     columns = columns_of_gangs(scene, width)
@@ -108,16 +126,16 @@ def rack_map(scene: Scene, boxes: Boxes) -> alt.LayerChart:
     pieces = pieces_of(scene)
     layers += [_held(sheet, boxes, scene, pieces, colours), *key(sheet, boxes, scene, pieces)]
     if boxes.ellipsis:
-        layers.append(ellipsis(sheet, boxes))
+        layers.append(ellipsis(boxes))
     if lines:
         layers += [
             *numbers(sheet, boxes, scene, pieces, colours, GANGS_NAMED),
             *gangs_by_number(sheet, gangs_top, scene, columns, named),
         ]
-    return alt.LayerChart(layer=layers).properties(width=sheet.width, height=sheet.height, name="rack_map")
+    return sheet.sized(*layers, name="rack_map")
 
 
-def frames(sheet: Sheet, boxes: Sequence[Box]) -> alt.Chart:
+def frames(sheet: Sheet, boxes: Sequence[Box]) -> Spec:
     corners = np.asarray([(box.left, box.top, box.right, box.bottom) for box in boxes]).reshape(-1, 4)
     fills = [BOXES[min(box.domain.level, len(BOXES) - 1)] for box in boxes]
     rows = data(
@@ -128,22 +146,11 @@ def frames(sheet: Sheet, boxes: Sequence[Box]) -> alt.Chart:
         fill=fills,
         domain=[box.name for box in boxes],
     )
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .mark_rect(stroke=FRAME, strokeWidth=0.5, cornerRadius=2)
-        .encode(
-            x=sheet.x("left"),
-            x2="right:Q",
-            y=sheet.y("top"),
-            y2="bottom:Q",
-            color=colour("fill"),
-            tooltip=[alt.Tooltip("domain:N")],
-        )
-    )
-    return chart
+    encoding = {**sheet.box, "color": colour("fill"), "tooltip": [label("domain")]}
+    return marks(rows, "rect", encoding, stroke=FRAME, strokeWidth=0.5, cornerRadius=2)
 
 
-def titles(sheet: Sheet, boxes: Sequence[Box]) -> alt.Chart:
+def titles(sheet: Sheet, boxes: Sequence[Box]) -> Spec:
     """Names of domains at the top of their boxes."""
     labelled = [box for box in boxes if box.label]
     rows = data(
@@ -152,20 +159,15 @@ def titles(sheet: Sheet, boxes: Sequence[Box]) -> alt.Chart:
         label=[box.label for box in labelled],
         size=np.asarray([8.0 if box.is_leaf else 11.0 for box in labelled]),
     )
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .mark_text(align="left", baseline="top", color=INK)
-        .encode(
-            x=sheet.x("left"),
-            y=sheet.y("top"),
-            text="label:N",
-            size=alt.Size("size:Q", scale=None, legend=None),
-        )
-    )
-    return chart
+    encoding = {
+        **sheet.at("left", "top"),
+        "text": label("label"),
+        "size": quantity("size", scale=None, legend=None),
+    }
+    return words(rows, encoding, baseline="top", color=INK)
 
 
-def _bars(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
+def _bars(sheet: Sheet, boxes: Boxes, scene: Scene) -> Spec:
     """All nodes as if they were free, dark where they may not be used, low and grey where they have nothing
     of what is shared."""
     slots = scene.tree.slot_at
@@ -185,34 +187,20 @@ def _bars(sheet: Sheet, boxes: Boxes, scene: Scene) -> alt.Chart:
         state=[state for _, state in looks],
         has=[amount_text(float(amount), scene.resource) for amount in scene.capacity[slots]],
     )
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .mark_rect(stroke=FRAME, strokeWidth=0.4)
-        .encode(
-            x=sheet.x("left"),
-            x2="right:Q",
-            y=sheet.y("top"),
-            y2="bottom:Q",
-            color=colour("fill"),
-            tooltip=[alt.Tooltip(f"{field}:N") for field in ("node", "has", "state")],
-        )
-    )
-    return chart
+    tooltip = [label("node"), label("has"), label("state")]
+    encoding = {**sheet.box, "color": colour("fill"), "tooltip": tooltip}
+    return marks(rows, "rect", encoding, stroke=FRAME, strokeWidth=0.4)
 
 
-def _names(sheet: Sheet, boxes: Boxes) -> alt.Chart:
+def _names(sheet: Sheet, boxes: Boxes) -> Spec:
     rows = data(
         left=boxes.bars[:, 0] - 4.0, middle=(boxes.bars[:, 1] + boxes.bars[:, 3]) / 2, name=boxes.names
     )
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .mark_text(align="right", baseline="middle", fontSize=9, color=PALE_INK)
-        .encode(x=sheet.x("left"), y=sheet.y("middle"), text="name:N")
-    )
-    return chart
+    encoding = {**sheet.at("left", "middle"), "text": label("name")}
+    return words(rows, encoding, align="right", fontSize=9, color=PALE_INK)
 
 
-def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tuple[str, ...]) -> alt.Chart:
+def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tuple[str, ...]) -> Spec:
     """The parts of nodes that tenants hold at the moment."""
     bars = boxes.bars[scene.tree.position_of[pieces.slots]]
     wide = bars[:, 2] - bars[:, 0]
@@ -243,31 +231,19 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
         "span",
         "node",
     ]
-    hover = alt.selection_point(
-        name=HOVER, fields=["tenant"], on="pointerover", clear="pointerout", empty=True
+    tooltip = [label(field) for field in (*fields, *(["services"] if scene.services else []))]
+    chart = marks(
+        rows,
+        "rect",
+        {**sheet.box, "color": colour("fill"), "opacity": OPACITY, "tooltip": tooltip},
+        lookup("tenant", tenants, *fields[:-1], "fill", "since", "until"),
+        lookup("slot", nodes, "node"),
+        where(THERE),
+        stroke="#FFFFFF",
+        strokeWidth=0.35,
     )
-    chart: alt.Chart = (
-        alt.Chart(rows, name="held")
-        .transform_lookup(
-            "tenant", alt.LookupData(tenants, "tenant", [*fields[:-1], "fill", "since", "until"])
-        )
-        .transform_lookup("slot", alt.LookupData(nodes, "slot", ["node"]))
-        .transform_filter(THERE)
-        .mark_rect(stroke="#FFFFFF", strokeWidth=0.35)
-        .encode(
-            x=sheet.x("left"),
-            x2="right:Q",
-            y=sheet.y("top"),
-            y2="bottom:Q",
-            color=colour("fill"),
-            opacity=_opacity(),
-            tooltip=[
-                alt.Tooltip(f"{field}:N") for field in (*fields, *(["services"] if scene.services else []))
-            ],
-        )
-        .add_params(hover)
-    )
-    return chart
+    pointed = {"type": "point", "fields": ["tenant"], "on": "pointerover", "clear": "pointerout"}
+    return {**chart, "name": "held", "params": [{"name": HOVER, "select": pointed}]}
 
 
 def _services(scene: Scene, pieces: Pieces) -> list[str]:
@@ -283,9 +259,3 @@ def _services(scene: Scene, pieces: Pieces) -> list[str]:
         for key, here in lying.items()
     }
     return [texts[key] for key in zip(pieces.tenants.tolist(), pieces.slots.tolist(), strict=True)]
-
-
-def _opacity() -> alt.OpacityValue:
-    """A gang that is pointed at or searched for stands out."""
-    there = {"and": [{"param": HOVER}, f"{SOUGHT} === '' || {IS_SOUGHT}"]}
-    return alt.OpacityValue(0.2, condition={"test": there, "value": 1.0})

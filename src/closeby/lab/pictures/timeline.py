@@ -3,13 +3,28 @@
 from collections.abc import Iterator
 from math import floor, log10
 
-import altair as alt
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.lab.pictures.moments import Moments, thinned
-from closeby.lab.pictures.paper import INK, MOMENT, PALE_INK, RULE, STOP, data
+from closeby.lab.pictures.paper import (
+    INK,
+    MOMENT,
+    PALE_INK,
+    RULE,
+    STOP,
+    Spec,
+    calculated,
+    constant,
+    data,
+    label,
+    layered,
+    marks,
+    quantity,
+    where,
+    words,
+)
 from closeby.lab.replay.history import History
 from closeby.objects.arrays import Floats
 from closeby.objects.words import plural, time_text
@@ -37,15 +52,12 @@ class TimeAxis(Struct, frozen=True, kw_only=True):
         """Whether the time after ``focus`` is drawn shorter than the time before."""
         return self.focus < self.last
 
-    def scale(self) -> alt.Scale:
+    def scale(self) -> Spec:
         """Where times are."""
         if not self.bent:
-            return alt.Scale(domain=[0, self.last], nice=False)
-        return alt.Scale(
-            domain=[0, self.focus, self.last],
-            range=[0, FOCUS * WIDTH, WIDTH],
-            nice=False,
-        )
+            return {"domain": [0, self.last], "nice": False}
+        bends = {"domain": [0, self.focus, self.last], "range": [0, FOCUS * WIDTH, WIDTH]}
+        return {**bends, "nice": False}
 
     def places(self, times: Floats) -> Floats:
         """Pixels from the left."""
@@ -93,16 +105,16 @@ QUEUED = "#B2570C"
 JOBS = "#6B3FA0"
 
 
-def timeline(history: History, moments: Moments, height: float = HEIGHT) -> alt.VConcatChart:
+def timeline(history: History, moments: Moments, height: float = HEIGHT) -> Spec:
     """GPUs or cores busy and how many there are, GPUs that waiting jobs ask for, and waiting jobs, one above
     the other."""
-    return alt.vconcat(*_panels(history, moments, height, None), spacing=12)
+    return {"vconcat": list(_panels(history, moments, height, None)), "spacing": 12}
 
 
-def scrubbed_timeline(history: History, moments: Moments) -> alt.VConcatChart:
+def scrubbed_timeline(history: History, moments: Moments) -> Spec:
     """The same, low, with a line at the chosen moment and what holds then in words above."""
     panels = _panels(history, moments, LOW, _rule())
-    return alt.vconcat(_in_words(history, moments), *panels, spacing=8)
+    return {"vconcat": [_in_words(history, moments), *panels], "spacing": 8}
 
 
 class _Series(Struct, frozen=True, kw_only=True, eq=False):
@@ -117,9 +129,7 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False):
     capacity: float = 0.0
 
 
-def _panels(
-    history: History, moments: Moments, height: float, above: alt.Chart | None
-) -> Iterator[alt.LayerChart]:
+def _panels(history: History, moments: Moments, height: float, above: Spec | None) -> Iterator[Spec]:
     samples = history.samples
     queued_gpus, queued = float(samples.queued_gpus.max(initial=1)), float(samples.queued.max(initial=1))
     at = samples.times
@@ -143,8 +153,7 @@ def _panels(
         layers = [*_line(one, moments, axis, with_times=one is series[-1], low=height <= LOW)]
         if one.capacity:
             layers += _capacity(one, axis)
-        chart = alt.LayerChart(layer=[*layers, *over])
-        yield chart.properties(width=WIDTH, height=height, name=f"timeline_{number}")
+        yield layered(*layers, *over, width=WIDTH, height=height, name=f"timeline_{number}")
 
 
 def _cores_held(history: History) -> tuple[Floats, NDArray[np.int64]]:
@@ -161,7 +170,7 @@ def _cores_held(history: History) -> tuple[Floats, NDArray[np.int64]]:
     return moments, np.round(held).astype(np.int64)
 
 
-def _capacity(series: _Series, axis: TimeAxis) -> Iterator[alt.Chart]:
+def _capacity(series: _Series, axis: TimeAxis) -> Iterator[Spec]:
     """A line at all there is, with the number above its end."""
     name = series.title.split(" ")[0]
     rows = data(
@@ -169,16 +178,16 @@ def _capacity(series: _Series, axis: TimeAxis) -> Iterator[alt.Chart]:
         most=np.asarray([series.capacity]),
         text=[f"{series.capacity:,.0f} {name}"],
     )
-    base = alt.Chart(rows)
-    yield base.mark_rule(color=RULE, strokeWidth=1, strokeDash=[5, 3]).encode(y="most:Q")
-    yield base.mark_text(color=RULE, align="right", baseline="bottom", fontSize=9, dy=-1, clip=False).encode(
-        x="end:Q", y="most:Q", text="text:N"
-    )
+    most = quantity("most")
+    yield marks(rows, "rule", {"y": most}, color=RULE, strokeWidth=1, strokeDash=[5, 3])
+    place = {"x": quantity("end"), "y": most, "text": label("text")}
+    look = {"align": "right", "baseline": "bottom", "fontSize": 9, "dy": -1, "clip": False}
+    yield words(rows, place, color=RULE, **look)
 
 
 def _line(
     series: _Series, moments: Moments, axis: TimeAxis, *, with_times: bool, low: bool
-) -> tuple[alt.Chart, alt.Chart]:
+) -> tuple[Spec, Spec]:
     values, times = series.values, series.times
     kept = thinned(axis.places(moments.in_units(times)), values)
     rows = data(
@@ -187,58 +196,62 @@ def _line(
         value=np.append(values[kept], values[-1:] if len(values) else 0),
         number=np.arange(len(kept) + 1),
     )
-    x = alt.X(
-        "time:Q",
-        title=f"time [{moments.unit}]" if with_times else None,
+    time = f"time [{moments.unit}]"
+    x = quantity(
+        "time",
+        title=time if with_times else None,
         scale=axis.scale(),
-        axis=alt.Axis(grid=False, labels=with_times, labelFlush=False, values=list(axis.marks), format=",~g"),
+        axis={
+            "grid": False,
+            "labels": with_times,
+            "labelFlush": False,
+            "values": list(axis.marks),
+            "format": ",~g",
+        },
     )
     # Room for the line at the capacity, and for its name.
     top = max(series.top, 1.0) * (HEADROOM if series.capacity else 1.0)
-    scale = alt.Scale(domain=[0, top], nice=False)
-    # Values of the same moment would be stacked otherwise.
-    y = alt.Y(
-        "value:Q", title=series.title, scale=scale, axis=_counts(series.top, 2 if low else 4), stack=None
+    y = quantity(
+        "value",
+        title=series.title,
+        scale={"domain": [0, top], "nice": False},
+        axis=_counts(series.top, 2 if low else 4),
+        # Values of the same moment would be stacked otherwise.
+        stack=None,
     )
     tooltip = [
-        alt.Tooltip("time:Q", title=f"time [{moments.unit}]", format=",.2f"),
-        alt.Tooltip("value:Q", title=series.title, format=",d"),
+        quantity("time", title=time, format=",.2f"),
+        quantity("value", title=series.title, format=",d"),
     ]
-    base = alt.Chart(rows)
-    area = base.mark_area(interpolate="step-after", color=series.ink, opacity=0.18).encode(x=x, y=y)
-    line = base.mark_line(interpolate="step-after", color=series.ink, strokeWidth=1.2)
-    return area, line.encode(x=x, y=y, order="number:Q", tooltip=tooltip)
+    place, look = {"x": x, "y": y}, {"interpolate": "step-after", "color": series.ink}
+    line = {**place, "order": quantity("number"), "tooltip": tooltip}
+    return (
+        marks(rows, "area", place, opacity=0.18, **look),
+        marks(rows, "line", line, strokeWidth=1.2, **look),
+    )
 
 
-def _counts(top: float, ticks: int) -> alt.Axis:
+def _counts(top: float, ticks: int) -> Spec:
     """Whole numbers only, each once."""
     if top > FEW:
-        return alt.Axis(format=",d", tickCount=ticks, minExtent=LABELS)
-    return alt.Axis(format=",d", values=list(range(int(top) + 1)), minExtent=LABELS)
+        return {"format": ",d", "tickCount": ticks, "minExtent": LABELS}
+    return {"format": ",d", "values": list(range(int(top) + 1)), "minExtent": LABELS}
 
 
-def _end(axis: TimeAxis) -> alt.Chart:
+def _end(axis: TimeAxis) -> Spec:
     """Where jobs come and wait no more, and the axis bends."""
-    chart: alt.Chart = (
-        alt.Chart(data(end=np.asarray([axis.focus])))
-        .mark_rule(color=PALE_INK, strokeWidth=1, strokeDash=[3, 3])
-        .encode(x="end:Q")
-    )
-    return chart
+    rows = data(end=np.asarray([axis.focus]))
+    return marks(rows, "rule", {"x": quantity("end")}, color=PALE_INK, strokeWidth=1, strokeDash=[3, 3])
 
 
-def _rule() -> alt.Chart:
+def _rule() -> Spec:
     """The chosen moment."""
-    chart: alt.Chart = (
-        alt.Chart(alt.InlineData(values=[{}]))
-        .transform_calculate(moment=MOMENT)
-        .mark_rule(color=RULE, strokeWidth=1.5)
-        .encode(x="moment:Q")
-    )
-    return chart
+    rows = data(row=np.zeros(1))
+    moment = calculated(moment=MOMENT)
+    return marks(rows, "rule", {"x": quantity("moment")}, *moment, color=RULE, strokeWidth=1.5)
 
 
-def _in_words(history: History, moments: Moments) -> alt.Chart:
+def _in_words(history: History, moments: Moments) -> Spec:
     """``At 26.5 h: 5,312 of 6,776 GPUs busy, 12 jobs wait for 400 GPUs`` for each stop of the slider."""
     stops, samples = moments.stops, history.samples
     index = np.searchsorted(moments.in_units(samples.times), stops, side="right") - 1
@@ -256,11 +269,7 @@ def _in_words(history: History, moments: Moments) -> alt.Chart:
         )
     ]
     rows = data(number=np.arange(moments.count), text=texts)
-    chart: alt.Chart = (
-        alt.Chart(rows)
-        .transform_filter(f"datum.number === {STOP}")
-        .mark_text(align="left", baseline="middle", fontSize=13, fontWeight="bold", color=INK)
-        .encode(x=alt.value(0), y=alt.value(9), text="text:N")
-        .properties(width=WIDTH, height=18, name="moment_in_words")
-    )
-    return chart
+    place = {"x": constant(0), "y": constant(9), "text": label("text")}
+    here = where(f"datum.number === {STOP}")
+    chart = words(rows, place, here, fontSize=13, fontWeight="bold", color=INK)
+    return {**chart, "width": WIDTH, "height": 18, "name": "moment_in_words"}
