@@ -3,8 +3,9 @@
 import pytest
 
 from closeby.objects.groups import PodGroup, SubGroup
+from closeby.objects.reasons import Reason
 from closeby.objects.workloads import Workload
-from tests.reading.manifest_text import error_of, read_good
+from tests.reading.manifest_text import error_of, read, read_good
 
 TEMPLATE = "{metadata: {labels: {app: x}}, spec: {containers: [{resources: {requests: {cpu: 1}}}]}}"
 
@@ -156,6 +157,30 @@ def test_training_jobs(kind: str, field: str) -> None:
     )
     assert one.gang is not None
     assert one.gang.min_member == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles", "meant"),
+    [
+        (
+            "PyTorchJob",
+            "pytorchReplicaSpecs: {Mastr: {}, Wroker: {}}",
+            {"Mastr": "Master", "Wroker": "Worker"},
+        ),
+        ("TFJob", "tfReplicaSpecs: {Wrkr: {}, ps: {}, cheif: {}}", {"Wrkr": "Worker", "cheif": "Chief"}),
+        ("MPIJob", "mpiReplicaSpecs: {Luncher: {}, WORKER: {}}", {"Luncher": "Launcher"}),
+        ("XGBoostJob", "xgbReplicaSpecs: {Driver: {}}", {"Driver": None}),
+    ],
+)
+def test_a_misspelt_role_is_reported_with_the_role_that_was_meant(
+    kind: str, roles: str, meant: dict[str, str | None]
+) -> None:
+    text = f"{{apiVersion: kubeflow.org/v1, kind: {kind}, metadata: {{name: x}}, spec: {{{roles}}}}}"
+    told = {one.field.rpartition(".")[2]: one for one in read(text).notices}
+    assert told.keys() == meant.keys()
+    for role, right in meant.items():
+        assert (told[role].reason, told[role].object) == (Reason.INVALID_SPEC, f"{kind}/default/x")
+        assert right is None or f"{right}?" in told[role].remedy
 
 
 def test_a_volcano_job() -> None:

@@ -3,12 +3,17 @@
 Each holds a mapping from role (Master, Worker, Launcher, ...) to a number of pods.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import field
 
+from closeby.objects.bounds import shown
+from closeby.objects.reasons import MOST_CONDITIONS, invalid
+from closeby.objects.words import similar
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.errors import Path
+from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.owners import (
     Owner,
     StatusWire,
@@ -20,7 +25,7 @@ from closeby.reading.decoding.owners import (
 )
 from closeby.reading.decoding.pods import TemplateWire, part_of_role
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire
+from closeby.reading.decoding.wire import ObjectWire, Wire, object_id
 
 
 class ReplicaSpecWire(Wire):
@@ -74,14 +79,16 @@ class TrainingJobWire(ObjectWire):
     status: StatusWire | None = None
 
 
-#: Kind to the field that holds its roles, as the attribute of ``SpecWire`` and as written.
+_MASTER_AND_WORKER = ("Master", "Worker")
+#: Kind to the field that holds its roles, as the attribute of ``SpecWire`` and as written, and to the roles
+#: that its controller knows, in any case.
 _ROLES = {
-    "PyTorchJob": ("pytorch", "pytorchReplicaSpecs"),
-    "MPIJob": ("mpi", "mpiReplicaSpecs"),
-    "TFJob": ("tensorflow", "tfReplicaSpecs"),
-    "JAXJob": ("jax", "jaxReplicaSpecs"),
-    "PaddleJob": ("paddle", "paddleReplicaSpecs"),
-    "XGBoostJob": ("xgboost", "xgbReplicaSpecs"),
+    "PyTorchJob": ("pytorch", "pytorchReplicaSpecs", _MASTER_AND_WORKER),
+    "MPIJob": ("mpi", "mpiReplicaSpecs", ("Launcher", "Worker")),
+    "TFJob": ("tensorflow", "tfReplicaSpecs", ("Chief", "Evaluator", "Master", "PS", "Worker")),
+    "JAXJob": ("jax", "jaxReplicaSpecs", ("Worker",)),
+    "PaddleJob": ("paddle", "paddleReplicaSpecs", _MASTER_AND_WORKER),
+    "XGBoostJob": ("xgboost", "xgbReplicaSpecs", _MASTER_AND_WORKER),
 }
 KINDS = tuple(_ROLES)
 
@@ -98,9 +105,13 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
     wire = document.decode(TrainingJobWire)
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or SpecWire()
-    attribute, field_name = _ROLES[document.kind]
+    attribute, field_name, known = _ROLES[document.kind]
     roles: Roles = getattr(spec, attribute) or {}
     over = finished(wire.status)
+    unknown = [role for role in roles if role.lower() not in map(str.lower, known)]
+    for role in unknown[:MOST_CONDITIONS]:
+        called = object_id(document.kind, owner.namespace, owner.name)
+        _note_unknown(role, known, ("spec", field_name, role), reading, called)
     pod_sets = []
     for role, replica_spec in roles.items():
         path = ("spec", field_name, role)
@@ -116,6 +127,16 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
     asked = policy.scheduling_policy
     gang = None if asked is None else owner.gang(pod_sets, asked.min_available, asked.priority_class)
     return owner.workload(pod_sets, suspended=bool(policy.suspend), gang=gang)
+
+
+def _note_unknown(role: str, known: Sequence[str], path: Path, reading: DocumentReading, owner: str) -> None:
+    """Says that a role is none of its kind's, and which one was meant."""
+    kind = owner.partition("/")[0]
+    meant = similar(role.lower(), [one.lower() for one in known])
+    close = next((one for one in known if one.lower() == meant), None)
+    remedy = f"did you mean {close}?" if close else f"known roles: {', '.join(known)}"
+    message = f"is not a role of a {kind}: its controller refuses the job"
+    reading.note(f"{kind} {role}", invalid(owner, shown(field_path(path)), message, remedy))
 
 
 def _at_start(spec: SpecWire, role: str, path: Path) -> int | None:
