@@ -111,7 +111,7 @@ def command(
     run = simulation.decided(explain=[found.item])
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
     about = objects_of(run, found, workloads)
-    where = (one for one in run.conditions if one.object.startswith(("Node/", "Topology/")))
+    where = (one for one in run.conditions if one.object.startswith(("Node/", "Topology")))
     notices = (*inputs.manifests.notices_about(about), *(one for one in where if one.object in about))
     explanation = explain(run, found, live, different, notices, chosen)
 

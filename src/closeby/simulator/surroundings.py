@@ -23,7 +23,9 @@ from closeby.scheduling.events import (
     PriorityClassChanged,
     TopologyChanged,
 )
-from closeby.topology.finding import found_topologies
+from closeby.topology.constraints import writes_one
+from closeby.topology.finding import found_topologies, likely_levels
+from closeby.topology.presets import ZONES
 from closeby.topology.registry import CONFIGURED_KEYS
 
 
@@ -71,6 +73,7 @@ def conditions_of(engine: Engine, noted: Iterable[Condition] = ()) -> tuple[Cond
         *(condition for topology in engine.topologies for condition in topology.conditions),
         *(condition for plugin in engine.profile.plugins for condition in plugin.conditions()),
         *_levels_without_nodes(engine),
+        *_undeclared_levels(engine),
         *_on_unknown_nodes(engine),
         *_overcommitted(engine),
     )
@@ -101,6 +104,20 @@ def _levels_without_nodes(engine: Engine) -> Iterator[Condition]:
                 message=f"no node carries label {shown(level.node_label)}, so it has no domains{alone}",
                 remedy=f"{meant}label the nodes: kubectl label nodes NODE {shown(level.node_label)}=VALUE",
             )
+
+
+def _undeclared_levels(engine: Engine) -> Iterator[Condition]:
+    """Says which labels of nodes look like a topology, where none is declared and zones at most are known."""
+    if any(one.found is None or one.found.preset != ZONES.name for one in engine.topologies):
+        return
+    keys = likely_levels(node for node in engine.cluster.nodes if node is not None)
+    if keys:
+        yield Condition(
+            reason=Reason.TOPOLOGY_NOT_FOUND,
+            object="Topology",
+            message=f"no object declares one, and labels of nodes look like its levels: {some(keys)}",
+            remedy=writes_one(",".join(keys)),
+        )
 
 
 def _label_meant(label: str, nodes: Iterable[Node | None], levels: Iterable[TopologyLevel]) -> str:

@@ -23,7 +23,7 @@ def write_command(preset: str) -> str:
     return f"closeby discover labels --preset {preset} -o topology"
 
 
-def _writes_one(keys: str, name: str = "") -> str:
+def writes_one(keys: str, name: str = "") -> str:
     """Says which command writes a Topology with levels of these label keys, called ``name``."""
     called = f" --name {name}" if is_object_name(name) else ""
     preset = " (or --preset NAME; " if keys == _KEYS else " ("
@@ -105,7 +105,7 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             if declared is None
             else f"topology {quoted(name)} is not usable: {declared.conditions[0].message}"
         )
-        fix = f"create it: {_writes_one(_KEYS, name)}" if declared is None else "fix it"
+        fix = f"create it: {writes_one(_KEYS, name)}" if declared is None else "fix it"
         remedy = (
             f"{guess(name, topologies.usable(), _ALIKE)}use one of the usable topologies ({known}) or {fix}"
         )
@@ -195,7 +195,7 @@ def _level_remedy(topologies: Topologies, wanted: str) -> str:
     key = wanted if "/" in wanted and is_label_key(wanted) else _KEYS
     trees = [tree for name in topologies.distinct() if (tree := topologies.tree(name)) is not None]
     meant = guess(wanted, {level for tree in trees for level in _names_of(tree)}, _ALIKE)
-    create = f"{meant}create a Topology with a level {quoted(wanted)}: {_writes_one(key)}"
+    create = f"{meant}create a Topology with a level {quoted(wanted)}: {writes_one(key)}"
     names = dict.fromkeys(name for tree in trees for name in _declared_names(tree))
     return f"{create}; or use one of the levels that are there: {some(names)}" if names else create
 

@@ -6,6 +6,7 @@ all another's gives way to it. Of what is left the first in the order below coun
 network go before zones. Levels of two families are never mixed.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.labels import HOSTNAME
+from closeby.objects.labels import HOSTNAME, is_label_key
 from closeby.objects.nodes import Node, is_accelerator
 from closeby.objects.topologies import Found, Topology, TopologyLevel
 from closeby.topology.network_labels import NetworkLabels, read_network_labels
@@ -51,10 +52,52 @@ _PREFIXES: Final = tuple(
     prefix for family in FOUND for prefix in (family.tiers, family.custom) if prefix is not None
 )
 
+#: How the levels of a network are called in labels.
+_LEVEL_NAME: Final = re.compile(
+    r"rack|block|switch|spine|zone|(?<![a-z])(leaf|row|tor|island|superpod)(?![a-z])"
+)
+
 
 def says_where(key: str) -> bool:
     """Whether a label belongs to a family that is found."""
     return key in _KEYS or key.startswith(_PREFIXES)
+
+
+def likely_levels(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Labels of no known family that look like levels of a topology, closest first.
+
+    Such a label is called like one, at least half of the nodes carry it, and several nodes share its values.
+    The domains of each level nest in those of the next. Labels that say the same as a zone are left out.
+    """
+    nodes = tuple(nodes)
+    keys = {key for node in nodes for key in node.labels}
+    named = sorted(key for key in keys if _called_like_a_level(key) and is_label_key(key))
+    columns = {key: [node.labels.get(key) or None for node in nodes] for key in named}
+    domains = {key: len({*column} - {None}) for key, column in columns.items()}
+    shared = [
+        key
+        for key in named
+        if 2 * sum(one is not None for one in columns[key]) >= len(nodes)
+        and 1 < domains[key] < sum(one is not None for one in columns[key])
+    ]
+    known = [[node.labels.get(key) or None for node in nodes] for key in ZONES.labels]
+    found: list[str] = []
+    for key in sorted(shared, key=lambda key: -domains[key]):
+        if any(_nests(column, columns[key]) for column in known):
+            continue
+        if not found or (domains[key] < domains[found[-1]] and _nests(columns[found[-1]], columns[key])):
+            found.append(key)
+    return tuple(found)
+
+
+def _called_like_a_level(key: str) -> bool:
+    return not says_where(key) and _LEVEL_NAME.search(key.rpartition("/")[2].lower()) is not None
+
+
+def _nests(finer: Sequence[str | None], coarser: Sequence[str | None]) -> bool:
+    """Whether each value of one label goes with one value of another; False where they never meet."""
+    pairs = {pair for pair in zip(finer, coarser, strict=True) if None not in pair}
+    return 0 < len(pairs) == len({one for one, _ in pairs})
 
 
 class Carried(Struct):

@@ -250,8 +250,8 @@ def objects_of(run: Run, subject: Subject, workloads: Iterable[Workload]) -> fro
         found.add(f"{'PodGroup' if subject.item_kind is ItemKind.GANG else 'AppGroup'}/{subject.item}")
     group = run.engine.state.groups.get(subject.item) if subject.item_kind is ItemKind.GANG else None
     tree = None if group is None else run.tree_of(group)
-    if tree is not None:
-        found.add(f"Topology/{tree.name}")
+    if group is not None:
+        found |= {"Topology"} if tree is None else {"Topology", f"Topology/{tree.name}"}
     return frozenset(found)
 
 
