@@ -33,7 +33,9 @@ def said(members: Sequence[Pod], nodes: str | Sequence[Node], group: PodGroup | 
     reason = run.gang_outcomes["default/train"].reason
     assert reason in (Reason.GANG_DOES_NOT_FIT, Reason.TOPOLOGY_PLACEMENT_FAILED)
     own = [pod for pod in run.pods if pod.group == "train"]
-    return list(prospect(run, group, reason, own))
+    outlook = prospect(run, group, reason, own)
+    assert outlook is not None
+    return list(outlook.sentences)
 
 
 def whole(count: int) -> list[Pod]:
@@ -54,8 +56,9 @@ def test_a_cluster_without_a_topology_may_be_too_small_even_if_it_were_empty() -
     manifests = replace(world([gang(min_member=5)], whole(5), TWO_RACKS), topologies=())
     run = simulate(manifests, Configuration())
     assert run.tree_of(run.groups[0]) is None
-    (one,) = prospect(run, run.groups[0], run.gang_outcomes["default/train"].reason, run.pods)
-    assert "would hold only 4 of its 5 pods" in one
+    outlook = prospect(run, run.groups[0], run.gang_outcomes["default/train"].reason, run.pods)
+    assert outlook is not None and not outlook.ever_fits
+    assert "would hold only 4 of its 5 pods" in outlook.sentences[0]
 
 
 def test_a_coarser_level_is_advised_only_where_it_would_do(golden: Golden) -> None:
@@ -76,10 +79,13 @@ def test_a_coarser_level_is_advised_only_where_it_would_do(golden: Golden) -> No
 )
 def test_an_empty_rack_of_which_a_node_takes_no_pods(broken: dict[str, object], cause: str) -> None:
     one, other = draw(ONE_RACK)
-    assert said(whole(2), [one, replace(other, **broken)]) == [
-        "Even if it were empty, no rack would hold more than 1 of its 2 pods: ask for fewer pods at once.",
-        f"As they are, these nodes take none of its pods: {cause}.",
-    ]
+    never = "As the nodes are, no rack would hold more than 1 of its 2 pods even if it were empty"
+    advice = "Ask for fewer pods at once."
+    broken_one = replace(other, **broken)
+    assert said(whole(2), [one, broken_one]) == [f"{never}: none fits on {cause}.", advice]
+    few = "If these nodes took its pods, it would hold 2 of them."
+    said_of_three = said(whole(3), [one, broken_one])
+    assert said_of_three == [f"{never.replace('2 pods', '3 pods')}: none fits on {cause}.", few, advice]
 
 
 def test_what_a_daemon_holds_does_not_get_free(golden: Golden) -> None:

@@ -42,8 +42,11 @@ def judge(tiny: Tiny, seed: int) -> None:
     assert reason is not None, seed
     found = counterfactuals(run, only=[KEY])[KEY]
     members = [one for one in run.pods if one.group == "train"]
-    outlook = list(prospect(run, tiny.group, reason, members))
+    told = prospect(run, tiny.group, reason, members)
+    assert told is not None, seed
+    outlook = list(told.sentences)
     said = "\n".join((f"seed {seed}", *outlook, *(one.sentence for one in found)))
+    assert told.ever_fits == tiny.fits(tiny.returning()), said
     judge_outlook(tiny, outlook, said)
     judge_short(tiny, [one for one in found if one.kind is Kind.SHORT], said)
     judge_ends(tiny, [one for one in found if one.kind is Kind.ENDED], said)
@@ -58,20 +61,32 @@ def judge_outlook(tiny: Tiny, outlook: list[str], said: str) -> None:
     ends = tiny.fits(tiny.for_ever())
     assert ("can start once enough" in first) == ends, said
     assert ("the end of jobs is not enough" in first) == (holding > 0 and not ends), said
-    assert first.startswith("Even if") == (not holding), said
+    assert first.startswith(("Even if", "As the nodes are")) == (not holding), said
     if not holding:
         never = re.search(r"(?:more than|hold only) (\d) of its (\d) pods", first)
         assert (int(never[1]) if never else 0) == most, said
         assert (int(never[2]) if never else tiny.needed) == tiny.needed, said
         coarser: list[str | None] = [] if tiny.level is None else ["zone", None]
         would = any(tiny.fits(tiny.returning(), level) for level in coarser if level != tiny.level)
-        assert ("for a coarser level" in first) == would, said
-        assert ("for fewer pods" in first) == (most > 0 and tiny.level is not None), said
-        closed = [one.name for one in tiny.nodes if not tiny.open(one)]
-        assert any("take none of its pods" in one for one in outlook) == bool(closed), said
+        advice = "\n".join(outlook)
+        assert ("for a coarser level" in advice) == would, said
+        assert ("for fewer pods" in advice) == (most > 0 and tiny.level is not None), said
+        opened = max(all_open(tiny).room(tiny.returning()).values(), default=0)
+        closed = {one.name for one in tiny.nodes if not tiny.open(one)}
+        named = "none fits on" in first
+        assert named == (opened > most) or (named and closed and tiny.pod.spec.host_ports), said
+        if named and not tiny.pod.spec.host_ports:
+            assert (f"it would hold {opened} of them" in advice) == (opened < tiny.needed), said
     elif tiny.level is not None:
         number = re.search(rf"(\d+) {tiny.level}s would", first)
         assert (int(number[1]) if number else 1) == holding, said
+
+
+def all_open(tiny: Tiny) -> Tiny:
+    """The same if every node took the gang's pods."""
+    nodes = tuple(replace(one, taints=(), unschedulable=False, ready=True) for one in tiny.nodes)
+    free = tuple(replace(one, spec=replace(one.spec, node_selector=())) for one in tiny.manifests.pods)
+    return tiny._replace(manifests=replace(tiny.manifests, nodes=nodes, pods=free))
 
 
 def judge_short(tiny: Tiny, found: list[Counterfactual], said: str) -> None:
@@ -145,7 +160,7 @@ def judge_ends(tiny: Tiny, found: list[Counterfactual], said: str) -> None:
     assert len(told) + others == len(enough), said
     if enough:
         return
-    assert len(found) == bool(jobs), said
+    assert len(found) == bool(jobs and tiny.fits(tiny.returning())), said
     for one in found:
         names = [job.name for job in one.jobs or ()]
         if one.fits:

@@ -120,8 +120,9 @@ def _of_waiting(
     yield from other_nodes(question)
     if more_room:
         room = Room(question)
-        yield from placed_before(question, room, before)
-        yield from ended(question, room)
+        if room.ever_fits:  # Else neither room that others took nor the end of anything helps.
+            yield from placed_before(question, room, before)
+            yield from ended(question, room)
         yield from shortest(question, room)
 
 

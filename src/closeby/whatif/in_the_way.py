@@ -69,7 +69,7 @@ def _shortage(room: Room, domain: int, way: Sequence[Pod] | None) -> Counterfact
         place = question.trials.engine.cluster.slot(way[0].node_name or "") if way else None
         slots = slots if place is None else np.asarray([place], dtype=np.intp)
         lack = _lack(room, slots, alone=True)
-        sentence = f"No node could hold it {_even_if(room)}."
+        sentence = _on_no_node(room)
         if way:
             sentence = f"On {way[0].node_name} it would fit without {joined(named)}."
     else:
@@ -89,6 +89,7 @@ def _shortage(room: Room, domain: int, way: Sequence[Pod] | None) -> Counterfact
             pods=missing,
             nodes=nodes,
             resources=lack_entry(lack.amounts),
+            could_hold=int((room.could[0] >= room.needed).sum()),
             in_the_way=tuple(sorted((one.key for one in way or ()), key=natural_key)),
         ),
     )
@@ -103,6 +104,21 @@ def _even_if(room: Room) -> str:
     if room.question.trials.fork.hypothetical.staying(pinned=True):
         return "even if nothing ran there but pods of DaemonSets and static pods"
     return "even if nothing else ran there"
+
+
+def _on_no_node(room: Room) -> str:
+    """Why no node could hold a pod if all that may go had gone: none is that large, or all are closed."""
+    cluster = room.question.trials.engine.cluster
+    too_much = []
+    for resource, amount in room.alike[0].pods[0].spec.requests:
+        row = cluster.row_of.get(resource)
+        largest = 0 if row is None else int((cluster.allocatable[row] * cluster.alive).max(initial=0))
+        if 0 < largest < amount:
+            asked, most = format_amount(resource, amount), format_amount(resource, largest)
+            too_much.append(f"{asked} {resource}, and the largest node has {most}")
+    if too_much:
+        return f"No node is large enough: it asks for {joined(too_much)}."
+    return f"As the nodes are, none could hold it {_even_if(room)}."
 
 
 def _how_short(room: Room, domain: int, nodes: int | None, lack: "_Lack") -> str:
@@ -379,5 +395,6 @@ def _all_short(room: Room, way: tuple[str, ...]) -> ShortEntry:
         pods=len(waiting),
         nodes=None,
         resources=lack_entry({name: asked[name] - free[name] for name in asked if asked[name] > free[name]}),
+        could_hold=None,
         in_the_way=way,
     )

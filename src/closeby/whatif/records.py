@@ -72,6 +72,9 @@ class ShortEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: int | None
     #: What is asked for in all beyond what is free on nodes that may be used; only resources that lack.
     resources: Mapping[str, float]
+    #: How many domains of its level would hold all of them if everything that may go had gone; null for an
+    #: application.
+    could_hold: int | None
     #: Pods (``namespace/name``) without which it fits there; empty where none were found.
     in_the_way: tuple[str, ...]
 

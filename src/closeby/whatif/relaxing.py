@@ -24,7 +24,7 @@ from closeby.whatif.records import Counterfactual, Kind
 from closeby.whatif.trials import TrialResult
 
 _TOPOLOGY = "topologyConstraint.topology"
-_REQUIRED = "topologyConstraint.requiredTopologyLevel"
+REQUIRED = "topologyConstraint.requiredTopologyLevel"
 _PREFERRED = "topologyConstraint.preferredTopologyLevel"
 
 #: Where gangs are made from says which field holds their minimum: the kind of a workload, or an API version.
@@ -70,14 +70,14 @@ def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
             fields = {} if constraint.topology else {_TOPOLOGY: tree.name}
             coarser = replace(constraint, topology=tree.name, required=label)
             how = f"if {names[level]} is required instead of {asked}"
-            wishes.append((coarser, how, fields | {_REQUIRED: label}))
+            wishes.append((coarser, how, fields | {REQUIRED: label}))
     if levels is None:  # To prefer what does not exist would say nothing.
         how, fields = "is not required", {}
     else:
         preferred = preferred or constraint.required
         how, fields = "is preferred, not required", {_PREFERRED: preferred}
     loose = replace(constraint, required=None, preferred=preferred)
-    wishes.append((loose, f"if {asked} {how}", {_REQUIRED: None, **fields}))
+    wishes.append((loose, f"if {asked} {how}", {REQUIRED: None, **fields}))
     for wish, condition, written in wishes:
         change = Change(groups=(replace(group, constraint=wish),))
         found = tuple(question.relaxed(change, f"now {condition}", written))
@@ -89,7 +89,7 @@ def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
             kind=Kind.RELAXED,
             fits=False,
             sentence=f"Dropping the required level {asked} would not help now.",
-            change={_REQUIRED: None},
+            change={REQUIRED: None},
         )
 
 
@@ -98,7 +98,7 @@ def _subgroups(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
     if any(one.constraint is not None and one.constraint.required for one in group.subgroups):
         change = Change(groups=(replace(group, subgroups=tuple(map(_loose, group.subgroups))),))
         condition = "now if its subgroups only prefer their levels"
-        yield from question.relaxed(change, condition, {f"subGroups[*].{_REQUIRED}": None})
+        yield from question.relaxed(change, condition, {f"subGroups[*].{REQUIRED}": None})
 
 
 def _loose(subgroup: SubGroup) -> SubGroup:

@@ -79,6 +79,12 @@ class Room:
         self._most = np.where(self.held[0] < 0, -1, np.sum(most, axis=0) + self._others)
         self._enough = bool((self._most >= self.needed).any())
 
+    @property
+    def ever_fits(self) -> bool:
+        """Whether some domain might hold what is needed if all that may go had gone."""
+        most = [np.minimum(could, len(one.pods)) for one, could in zip(self.alike, self.could, strict=True)]
+        return bool((np.sum(most, axis=0) + self._others >= self.needed).any())
+
     def helps(self, gone: Iterable[Pod]) -> bool:
         """Whether the item might get more of what it needs without these pods.
 

@@ -1,6 +1,6 @@
 """Why a gang or pod waits, or why it is where it is (kind Explanation)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -48,7 +48,7 @@ from closeby.report.documents.lines import (
     node_weights,
     unlabelled_entry,
 )
-from closeby.report.documents.prospects import prospect
+from closeby.report.documents.prospects import Prospect, prospect
 from closeby.report.documents.scheduling import (
     GroupEntry,
     PodEntry,
@@ -60,13 +60,16 @@ from closeby.report.documents.sentences import (
     app_group_sentences,
     by_nature_sentences,
     gang_sentences,
-    pod_sentences,
+    sentences_of_pod,
 )
 from closeby.report.documents.subgroups import PartLine, part_lines
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, ChosenEntry, Subject
-from closeby.scheduling.outcomes import Outcome, item_key
+from closeby.scheduling.outcomes import item_key
 from closeby.simulator.runs import Run
-from closeby.whatif.records import Counterfactual
+from closeby.whatif.records import Counterfactual, Kind
+
+#: What was found about one item.
+Answers = tuple[Counterfactual, ...]
 
 
 class NotAsked(Struct, frozen=True, kw_only=True):
@@ -97,6 +100,9 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     pods: tuple[PodEntry, ...]
     #: The subgroups of the gang that hold pods.
     subgroups: tuple[PartLine, ...] = ()
+    #: Of a gang of equal pods that lacks room: whether the cluster could hold it where it wants to be, with
+    #: the nodes as they are, if all that may go had gone; only there where that is known.
+    ever_fits: bool | UnsetType = UNSET
     #: Of a gang with task-topology: pods that belong on one node, in the order the buckets were made.
     buckets: tuple[tuple[str, ...], ...] | None = None
     #: Best first; of a placed gang the taken ones and then the runner-up.
@@ -164,8 +170,9 @@ def explain(
     says what would be different. ``counterfactuals`` are by the key of the work item. ``notices`` are about
     the objects that it is about; ``chosen`` says of which workload it was chosen.
     """
+    found = counterfactuals.get(item_key(subject.item_kind, subject.item), ())
     explained = {GANG: _explain_gang, APP_GROUP: _explain_app, POD: _explain_pod}[subject.kind]
-    explanation = explained(run, subject.key, live)
+    explanation = explained(run, subject.key, live, found)
     # What plugins decide by besides: a decision is no better than that.
     measured = [one for plugin in run.engine.profile.measured for one in plugin.conditions()]
     kept = run.engine.reservation
@@ -188,7 +195,7 @@ def explain(
             )
         ),
         chosen=UNSET if chosen is None else chosen,
-        counterfactuals=counterfactuals.get(item_key(subject.item_kind, subject.item), ()),
+        counterfactuals=found,
         recorded=status.conditions or UNSET,
         last_decision=status.last_decision or UNSET,
         reservation=reserves or UNSET,
@@ -205,7 +212,7 @@ def _not_asked(problem: Problem) -> NotAsked:
     return NotAsked(message=problem.message, remedy=problem.remedy)
 
 
-def _explain_app(run: Run, key: str, live: Live | None) -> Explanation:
+def _explain_app(run: Run, key: str, live: Live | None, found: Answers) -> Explanation:
     members = []
     for pod in run.pods:
         application = run.engine.applications.of(pod)
@@ -280,23 +287,27 @@ def _now(entries: Sequence[PodEntry]) -> NowEntry:
     )
 
 
-def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
+def _explain_gang(run: Run, key: str, live: Live | None, found: Answers) -> Explanation:
     pods = [pod for pod in run.pods if pod.group is not None and f"{pod.namespace}/{pod.group}" == key]
     outcome = run.gang_outcomes.get(key)
     group = next((one for one in run.groups if one.key == key), None)
     domains = domain_lines(run, group, outcome, pods)
     view = view_gang(run, key, pods, live)
     entry = view.entry
+    outlook = _outlook(run, view, group, pods, found)
+    short = outlook is not None or any(one.kind is Kind.SHORT for one in found)
+    looked_at = domains if view.agrees else ()
     sentences = gang_sentences(
-        entry, group, view.outcome, domains if view.agrees else (), pods, decided_sentences(view)
+        entry, group, view.outcome, looked_at, pods, decided_sentences(view), short=short
     )
     explanation = Explanation(
         subject=f"{GANG}/{key}",
-        sentences=(*sentences, *_outlook(run, view, group, pods)),
+        sentences=(*sentences, *(() if outlook is None else outlook.sentences)),
         reason=entry.reason,
         gang=entry,
         pods=view.pods,
         subgroups=() if entry.sub_groups is UNSET else part_lines(entry.sub_groups),
+        ever_fits=UNSET if outlook is None else outlook.ever_fits,
         buckets=None if outcome is None else outcome.buckets,
         domains=domains,
         lacks=lack_entries(outcome),
@@ -307,10 +318,10 @@ def _explain_gang(run: Run, key: str, live: Live | None) -> Explanation:
     return _in_cluster(explanation, view.decided, view.decisions, now)
 
 
-def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
+def _explain_pod(run: Run, key: str, live: Live | None, found: Answers) -> Explanation:
     pod = next(one for one in run.pods if one.key == key)
     if pod.group is not None:
-        return _explain_member(run, pod, live)
+        return _explain_member(run, pod, live, found)
     now = entry = pod_entry(run, pod)
     application = run.engine.applications.of(pod)
     outcome = run.pod_outcomes.get(key) if application is None else run.app_outcomes.get(application.key)
@@ -321,7 +332,7 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
     known = None if live is None else live.of_pod(pod)
     decided = None
     if live is None or known is None:
-        sentences = list(_own_sentences(entry, nodes, outcome, weights))
+        sentences = list(sentences_of_pod(entry, nodes, outcome, weights))
         if live is not None:
             known = by_this_command(entry)
             decided = DecidedEntry(source=known.source)
@@ -344,22 +355,10 @@ def _explain_pod(run: Run, key: str, live: Live | None) -> Explanation:
     return _in_cluster(explanation, decided, () if known is None else (known,), _now((now,)))
 
 
-def _own_sentences(
-    entry: PodEntry, nodes: Sequence[NodeLine], outcome: Outcome | None, weights: Mapping[str, float]
-) -> Iterator[str]:
-    """What this run decided about a pod without a gang."""
-    improved = outcome is not None and outcome.improvement is not None
-    sentences = tuple(pod_sentences(entry, nodes, weights))
-    yield from sentences[:1] if improved else sentences
-    if entry.application is not None and outcome is not None:
-        then = ", and then where the network cost of all its pods is lowest" if improved else ""
-        yield (f"It was placed together with AppGroup {entry.application}, in the order of its graph{then}.")
-
-
-def _explain_member(run: Run, pod: Pod, live: Live | None) -> Explanation:
+def _explain_member(run: Run, pod: Pod, live: Live | None, found: Answers) -> Explanation:
     """A member of a gang is decided with its gang."""
     gang = f"{pod.namespace}/{pod.group}"
-    whole = _explain_gang(run, gang, live)
+    whole = _explain_gang(run, gang, live, found)
     entry = next(one for one in whole.pods if one.name == pod.name)
     outcome = run.gang_outcomes.get(gang)
     shown = explanation_of(outcome, pod.key)
@@ -390,7 +389,9 @@ def _explain_member(run: Run, pod: Pod, live: Live | None) -> Explanation:
     return _in_cluster(explanation, decided, own, _now((pod_entry(run, pod),)))
 
 
-def _outlook(run: Run, view: GangView, group: PodGroup | None, pods: Sequence[Pod]) -> Iterable[str]:
+def _outlook(
+    run: Run, view: GangView, group: PodGroup | None, pods: Sequence[Pod], found: Answers
+) -> Prospect | None:
     if group is None or view.now.scheduled or not view.agrees:
-        return ()
-    return prospect(run, group, view.now.reason, pods)
+        return None
+    return prospect(run, group, view.now.reason, pods, found)

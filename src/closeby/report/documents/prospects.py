@@ -1,23 +1,23 @@
 """Whether a gang that waits could ever start where it wants to: what domains would hold if empty."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.objects.bounds import shown
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.words import all_pods, names_text, plural, plural_noun
 from closeby.scheduling.extension import Scope
-from closeby.scheduling.judging.lacking import Unlabelled
 from closeby.scheduling.placing.tools import Placed
 from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Tree
+from closeby.whatif.records import Counterfactual, Kind, ShortEntry
+from closeby.whatif.relaxing import REQUIRED
 from closeby.whatif.room import domain_room
 
 #: Causes that keep nodes from taking a gang for good that are named, and nodes that are looked at for that.
@@ -37,8 +37,6 @@ class _Asked(Struct, frozen=True, eq=False):
     needed: int
     own: tuple[Placed, ...]
     hypothetical: HypotheticalCluster
-    #: Nodes that could hold its pods but do not carry the label of the level.
-    bare: Unlabelled | None = None
 
     def room(self, level: int, *, pinned: bool = True) -> NDArray[np.int64]:
         """Pods that each domain of a level would hold; -1 where the gang may not be.
@@ -49,21 +47,51 @@ class _Asked(Struct, frozen=True, eq=False):
             room = diagnosis.room(self.pod)
         return domain_room(self.tree, level, [slot for _, slot in self.own], room)
 
+    def offered(self) -> NDArray[np.int64]:
+        """Pods that each domain of its level would hold if all its nodes took them, by their resources."""
+        cluster = self.run.engine.cluster
+        demand = cluster.demand(self.pod.spec)
+        most = 1 if demand.exclusive else np.iinfo(np.int32).max
+        with self.hypothetical.emptied(self.own, pinned=True):
+            each = np.where(cluster.alive[: cluster.capacity], most, 0)
+            for row, amount in zip(demand.rows, demand.amounts, strict=True):
+                if amount:
+                    slots = slice(0, cluster.capacity)
+                    left = cluster.allocatable[row, slots] - cluster.requested[row, slots]
+                    each = np.minimum(each, np.maximum(left, 0) // amount)
+        return domain_room(self.tree, self.level, [slot for _, slot in self.own], each)
+
     def named(self, level: int) -> str:
         return self.tree.level_names[level]
 
 
-def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Pod]) -> Iterator[str]:
-    """Sentences for gangs of equal pods that lack room; none for all others."""
+class Prospect(Struct, frozen=True):
+    """What is said of whether a gang could ever fit where it wants to, with the nodes as they are."""
+
+    ever_fits: bool
+    sentences: tuple[str, ...]
+
+
+def prospect(
+    run: Run,
+    group: PodGroup,
+    reason: str | None,
+    members: Sequence[Pod],
+    found: Iterable[Counterfactual] = (),
+) -> Prospect | None:
+    """The outlook of a gang of equal pods that lacks room; None of all others.
+
+    What was ``found`` to help is not advised again.
+    """
     waiting = [pod for pod in members if run.node_of(pod) is None]
     required = None if group.constraint is None else group.constraint.required
     tree = run.tree_of(group) or (run.engine.topologies.flat() if required is None else None)
     known = reason in (Reason.GANG_DOES_NOT_FIT, Reason.TOPOLOGY_PLACEMENT_FAILED)
     if not known or len({pod.spec for pod in waiting}) != 1 or tree is None or group.subgroups:
-        return
+        return None
     level = ROOT_LEVEL if required is None else tree.level_named(required)
     if level is None or (level == ROOT_LEVEL and reason == Reason.TOPOLOGY_PLACEMENT_FAILED):
-        return
+        return None
     state, outcome = run.engine.state, run.gang_outcomes.get(group.key)
     placed = [(pod, run.engine.cluster.placement(pod.uid)) for pod in state.placed(group.key)]
     there = len(placed) + len(state.done(group.key))
@@ -75,16 +103,15 @@ def prospect(run: Run, group: PodGroup, reason: str | None, members: Sequence[Po
         needed=min(max(group.min_member - there, 1), len(waiting)),
         own=tuple((pod, slot) for pod, slot in placed if slot is not None),
         hypothetical=run.engine.fork().hypothetical,
-        bare=None if outcome is None else outcome.unlabelled,
     )
-    if not asked.hypothetical.knows_all(asked.pod) or (asked.bare is not None and asked.bare.every):
-        return  # What a level that no node carries could hold is no question.
+    bare = None if outcome is None else outcome.unlabelled
+    if not asked.hypothetical.knows_all(asked.pod) or (bare is not None and bare.every):
+        return None  # What a level that no node carries could hold is no question.
     room = asked.room(level)
     if (room >= asked.needed).any():
-        yield _some_day(asked, int((room >= asked.needed).sum()))
-    else:
-        yield _never(asked, max(int(room.max(initial=0)), 0))
-        yield from _causes(asked)
+        return Prospect(True, (_some_day(asked, int((room >= asked.needed).sum())),))
+    most = max(int(room.max(initial=0)), 0)
+    return Prospect(False, (*_never(asked, most, tuple(found)), *_staying(asked)))
 
 
 def _some_day(asked: _Asked, holding: int) -> str:
@@ -109,32 +136,50 @@ def _some_day(asked: _Asked, holding: int) -> str:
     )
 
 
-def _never(asked: _Asked, most: int) -> str:
-    """It would not even fit then; what it could ask for instead."""
+def _never(asked: _Asked, most: int, found: Sequence[Counterfactual]) -> Iterator[str]:
+    """It would not even fit then; which nodes are the reason, and what it could ask for instead."""
     pods = plural(asked.needed, "pod") if asked.needed > 1 else "pod"
     some = f"any of its {pods}" if asked.needed > 1 else "its pod"
-    even = "Even if nothing ran there but what comes back at once"
-    even = even if asked.hypothetical.staying(pinned=True) else "Even if it were empty"
+    even = "even if nothing ran there but what comes back at once"
+    even = even if asked.hypothetical.staying(pinned=True) else "even if it were empty"
     if asked.level == ROOT_LEVEL:
-        held = f"hold only {most} of its {pods}" if most else f"not hold {some}"
-        return f"{even}, the cluster would {held}."
+        would = f"the cluster would {f'hold only {most} of its {pods}' if most else f'not hold {some}'}"
+    else:
+        would = (
+            f"no {asked.named(asked.level)} would hold {f'more than {most} of its {pods}' if most else some}"
+        )
+    offered = int(asked.offered().max(initial=0))
+    causes = _causes(asked) if offered > most else ""
+    said = f"As the nodes are, {would} {even}: {causes}" if causes else f"{even.capitalize()}, {would}"
+    advice = _advice(asked, most, found)
+    if not causes:
+        yield f"{said}: {advice}." if advice else f"{said}."
+        return
+    yield f"{said}."
+    if offered < asked.needed:
+        yield f"If these nodes took its pods, it would hold {offered} of them."
+    if advice:
+        yield f"{advice.capitalize()}."
+
+
+def _advice(asked: _Asked, most: int, found: Sequence[Counterfactual]) -> str:
+    """What it could ask for instead, unless such a change was found to help now."""
+    if asked.level == ROOT_LEVEL:
+        return ""
+    changes = [dict(one.change) for one in found if one.fits and isinstance(one.change, Mapping)]
+    levels = any(REQUIRED in change for change in changes)
+    members = any(isinstance(value, int) for change in changes for value in change.values())
     instead = []
-    advice = ""
-    if asked.bare is not None:
-        which = "node" if asked.bare.nodes == 1 else f"{asked.bare.nodes:,} nodes"
-        advice = f": label the {which} without {shown(asked.bare.label)}"
-    if any((asked.room(level) >= asked.needed).any() for level in range(ROOT_LEVEL, asked.level)):
+    coarser = (asked.room(level) for level in range(ROOT_LEVEL, asked.level))
+    if not levels and any((room >= asked.needed).any() for room in coarser):
         instead.append("for a coarser level")
-    if most:
+    if most and not members:
         instead.append("for fewer pods at once")
-    if instead:
-        advice += f"{', or' if advice else ':'} ask {' or '.join(instead)}"
-    held = f"more than {most} of its {pods}" if most else some
-    return f"{even}, no {asked.named(asked.level)} would hold {held}{advice}."
+    return f"ask {' or '.join(instead)}" if instead else ""
 
 
-def _causes(asked: _Asked) -> Iterator[str]:
-    """What keeps nodes from it for good, though some of them would be large enough."""
+def _causes(asked: _Asked) -> str:
+    """Which nodes take none of its pods for good, and why; empty if there are none."""
     cluster = asked.run.engine.cluster
     kept: dict[str, list[str]] = {}
     looked_at = 0
@@ -148,11 +193,33 @@ def _causes(asked: _Asked) -> Iterator[str]:
             kept.setdefault(message, []).append(cluster.node_at(slot).name)
         looked_at += len(slots)
     causes = sorted(kept.items(), key=lambda one: -len(one[1]))
-    if causes:
-        named = [f"{names_text(names)} ({message})" for message, names in causes[:CAUSES]]
-        more = " and others" if len(causes) > CAUSES else ""
-        yield f"As they are, these nodes take none of its pods: {', '.join(named)}{more}."
+    if not causes:
+        return ""
+    named = [f"{names_text(names)} ({message})" for message, names in causes[:CAUSES]]
+    more = " and others" if len(causes) > CAUSES else ""
+    return f"none fits on {', '.join(named)}{more}"
+
+
+def _staying(asked: _Asked) -> Iterator[str]:
     wanted = {resource for resource, _ in asked.pod.spec.requests}
     staying = asked.hypothetical.staying(pinned=True)
     if any(wanted & {one for one, _ in pod.spec.requests} for pod, _ in staying):
         yield "Pods of DaemonSets and static pods hold room that does not get free."
+
+
+def goes_without_saying(
+    one: Counterfactual, found: Sequence[Counterfactual], reason: str | None, ever_fits: bool | None
+) -> bool:
+    """Whether an answer repeats what the sentences of an explanation, or other answers, say.
+
+    ``reason`` is that of the gang, None for what is no gang; ``ever_fits`` as its outlook says.
+    """
+    if one.fits:
+        return False
+    if one.kind is Kind.RELAXED:  # Without the level it would still be too large for the cluster.
+        return reason == Reason.GANG_DOES_NOT_FIT and not one.pods
+    if one.kind is not Kind.SHORT or not isinstance(one.short, ShortEntry) or one.short.could_hold is None:
+        return False
+    if one.short.could_hold == 0:
+        return ever_fits is False or any(other.fits for other in found)
+    return one.short.level is None and reason == Reason.GANG_DOES_NOT_FIT and not one.jobs

@@ -28,10 +28,13 @@ def gang_sentences(
     domains: Sequence[DomainLine],
     pods: Sequence[Pod],
     decided: Iterable[str] = (),
+    *,
+    short: bool = False,
 ) -> Iterable[str]:
     """What became of a gang, and why; ``domains`` with the taken ones first, then the runner-up.
 
     ``decided`` says when the scheduler decided so, where it did and not this run.
+    ``short``: how much it lacks where it comes closest is said besides.
     """
     key = f"{entry.namespace}/{entry.name}"
     if entry.reason is not None:
@@ -39,7 +42,10 @@ def gang_sentences(
         known = tuple(decided)
         yield from known
         best = max(domains, key=lambda line: line.fits, default=None)
-        if best is not None and not entry.scheduled and path_text(best.domain) not in (entry.message or ""):
+        if best is None or entry.scheduled or path_text(best.domain) in (entry.message or ""):
+            return
+        required = group is not None and group.constraint is not None and group.constraint.required
+        if best.fits >= best.wanted or (required and not short):
             why = _why_not(best, len(domains), group)
             yield f"As the cluster is now: {why}" if known else why
         return
@@ -202,3 +208,15 @@ def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine], weights: Mapping[s
         f"{name} {gap:+.1f}" for name, gap in sorted(gaps.items(), key=lambda one: -abs(one[1])) if gap
     )
     yield f"It scores {here.total:.1f}; the runner-up {second.node} scores {second.total:.1f} ({by})."
+
+
+def sentences_of_pod(
+    entry: PodEntry, nodes: Sequence[NodeLine], outcome: Outcome | None, weights: Mapping[str, float]
+) -> Iterable[str]:
+    """What this run decided about a pod without a gang."""
+    improved = outcome is not None and outcome.improvement is not None
+    sentences = tuple(pod_sentences(entry, nodes, weights))
+    yield from sentences[:1] if improved else sentences
+    if entry.application is not None and outcome is not None:
+        then = ", and then where the network cost of all its pods is lowest" if improved else ""
+        yield (f"It was placed together with AppGroup {entry.application}, in the order of its graph{then}.")

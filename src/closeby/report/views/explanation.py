@@ -12,10 +12,12 @@ from closeby.objects.words import counts_text, names_text, path_text, plural, ru
 from closeby.report.documents.decided import Origin, PodDecidedEntry
 from closeby.report.documents.explanations import Explanation, NotAsked
 from closeby.report.documents.lines import DomainLine
+from closeby.report.documents.prospects import goes_without_saying
 from closeby.report.documents.scheduling import PodEntry
 from closeby.report.views.app_groups import edges_table
 from closeby.report.views.decisions import buckets_table, different_lines
 from closeby.report.views.layout import Indented, condition_line, plain_table
+from closeby.whatif.records import Counterfactual
 
 #: Lines of a table before it says how many more there are.
 LINES = 12
@@ -40,9 +42,10 @@ def explanation_views(explanation: Explanation, *, wanted: bool = False) -> Iter
     first = 1 if explanation.is_by_this_command else 0
     for number, sentence in enumerate(explanation.sentences):
         yield Indented(Text(sentence, style=style if number == first else ""), (0, 0, 0, 2))
-    if explanation.counterfactuals:
+    different = _different(explanation)
+    if different:
         yield Text("")
-        yield Indented(different_lines(explanation.counterfactuals), (0, 0, 0, 2))
+        yield Indented(different_lines(different), (0, 0, 0, 2))
     if explanation.subgroups:
         yield from _block(_subgroups_table(explanation))
     if explanation.buckets:
@@ -62,6 +65,14 @@ def explanation_views(explanation: Explanation, *, wanted: bool = False) -> Iter
     for condition in explanation.conditions:
         yield Indented(condition_line(condition), (0, 0, 0, 2))
     yield from _facts_of_the_cluster(explanation, wanted)
+
+
+def _different(explanation: Explanation) -> list[Counterfactual]:
+    """What would have to be different, without what is said above already."""
+    found = explanation.counterfactuals
+    ever = explanation.ever_fits if isinstance(explanation.ever_fits, bool) else None
+    reason = None if explanation.gang is None else explanation.gang.reason
+    return [one for one in found if not goes_without_saying(one, found, reason, ever)]
 
 
 def _tables_of_the_decision(explanation: Explanation) -> Iterator[RenderableType]:
@@ -97,9 +108,10 @@ def domains_table(domains: Sequence[DomainLine]) -> Table:
     for line in domains[:LINES]:
         holds = line.fits >= line.wanted
         against = Text(line.lack)
-        if line.blocked_by:
+        blocked = counts_text(line.blocked_by)
+        if blocked and blocked not in line.lack:
             against.append(f"{'; ' if line.lack else ''}nodes that take none: ", style="dim")
-            against.append(counts_text(line.blocked_by), style="dim")
+            against.append(blocked, style="dim")
         table.add_row(
             Text(path_text(line.domain), style="green bold" if line.taken else ""),
             Text(f"{line.fits}/{line.wanted}", style="green" if holds else "red"),
