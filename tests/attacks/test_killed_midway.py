@@ -55,17 +55,17 @@ def killed_before(proxy: Proxy, step: str, one: Program) -> asyncio.Event:
     return killed
 
 
-async def overdue(it: World, proxy: Proxy, members: int = 3) -> dict[str, str]:
+async def overdue(it: World, proxy: Proxy, name: str = "g", members: int = 3) -> dict[str, str]:
     """A gang whose last member is never bound, and which its owner would make anew; the uids of its pods."""
-    proxy.inject("POST", f"/pods/g-{members - 1}/binding", Refuse(403), times=10**6)
+    proxy.inject("POST", f"/pods/{name}-{members - 1}/binding", Refuse(403), times=10**6)
     placement = {"onPartial": "Evict", "completionTimeout": "2s"}
-    await it.declare_group("g", {"minMember": members, "placement": placement})
+    await it.declare_group(name, {"minMember": members, "placement": placement})
     owner = await an_owner(it)
-    pods = [it.pod(f"g-{i}", gang="g") for i in range(members)]
+    pods = [it.pod(f"{name}-{i}", gang=name) for i in range(members)]
     for pod in pods:
         pod["metadata"]["ownerReferences"] = owner
     await it.create(*pods)
-    return {name: pod["metadata"]["uid"] for name, pod in (await it.pods()).items()}
+    return {one: pod["metadata"]["uid"] for one, pod in (await it.pods()).items()}
 
 
 #: By what it is: the request before which the scheduler is killed. The server gets it all the same.
@@ -124,12 +124,21 @@ def test_a_gang_that_became_complete_meanwhile(
                 uids = await overdue(it, proxy)
                 await asyncio.wait_for(killed.wait(), 120)
             proxy.forgive()
+            # Its owner gives the next scheduler the time that it takes to bind the last member.
+            await it.change_group("g", {"spec": {"placement": {"completionTimeout": "10m"}}})
             async with scheduler(it, proxy, tmp_path):
                 await it.bound(3, 120)
                 await until_said(it, "g", "Placed")
-                # Longer than the gang's patience.
-                await asyncio.sleep(4.0)
-            assert {name: pod["metadata"]["uid"] for name, pod in (await it.pods()).items()} == uids
+                await it.change_group("g", {"spec": {"placement": {"completionTimeout": "1s"}}})
+                # Who is evicted later shows that the scheduler has looked at overdue starts since then.
+                other = await overdue(it, proxy, "other", 2)
+
+                async def gone() -> bool:
+                    return "other-0" not in await it.pods()
+
+                await until(gone, 120)
+            left = {name: pod["metadata"]["uid"] for name, pod in (await it.pods()).items()}
+            assert left == {**uids, "other-1": other["other-1"]}
             assert planned(await group_of(it, "g")) == {}
 
     asyncio.run(run())

@@ -86,6 +86,20 @@ async def reported(
             await it.events.finish(60)
 
 
+def held_up(proxy: Proxy, method: str, part: str) -> tuple[asyncio.Event, asyncio.Event]:
+    """The next such request waits before the server hears of it: until the second event is set. The first one
+    says that it has arrived.
+    """
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        arrived.set()
+        await go_on.wait()
+
+    proxy.before(method, part, hold)
+    return arrived, go_on
+
+
 Test = Callable[[Reported], Awaitable[None]]
 
 
@@ -135,13 +149,7 @@ def test_a_pod_that_is_decided_meanwhile_is_never_called_unschedulable(with_pods
 def test_a_binding_waits_for_the_refusal_that_is_being_written(with_pods: Run) -> None:
     async def test(it: Reported) -> None:
         (pod,) = it.pods
-        arrived, go_on = asyncio.Event(), asyncio.Event()
-
-        async def hold() -> None:
-            arrived.set()
-            await go_on.wait()
-
-        it.proxy.before("PATCH", "/status", hold)
+        arrived, go_on = held_up(it.proxy, "PATCH", "/status")
         it.statuses.refused(refused(pod))
         await arrived.wait()
         it.statuses.decided(pod, with_group=None)
@@ -160,13 +168,7 @@ def test_a_binding_waits_for_the_refusal_that_is_being_written(with_pods: Run) -
 def test_a_binding_does_not_wait_for_the_event_of_a_refusal(with_pods: Run) -> None:
     async def test(it: Reported) -> None:
         (pod,) = it.pods
-        arrived, go_on = asyncio.Event(), asyncio.Event()
-
-        async def hold() -> None:
-            arrived.set()
-            await go_on.wait()
-
-        it.proxy.before("POST", "/events", hold)
+        arrived, go_on = held_up(it.proxy, "POST", "/events")
         it.statuses.refused(refused(pod))
         await arrived.wait()
         it.statuses.decided(pod, with_group=None)
