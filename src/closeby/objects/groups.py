@@ -95,6 +95,18 @@ class GangTemplates(Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
 
+class SizeField(Struct, frozen=True, kw_only=True):
+    """A field of a workload from which the minimum of its gang comes."""
+
+    #: Below ``spec``, such as ``workerGroupSpecs[0].replicas``.
+    path: str
+    value: int
+    #: Members for each unit of it.
+    each: int = 1
+    #: The role of the pods of which there are fewer if it is lower; empty where only the minimum is.
+    role: str = ""
+
+
 class PodGroup(Struct, frozen=True, kw_only=True):
     """A gang in closeby's terms, whatever dialect it was written in."""
 
@@ -133,6 +145,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     owner: str = ""
     #: The kind of its workload, if only that makes it a gang; empty where something asks for it.
     by_nature: str = ""
+    #: The fields of its workload from which the minimum comes, where these are not one known field.
+    sizes: tuple[SizeField, ...] = ()
     #: Where it came from, such as ``closeby.dev/v1alpha1`` or ``Job annotations``.
     source: str = ""
     #: What its reader found wrong; a blocking one keeps the gang pending with that reason.

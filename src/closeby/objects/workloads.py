@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import PodGroup, SizeField
 from closeby.objects.pods import Pod
 from closeby.objects.selectors import LabelSelector
 
@@ -59,6 +59,9 @@ class PodSet(Struct, frozen=True, kw_only=True):
     #: How many of the pods there are when the workload starts; None: all. The controller creates the others
     #: after these are ready, or an autoscaler does: a gang that waited for them would wait indefinitely.
     at_start: int | None = None
+    #: The fields from each of which alone, the others being equal, the number of its pods can be lowered;
+    #: only of kinds that have several.
+    sizes: tuple[SizeField, ...] = ()
 
     @property
     def starting(self) -> int:

@@ -16,28 +16,16 @@ from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.quantities import format_amount
 from closeby.objects.words import names_text
 from closeby.plugins.node_unschedulable import CORDON
-from closeby.reading.dialects.kai import BATCH_MIN_MEMBER
 from closeby.scheduling.fork import Change
 from closeby.scheduling.plugin_view import CycleState
-from closeby.whatif.questions import Fields, Question, farthest, fewest, joined, where_text
+from closeby.whatif.members import fewer_members
+from closeby.whatif.questions import Fields, Question, farthest, fewest, joined
 from closeby.whatif.records import Counterfactual, Kind
 from closeby.whatif.trials import TrialResult
 
 _TOPOLOGY = "topologyConstraint.topology"
 REQUIRED = "topologyConstraint.requiredTopologyLevel"
 _PREFERRED = "topologyConstraint.preferredTopologyLevel"
-
-#: Where gangs are made from says which field holds their minimum: the kind of a workload, or an API version.
-_MINIMUM_FIELDS = {
-    "Deployment": "replicas",
-    "Job": "parallelism",
-    "LeaderWorkerSet": "leaderWorkerTemplate.size",
-    "ReplicaSet": "replicas",
-    "ReplicationController": "replicas",
-    "StatefulSet": "replicas",
-    "batch.volcano.sh/v1alpha1": "minAvailable",
-    "scheduling.k8s.io/v1alpha1": "minCount",
-}
 
 #: Edges with limits that are named, and that are tried one by one: those at which most pods wait.
 NAMED = 4
@@ -52,7 +40,7 @@ def gang_relaxed(question: Question, group: PodGroup) -> Iterator[Counterfactual
     """The least that a gang would have to give up of its levels and members."""
     yield from _levels(question, group)
     yield from _subgroups(question, group)
-    yield from _members(question, group)
+    yield from fewer_members(question, group)
 
 
 def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
@@ -107,31 +95,6 @@ def _loose(subgroup: SubGroup) -> SubGroup:
         return subgroup
     wish = replace(constraint, required=None, preferred=constraint.preferred or constraint.required)
     return replace(subgroup, constraint=wish)
-
-
-def _members(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
-    """The most members at once that are found to fit as it is."""
-    if group.subgroups or question.needed < 2:
-        return
-
-    def tried(number: int) -> TrialResult | None:
-        return question.tried(Change(groups=(replace(group, min_member=number),)))
-
-    best = farthest(range(question.there + 1, group.min_member), tried)
-    if best is not None:
-        number, result = best
-        field = _minimum_field(group)
-        fit = f"{number} of its {group.min_member} members fit now ({field} {number})"
-        found = question.answer(Kind.RELAXED, Change(), result, "", fields={field: number})
-        yield replace(found, sentence=f"{fit}: {where_text(result)}.")
-
-
-def _minimum_field(group: PodGroup) -> str:
-    """The field that says how many members start at once: of its workload, if that is no PodGroup."""
-    if BATCH_MIN_MEMBER in group.annotations:
-        return BATCH_MIN_MEMBER
-    kind, _, made = group.source.partition(" ")
-    return _MINIMUM_FIELDS.get(kind, "pods") if made else _MINIMUM_FIELDS.get(group.source, "minMember")
 
 
 def other_nodes(question: Question) -> Iterator[Counterfactual]:

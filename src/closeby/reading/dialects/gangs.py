@@ -153,6 +153,9 @@ def _gang(
         wants_closeness=placed or not anywhere,
         conditions=group.conditions + tuple(one for ask in ordinary for one in ask.conditions),
     )
+    if not group.sizes:
+        own_sizes = (one for i, pods in sets.items() if i not in alone for one in pods.sizes)
+        group = msgspec.structs.replace(group, sizes=tuple(own_sizes))
     strategy = workload.annotations.get(PLACEMENT_STRATEGY)
     group = with_strategy(group, strategy, STRATEGY_FIELD, owner=workload.id)
     group = _with_batch_minimum(group, workload)

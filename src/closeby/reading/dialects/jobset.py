@@ -2,6 +2,7 @@
 
 import msgspec
 
+from closeby.objects.groups import SizeField
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import (
@@ -91,5 +92,12 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
         later = job.depends_on or (in_order and any(one.replicas for one in pod_sets))
         at_start = 0 if later else None
         pods = msgspec.structs.replace(with_role(pods), part=i, indexed=True, at_start=at_start)
+        if at_start is None:
+            role, at = pods.template.role, f"replicatedJobs[{i}]"
+            sizes = (
+                SizeField(path=f"{at}.replicas", value=jobs, each=size, role=role),
+                SizeField(path=f"{at}.template.spec.parallelism", value=size, each=jobs, role=role),
+            )
+            pods = msgspec.structs.replace(pods, sizes=sizes)
         pod_sets.append(pods)
     return owner.workload(pod_sets, suspended=bool(spec.suspend))

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import field
 
 from closeby.objects.bounds import shown
+from closeby.objects.groups import SizeField
 from closeby.objects.reasons import MOST_CONDITIONS, invalid
 from closeby.objects.words import similar
 from closeby.objects.workloads import Workload
@@ -121,11 +122,18 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
         at_start = _at_start(spec, role.lower(), ("spec", "elasticPolicy", "minReplicas"))
         part = part_of_role(role)
         pods = msgspec.structs.replace(with_role(pods), part=part, indexed=True, at_start=at_start)
+        size = SizeField(path=f"{field_name}.{role}.replicas", value=replicas, role=pods.template.role)
+        if at_start is not None:
+            size = SizeField(path="elasticPolicy.minReplicas", value=at_start)
+        pods = msgspec.structs.replace(pods, sizes=(size,) if pods.starting else ())
         pod_sets.append(pods)
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", field_name))
     policy = spec.run_policy or RunPolicyWire()
     asked = policy.scheduling_policy
     gang = None if asked is None else owner.gang(pod_sets, asked.min_available, asked.priority_class)
+    if gang is not None and asked is not None and asked.min_available is not None:
+        minimum = SizeField(path="runPolicy.schedulingPolicy.minAvailable", value=asked.min_available)
+        gang = msgspec.structs.replace(gang, sizes=(minimum,))
     return owner.workload(pod_sets, suspended=bool(policy.suspend), gang=gang)
 
 

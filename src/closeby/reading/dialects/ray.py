@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
+from closeby.objects.groups import SizeField
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.errors import Path
+from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered, with_role
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading
@@ -116,6 +117,11 @@ def _pod_sets(owner: Owner, spec: SpecWire, path: Path) -> list[PodSet]:
         names = [*numbered(f"{owner.name}-{group.group_name}-worker", pods)]
         workers = with_role(owner.pod_set(group.group_name, names, group.template, (*place, "template")))
         at_start = least * hosts if least or spec.enable_in_tree_autoscaling else None
-        pod_sets.append(msgspec.structs.replace(workers, part=1, at_start=at_start))
+        at = field_path(place[1:])
+        size = SizeField(path=f"{at}.replicas", value=replicas, each=hosts, role=workers.template.role)
+        if at_start is not None:
+            size = SizeField(path=f"{at}.minReplicas", value=least, each=hosts)
+        sizes = (size,) if replicas and at_start != 0 else ()
+        pod_sets.append(msgspec.structs.replace(workers, part=1, at_start=at_start, sizes=sizes))
     at_most(sum(one.replicas for one in pod_sets), (*path, "workerGroupSpecs"))
     return pod_sets
