@@ -24,13 +24,13 @@ WORKERS ?=
 # After a crash of a worker, loadfile and loadgroup would hang.
 SHARED := --dist worksteal
 # The rooms whose tests start programs, or run whole commands: the fast suite leaves them out.
-BESIDE_THE_ENGINE := agents attacks cli control_plane controllers deploy discovery docs kube measurements
+BESIDE_THE_ENGINE := agents attacks cli conformance control_plane controllers deploy discovery docs kube measurements
 
 PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test fast golden mutants soak schemas bench benchlive cluster lint format lock clean
+.PHONY: help install demo test fast golden mutants soak schemas bench benchlive conformance cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -65,6 +65,9 @@ bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON
 
 benchlive: $(PROJECT)  ## Measure bindings on a real API server, beside kube-scheduler
 	@$(BIN)/python -m tests.benchmarks.live_cluster
+
+conformance: $(PROJECT)  ## Judge random pods by the real kube-scheduler and by closeby, and compare
+	@$(BIN)/python -m tests.conformance
 
 cluster: $(PROJECT)  ## Start a real control plane with fake nodes to try things on, until Ctrl-C
 	@$(BIN)/python -m tests.control_plane
