@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class, shell_complete
@@ -20,7 +20,7 @@ _WITHOUT_FILES: Final = 4
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    """Print a script that completes commands and options.
+    """Print a script that completes commands, options, and names in a cluster or in files.
 
     \b
       bash   source <(closeby completion bash)
@@ -33,12 +33,13 @@ def command(shell: str) -> None:
     click.echo(_completion(shell).source())
 
 
-def complete() -> int:
-    """Answers a script that this command printed; returns the exit code."""
+def complete() -> NoReturn:
+    """Answers a script that this command printed."""
     try:
-        return shell_complete(cli, {}, "closeby", VARIABLE, os.environ[VARIABLE])
+        code = shell_complete(cli, {}, "closeby", VARIABLE, os.environ[VARIABLE])
     except (KeyError, ValueError, IndexError):
-        return 1  # COMP_WORDS and COMP_CWORD are not as a shell sets them.
+        code = 1  # COMP_WORDS and COMP_CWORD are not as a shell sets them.
+    _leave(code)
 
 
 def complete_for_kubectl() -> None:
@@ -52,6 +53,13 @@ def complete_for_kubectl() -> None:
         if item.type == "plain":
             click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
     click.echo(f":{_WITH_FILES if any(_is_path(item) for item in items) else _WITHOUT_FILES}")
+    _leave(0)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends at once, whatever a cluster has not answered yet."""
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _is_path(item: CompletionItem) -> bool:

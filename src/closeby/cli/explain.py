@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.names import SUBJECT_NAME
+from closeby.cli.names import NAMESPACE_NAME, SUBJECT_NAME
 from closeby.cli.options import (
     SchedulerOptions,
     Sources,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     "-n",
     "--namespace",
     metavar="NAME",
+    type=NAMESPACE_NAME,
     help="Namespace of NAME.  [default: all; if several match in a cluster, the context's namespace]",
 )
 @asks_scheduler

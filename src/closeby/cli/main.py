@@ -156,7 +156,7 @@ def _run(program: str) -> int:
         if os.environ.get("_CLOSEBY_COMPLETE"):
             from closeby.cli.completion import complete
 
-            return complete()
+            complete()
         code = _invoke(program)
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -13,7 +14,9 @@ from closeby.objects.reasons import Condition
 from closeby.objects.words import plural_noun
 from closeby.objects.workloads import Workload
 from closeby.scheduling.outcomes import ItemKind
-from closeby.simulator.runs import Run
+
+if TYPE_CHECKING:
+    from closeby.simulator.runs import Run
 
 POD, GANG, APP_GROUP = "pod", "podgroup", "appgroup"
 #: Names that are proposed for an unknown one.
@@ -118,7 +121,7 @@ class Unclear(Struct, frozen=True):
 
 
 def find_subject(
-    run: Run,
+    run: "Run",
     name: str,
     *,
     namespace: str | None = None,
@@ -186,7 +189,7 @@ def workload_names(pods: Iterable[Pod], workloads: Iterable[Workload]) -> dict[s
     return found
 
 
-def _owned(run: Run, namespace: str | None, workloads: Iterable[Workload]) -> dict[str, list[Pod]]:
+def _owned(run: "Run", namespace: str | None, workloads: Iterable[Workload]) -> dict[str, list[Pod]]:
     pods = [pod for pod in run.pods if namespace in (None, pod.namespace)]
     return workload_names(pods, workloads)
 
@@ -203,7 +206,7 @@ def _is_kind(key: str, kind: str) -> bool:
     return SHORT_KINDS.get(kind, kind) in (own, plural_noun(own))
 
 
-def _of_workload(run: Run, name: str, pods: Sequence[Pod]) -> Subject | Several:
+def _of_workload(run: "Run", name: str, pods: Sequence[Pod]) -> Subject | Several:
     """The gangs of a workload; its pods where they belong to none."""
     subjects: dict[Subject, None] = {}
     for pod in pods:
@@ -214,7 +217,7 @@ def _of_workload(run: Run, name: str, pods: Sequence[Pod]) -> Subject | Several:
     return found[0] if len(found) == 1 else Several(name, found)
 
 
-def choose(run: Run, several: Several) -> tuple[Subject, ChosenEntry]:
+def choose(run: "Run", several: Several) -> tuple[Subject, ChosenEntry]:
     """Of the gangs or pods of a workload the first that waits after a run, else the first."""
     outcomes = {ItemKind.GANG: run.gang_outcomes, ItemKind.POD: run.pod_outcomes}
     waiting = []
@@ -230,7 +233,7 @@ def choose(run: Run, several: Several) -> tuple[Subject, ChosenEntry]:
     return (waiting or several.subjects)[0], entry
 
 
-def objects_of(run: Run, subject: Subject, workloads: Iterable[Workload]) -> frozenset[str]:
+def objects_of(run: "Run", subject: Subject, workloads: Iterable[Workload]) -> frozenset[str]:
     """What an explanation is about, as conditions name objects: pods, their gang or AppGroup, and owners,
     and the topology of a gang.
     """
@@ -255,12 +258,12 @@ def objects_of(run: Run, subject: Subject, workloads: Iterable[Workload]) -> fro
     return frozenset(found)
 
 
-def schedules(run: Run, subject: Subject, scheduler: str | None) -> bool:
+def schedules(run: "Run", subject: Subject, scheduler: str | None) -> bool:
     """Whether pods of the work item with which a subject is decided name this scheduler."""
     return any(pod.spec.scheduler_name == scheduler and belongs_to(run, pod, subject) for pod in run.pods)
 
 
-def belongs_to(run: Run, pod: Pod, subject: Subject) -> bool:
+def belongs_to(run: "Run", pod: Pod, subject: Subject) -> bool:
     """Whether a pod is part of the gang or application with which a subject is decided, or is the subject.
 
     A pod of an application may be decided with a gang, and is part of both then.
@@ -271,7 +274,7 @@ def belongs_to(run: Run, pod: Pod, subject: Subject) -> bool:
     return application is not None and application.key == subject.item
 
 
-def _subjects(run: Run) -> list[Subject]:
+def _subjects(run: "Run") -> list[Subject]:
     """Gangs, also those that only pods name, then applications, then pods; each in the order of the run."""
     gangs = dict.fromkeys(group.key for group in run.groups)
     gangs.update(dict.fromkeys(f"{pod.namespace}/{pod.group}" for pod in run.pods if pod.group is not None))
@@ -282,7 +285,7 @@ def _subjects(run: Run) -> list[Subject]:
     ]
 
 
-def _item(run: Run, pod: Pod) -> tuple[str, ItemKind]:
+def _item(run: "Run", pod: Pod) -> tuple[str, ItemKind]:
     """The work item with which a pod is decided: ``namespace/name``, and what it is."""
     if pod.group is not None:
         return f"{pod.namespace}/{pod.group}", ItemKind.GANG
