@@ -154,7 +154,7 @@ def test_the_tree_does_not_depend_on_the_slots(data: st.DataObject) -> None:
     first, second = one.tree(*KEYS), other.tree(*KEYS)
 
     assert [one.names[slot] for slot in first.slot_at] == [other.names[slot] for slot in second.slot_at]
-    assert first.values == second.values
+    assert [list(values) for values in first.values] == [list(values) for values in second.values]
     assert [bounds.tolist() for bounds in first.bounds] == [bounds.tolist() for bounds in second.bounds]
 
 

@@ -80,6 +80,11 @@ class Cluster:
         self._removals = 0
         #: pod uid -> (pod, slot), for pods that hold capacity.
         self._placed: dict[str, tuple[Pod, int]] = {}
+        #: slot -> uids of the pods that are there, and of some that were; None until a node leaves.
+        self._uids_at: dict[int, list[str]] | None = None
+        #: Placements that are not in there yet, and how many pods they have.
+        self._later: list[tuple[Sequence[Pod], Sequence[int]]] = []
+        self._later_count = 0
         #: slot -> what pods have there for themselves alone, with their number.
         self._exclusive: dict[int, dict[Exclusive, int]] = {}
         self._demands: dict[int, tuple[PodSpec, Demand]] = {}
@@ -134,6 +139,20 @@ class Cluster:
         """All pods that hold capacity, with their slot."""
         return iter(self._placed.values())
 
+    def pods_at(self, slot: int) -> tuple[Pod, ...]:
+        """The pods that hold capacity on a slot, in the order in which they were placed."""
+        if not self.requested[self.row_of["pods"], slot]:
+            return ()
+        if self._uids_at is None:
+            self._uids_at = {}
+            self._later = [([pod], [at]) for pod, at in self._placed.values()]
+        for pods, slots in self._later:
+            for pod, at in zip(pods, slots, strict=True):
+                self._uids_at.setdefault(at, []).append(pod.uid)
+        self._later, self._later_count = [], 0
+        found = (self._placed.get(uid) for uid in dict.fromkeys(self._uids_at.get(slot, ())))
+        return tuple([one[0] for one in found if one is not None and one[1] == slot])
+
     def demand(self, spec: PodSpec) -> Demand:
         """The spec's demand in rows."""
         known = self._demands.get(id(spec))
@@ -181,7 +200,7 @@ class Cluster:
     def remove_node(self, name: str) -> tuple[Pod, ...]:
         """Take a node out; returns the pods that held capacity on it (they are forgotten)."""
         slot = self._slot_of.pop(name)
-        lost = tuple(pod for pod, at in self._placed.values() if at == slot)
+        lost = self.pods_at(slot)
         for pod in lost:
             self.forget_pod(pod.uid)
         self.nodes[slot] = None
@@ -199,13 +218,12 @@ class Cluster:
     def assume(self, batch: Batch) -> None:
         """Charge a batch of pods to their slots."""
         self._charge(batch, +1)
+        slots = batch.slots.tolist()
         self._placed.update(
-            zip(
-                [pod.uid for pod in batch.pods],
-                zip(batch.pods, batch.slots.tolist(), strict=True),
-                strict=True,
-            )
+            zip([pod.uid for pod in batch.pods], zip(batch.pods, slots, strict=True), strict=True)
         )
+        if self._uids_at is not None:
+            self._note_later(batch.pods, slots)
 
     def forget(self, batch: Batch) -> None:
         """Exact reverse of ``assume`` of the same batch."""
@@ -217,6 +235,8 @@ class Cluster:
         """Charge one pod to a slot."""
         self._charge_one(pod.spec, slot, +1)
         self._placed[pod.uid] = (pod, slot)
+        if self._uids_at is not None:
+            self._note_later((pod,), (slot,))
 
     def forget_pod(self, uid: str) -> int | None:
         """Release what a pod holds; returns its slot, None if it held nothing."""
@@ -291,6 +311,13 @@ class Cluster:
                 del taken[one]
         if not taken:
             del self._exclusive[slot]
+
+    def _note_later(self, pods: Sequence[Pod], slots: Sequence[int]) -> None:
+        self._later.append((pods, slots))
+        self._later_count += len(pods)
+        if self._later_count > 2 * len(self._placed) + 1024:
+            # It would mostly name pods that are gone.
+            self._uids_at, self._later, self._later_count = None, [], 0
 
     def _take_slot(self) -> int:
         if self._free_slots:

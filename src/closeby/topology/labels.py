@@ -17,6 +17,9 @@ MISSING = 0
 STALE_FACTOR = 4
 STALE_FLOOR = 4096
 
+#: Changes of labels that are remembered, so that trees can be followed.
+REMEMBERED_CHANGES = 1 << 15
+
 
 class LabelColumn:
     """The values of one label over all slots.
@@ -83,11 +86,15 @@ class LabelTable:
         #: Per slot; None where no node is.
         self._labels: list[Mapping[str, str] | None] = []
         self._columns: dict[str, LabelColumn] = {}
-        self._names = LabelColumn("metadata.name", 0)
+        #: Codes of node names; ``codes`` by slot is not kept.
+        self.names = LabelColumn("metadata.name", 0)
         #: What each node says of its switches: the texts of its QoS annotation.
         self.quality = LabelColumn(QOS_ANNOTATION, 0)
         #: Grows whenever a label of a known column changes or a slot is filled: trees built before are stale.
         self.version = 0
+        #: Slots whose labels changed; ``~slot`` where a node came or left.
+        self._changes: list[int] = []
+        self._first_change = 0
 
     def set(self, slot: int, labels: Mapping[str, str], quality: str | None = None) -> None:
         """Write the labels, and the text of the QoS annotation, of a slot that holds a node."""
@@ -99,6 +106,7 @@ class LabelTable:
         changed.append(self.quality.set(slot, quality))
         if fresh or any(changed):
             self.version += 1
+            self._note(~slot if fresh else slot)
 
     def clear(self, slot: int) -> None:
         """Forget a slot's labels. Trees stay valid: a slot without a node has no capacity.
@@ -106,6 +114,7 @@ class LabelTable:
         A tree of a column that is dropped does not, since changes of that column would not be seen any more.
         """
         self._labels[slot] = None
+        self._note(~slot)
         for column in (*self._columns.values(), self.quality):
             column.set(slot, None)
         # Values of former nodes stay in a vocabulary; one that holds little else is rebuilt when asked for.
@@ -113,11 +122,17 @@ class LabelTable:
         kept = {key: column for key, column in self._columns.items() if len(column.values) < stale}
         if len(kept) < len(self._columns):
             self._columns = kept
-            self.version += 1
-        if len(self._names.values) >= stale:
-            self._names = LabelColumn("metadata.name", 0)
+            self._note_all()
+        if len(self.names.values) >= stale:
+            self.names = LabelColumn("metadata.name", 0)
+            self._note_all()
         if len(self.quality.values) >= stale:
             self._renew_quality()
+
+    @property
+    def cursor(self) -> int:
+        """Position after the newest change, for ``changed_since``."""
+        return self._first_change + len(self._changes)
 
     def column(self, key: str) -> LabelColumn:
         """The column of one label key."""
@@ -130,14 +145,36 @@ class LabelTable:
             self._columns[key] = column
         return column
 
-    def name_ranks(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """Ranks that put node names in natural order (not dense: names of former nodes count too)."""
-        codes = [self._names.code_for(name) for name in names]
-        return self._names.ranks()[np.asarray(codes, dtype=np.intp)]
+    def name_codes(self, names: Sequence[str]) -> Codes:
+        """Codes of node names; the ranks by code are not dense, as names of former nodes count too."""
+        return np.fromiter(map(self.names.code_for, names), dtype=np.int32, count=len(names))
+
+    def changed_since(self, cursor: int) -> dict[int, bool] | None:
+        """Slots whose labels changed; True where another node may be there now. None: too long ago."""
+        if cursor < self._first_change:
+            return None
+        changed: dict[int, bool] = {}
+        for entry in self._changes[cursor - self._first_change :]:
+            slot = entry if entry >= 0 else ~entry
+            changed[slot] = entry < 0 or changed.get(slot, False)
+        return changed
 
     def labels(self, slot: int) -> Mapping[str, str]:
         """All labels of one slot."""
         return self._labels[slot] or {}
+
+    def _note(self, entry: int) -> None:
+        if len(self._changes) >= REMEMBERED_CHANGES:
+            half = len(self._changes) // 2
+            del self._changes[:half]
+            self._first_change += half
+        self._changes.append(entry)
+
+    def _note_all(self) -> None:
+        """Trees of before can't be followed any more."""
+        self.version += 1
+        self._first_change = self.cursor + 1
+        self._changes.clear()
 
     def _grow(self, needed: int) -> None:
         self._labels.extend(None for _ in range(needed - len(self._labels)))

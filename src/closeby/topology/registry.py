@@ -1,4 +1,4 @@
-"""All topologies of a cluster side by side; each one's tree is rebuilt only when nodes or labels changed.
+"""All topologies of a cluster side by side; each one's tree follows the nodes and labels that change.
 
 Topologies with the same levels are one, whatever they are called: they share one tree, which has the name of
 the first of them. Declared objects go before topologies that are found from labels (``Topology.found``), and
@@ -8,16 +8,26 @@ these before lists of configured keys.
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.topology.labels import LabelTable
 from closeby.topology.tree import Domain, Tree, build_tree, short_names
+from closeby.topology.tree_changes import WORTHWHILE, changed_tree
 from closeby.topology.uplinks import Uplinks, read_uplinks, weigh
 
 #: Source of topologies that come from a plugin's configured label keys rather than from an object.
 CONFIGURED_KEYS = "configured label keys"
+
+
+class _Built(Struct, frozen=True, eq=False):
+    """A tree, and up to which version and change of the labels it goes."""
+
+    version: int
+    cursor: int
+    tree: Tree
 
 
 class Topologies:
@@ -28,8 +38,8 @@ class Topologies:
         self._node_names = node_names
         self._declared: dict[str, Topology] = {}
         self._ignored: dict[str, Mapping[str, frozenset[str]]] = {}
-        self._trees: dict[str, tuple[int, Tree]] = {}
-        self._flat: tuple[int, Tree] | None = None
+        self._trees: dict[str, _Built] = {}
+        self._flat: _Built | None = None
         #: The name that counts for each usable topology: that of the first one with the same levels.
         self._canonical: dict[str, str] = {}
         #: Levels by these names, with the aliases of all that are the same.
@@ -104,17 +114,10 @@ class Topologies:
         own = self._canonical.get(name)
         if own is None:
             return None
-        name = own
-        built = self._trees.get(name)
-        if built is None or built[0] != self._labels.version:
-            tree = build_tree(name, self._levels[name], self._labels, self._node_names, self._slots(name))
-            depths = weigh(tree, read_uplinks(tree, self._labels.quality))
-            if depths:
-                tree = replace(tree, depths=depths)
-            # Building may create label columns, which does not count as a change.
-            built = (self._labels.version, tree)
-            self._trees[name] = built
-        return built[1]
+        built = self._trees.get(own)
+        if built is None or built.version != self._labels.version:
+            built = self._trees[own] = self._build(own, self._levels[own], built)
+        return built.tree
 
     def uplinks(self, name: str) -> Mapping[Domain, Uplinks]:
         """What is known of the way up from the domains of a usable topology; empty if there is none."""
@@ -123,9 +126,9 @@ class Topologies:
 
     def flat(self) -> Tree:
         """All nodes in natural order, without any level above them."""
-        if self._flat is None or self._flat[0] != self._labels.version:
-            self._flat = (self._labels.version, build_tree("", (), self._labels, self._node_names))
-        return self._flat[1]
+        if self._flat is None or self._flat.version != self._labels.version:
+            self._flat = self._build("", (), self._flat)
+        return self._flat.tree
 
     def declare_levels(self, name: str, labels: Sequence[str]) -> None:
         """Declare a topology from label keys, coarse to fine (configured keys rather than an object)."""
@@ -164,6 +167,27 @@ class Topologies:
         if len(counting) == 1:
             return counting[0].name
         return next((one.name for one in counting if one.found is not None and one.found.main), None)
+
+    def _build(self, name: str, levels: tuple[TopologyLevel, ...], before: "_Built | None") -> "_Built":
+        """The tree as it is now: that of before with what changed, where that is known."""
+        labels, ignored = self._labels, self._slots(name)
+        changed = None if before is None else labels.changed_since(before.cursor)
+        if (
+            before is None
+            or changed is None
+            or len(changed) * WORTHWHILE > before.tree.size
+            or before.tree.depths
+            or labels.quality.codes.any()
+        ):
+            tree = build_tree(name, levels, labels, self._node_names, ignored)
+            depths = weigh(tree, read_uplinks(tree, labels.quality))
+            if depths:
+                tree = replace(tree, depths=depths)
+        else:
+            kept = {key: set(slots.tolist()) for key, slots in ignored.items()}
+            tree = changed_tree(before.tree, labels, self._node_names, changed, kept)
+        # Building may create label columns, which does not count as a change.
+        return _Built(labels.version, labels.cursor, tree)
 
     def _slots(self, name: str) -> dict[str, Ints]:
         ignored = self._ignored.get(name)

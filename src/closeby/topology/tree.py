@@ -1,6 +1,7 @@
 """A topology's tree over node slots: every domain is a contiguous run of positions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import overload
 
 import numpy as np
 from msgspec import Struct
@@ -26,6 +27,33 @@ class Domain(Struct, frozen=True, order=True, gc=False):
 
 
 ROOT = Domain(ROOT_LEVEL, 0)
+
+
+class HostValues(Sequence[str | None]):
+    """The values of single nodes, by position; kept as codes, so that a copy costs little."""
+
+    __slots__ = ("codes", "known")
+
+    def __init__(self, known: Sequence[str | None], codes: NDArray[np.int32]) -> None:
+        #: Value by code; more may be appended.
+        self.known = known
+        #: (n,) int32
+        self.codes = codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, index: int) -> str | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str | None, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str | None, ...] | None:
+        if isinstance(index, slice):
+            return tuple([self.known[code] for code in self.codes[index].tolist()])
+        return self.known[self.codes.item(index)]
+
+    def __iter__(self) -> Iterator[str | None]:
+        return (self.known[code] for code in self.codes.tolist())
 
 
 class Tree(Struct, frozen=True, kw_only=True, eq=False):
@@ -54,7 +82,9 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
     #: per level, and at last for single nodes: False for the private domain of a node without the label
     labelled: tuple[Bools, ...]
     #: per level, and at last for single nodes: the domain's own label value (None if private)
-    values: tuple[tuple[str | None, ...], ...]
+    values: tuple[Sequence[str | None], ...]
+    #: the last of these
+    hosts: HostValues
     #: True when positions ascend with slots
     in_slot_order: bool
     #: per level, and at last for single nodes: edges from the root to each domain, those of degraded links
@@ -240,7 +270,8 @@ def build_tree(
     codes = [
         _codes(level.node_label, labels, slots, (ignored or {}).get(level.node_label)) for level in upper
     ]
-    order = labels.name_ranks([node_names[slot] or "" for slot in slots.tolist()])
+    name_codes = labels.name_codes([node_names[slot] or "" for slot in slots.tolist()])
+    order = labels.names.ranks()[name_codes]
     keys = [order]
     for level, column in zip(reversed(upper), reversed(codes), strict=True):
         ranks = labels.column(level.node_label).ranks()
@@ -253,7 +284,7 @@ def build_tree(
     bounds: list[Ints] = []
     domain_at: list[Ints] = []
     labelled: list[Bools] = []
-    values: list[tuple[str | None, ...]] = []
+    values: list[Sequence[str | None]] = []
     starts = np.zeros(len(slots), dtype=np.bool_)
     starts[:1] = True
     for level, column in zip(upper, codes, strict=True):
@@ -267,14 +298,9 @@ def build_tree(
         known = labels.column(level.node_label).values
         values.append(tuple(known[code] for code in ordered[first].tolist()))
 
-    host = _codes(HOSTNAME, labels, slot_at, None) if host_level else np.ones(len(slots), dtype=np.int32)
+    host = _codes(HOSTNAME, labels, slot_at, None) if host_level else name_codes[permutation]
     labelled.append(host != MISSING)
-    host_values = labels.column(HOSTNAME).values if host_level else []
-    values.append(
-        tuple(host_values[code] for code in host.tolist())
-        if host_level
-        else tuple(node_names[slot] for slot in slot_at.tolist())
-    )
+    hosts = HostValues((labels.column(HOSTNAME) if host_level else labels.names).values, host)
     return Tree(
         name=name,
         levels=upper,
@@ -283,14 +309,16 @@ def build_tree(
         position_of=position_of,
         bounds=tuple(bounds),
         domain_at=tuple(domain_at),
-        children=_children(bounds, domain_at),
+        children=children_of_domains(bounds, domain_at),
         labelled=tuple(labelled),
-        values=tuple(values),
+        values=(*values, hosts),
+        hosts=hosts,
         in_slot_order=bool((slot_at[1:] > slot_at[:-1]).all()),
     )
 
 
-def _children(bounds: Sequence[Ints], domain_at: Sequence[Ints]) -> tuple[Ints, ...]:
+def children_of_domains(bounds: Sequence[Ints], domain_at: Sequence[Ints]) -> tuple[Ints, ...]:
+    """First child of each domain, per level, as in ``Tree.children``."""
     below = []
     for upper, finer, at in zip(bounds, bounds[1:], domain_at[1:], strict=False):
         below.append(np.append(at[upper[:-1]], len(finer) - 1))

@@ -5,6 +5,8 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from closeby.applications.buckets import make_buckets
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
@@ -21,6 +23,7 @@ from closeby.scheduling.events import (
     Event,
     GroupChanged,
     GroupDeleted,
+    NodeDeleted,
     NodeUpserted,
     PodDeleted,
     PodUpserted,
@@ -33,6 +36,8 @@ RUNS = 11
 #: What we aim at for one warm placement: (nodes, milliseconds), plus ``PER_POD_MS`` for each pod.
 TARGETS = {5_000: 0.1, 50_000: 0.5, 100_000: 1.0}
 PER_POD_MS = 0.004
+#: Nodes that come or go at once.
+MANY = 1_000
 
 
 class BenchmarkShape(NamedTuple):
@@ -107,6 +112,38 @@ def after_node_change(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
                 _place(engine, shape, RUNS + run, NodeUpserted(members[count + run])) for run in range(RUNS)
             ]
             yield summary("placement, node arrived", shape.text, count, shape.pods, arrived[1:])
+
+
+def node_events(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
+    """Nodes that come, leave or move to another rack, and the tick after that, which places one pod."""
+    one = BenchmarkShape(1, 1, required="rack")
+    for count in sizes:
+        engine = engine_of(count)
+        members = clusters.nodes(count + RUNS + MANY)
+        half = count // 2
+        there, more = members[half : half + 2 * RUNS], members[count : count + RUNS]
+        moved = [replace(node, labels=other.labels) for node, other in zip(there, members, strict=False)]
+        fleet = [NodeUpserted(node) for node in members[-MANY:]]
+        single: dict[str, list[Event]] = {
+            "a node arrives": [NodeUpserted(node) for node in more],
+            "a node moves to another rack": [NodeUpserted(node) for node in moved[:RUNS]],
+            "a node leaves": [NodeDeleted(node.name) for node in there[RUNS:]],
+            "a node comes back": [NodeUpserted(node) for node in there[RUNS:]],
+        }
+        with quiet_collector():
+            samples = [_place(engine, one, run) for run in range(RUNS)]
+            yield summary("nodes change", "nothing", count, 1, samples[1:])
+            for number, (case, events) in enumerate(single.items(), start=1):
+                samples = [_place(engine, one, number * RUNS + run, each) for run, each in enumerate(events)]
+                limit = 1.0 if count == SIZES[-1] else None
+                yield summary("nodes change", case, count, 1, samples[1:], limit)
+            come, go = [], []
+            for run in range(4):
+                come.append(_place(engine, one, 1_000 + run, *fleet))
+                go.append(_place(engine, one, 2_000 + run, *(NodeDeleted(each.node.name) for each in fleet)))
+            limit = 100.0 if count == SIZES[-1] else None
+            yield summary("nodes change", f"{MANY:,} nodes arrive", count, 1, come, limit)
+            yield summary("nodes change", f"{MANY:,} nodes leave", count, 1, go, limit)
 
 
 def pod_by_pod(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:

@@ -35,6 +35,7 @@ def over_time() -> Iterator[Figure]:
 BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "placement": placement.warm,
     "node-change": placement.after_node_change,
+    "node-events": placement.node_events,
     "pod-by-pod": placement.pod_by_pod,
     "throughput": throughput.throughput,
     "refusal": throughput.refusals,

@@ -88,6 +88,16 @@ class PodClass:
         self.usage_cursor = -1
         self.node_cursor = -1
 
+    def grow(self, capacity: int) -> None:
+        """Make room for new slots, on which nothing fits yet; trees that are counted end before them."""
+        more = capacity - len(self.fits)
+        if more:
+            self.static = np.concatenate([self.static, np.zeros(more, dtype=np.bool_)])
+            self.fits = np.concatenate([self.fits, np.zeros(more, dtype=np.int64)])
+            if self.ranked is not None:
+                self.ranked = np.concatenate([self.ranked, np.full(more, -np.inf)])
+            self.counts.clear()
+
 
 class Share(Struct, frozen=True, eq=False):
     """Equal pods, with their class."""
@@ -158,10 +168,7 @@ class ClassTable:
         return key, tuple([plugin.class_key(pod) for plugin in self._keyed_by_pod])
 
     def kind_of(self, pod: Pod) -> Hashable:
-        """Plain pods without a node with equal kinds are of one class; quick where the spec says it all.
-
-        Holds as long as the stamp is the same.
-        """
+        """Plain pods that wait with equal kinds are of one class, as long as the stamp is the same."""
         return self.key_of(pod) if self._keyed_by_pod or self._sharing is None else pod.spec
 
     def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
@@ -213,11 +220,11 @@ class ClassTable:
         nodes = noted.since(pod_class.node_cursor) if pod_class.node_cursor >= 0 else None
         usage = used.since(pod_class.usage_cursor) if pod_class.usage_cursor >= 0 else None
         pod_class.node_cursor, pod_class.usage_cursor = noted.cursor, used.cursor
-        grown = len(pod_class.fits) != cluster.capacity
         whole = cluster.capacity // WHOLE_FRACTION
-        if nodes is None or usage is None or grown or len(nodes) + len(usage) > max(whole, 64):
-            self._compute(pod_class, nodes is None or grown or len(nodes) > 0)
+        if nodes is None or usage is None or len(nodes) + len(usage) > max(whole, 64):
+            self._compute(pod_class, nodes is None or len(nodes) > 0)
         elif len(nodes):
+            pod_class.grow(cluster.capacity)
             touched = np.unique(np.concatenate([nodes, usage]))
             self._compute_static(pod_class, np.unique(nodes))
             self._update(pod_class, touched)

@@ -32,7 +32,7 @@ class Filler:
         table: ClassTable,
         scorers: Sequence[Weighted],
         statement: Statement,
-        flat_tree: Tree,
+        flat_tree: Callable[[], Tree],
         before_pod: Callable[[Pod], None] | None = None,
         pod_by_pod: bool = False,
     ) -> None:
@@ -41,7 +41,7 @@ class Filler:
         self._scorers = scorers
         self._statement = statement
         self._state = statement.state
-        #: The nodes where neither candidate nor scope names a tree.
+        #: Gives the nodes where neither candidate nor scope names a tree.
         self._flat_tree = flat_tree
         self._before_pod = before_pod
         self._one_by_one = pod_by_pod
@@ -57,7 +57,7 @@ class Filler:
         """Place all pods inside a candidate (None: anywhere in the scope); False leaves nothing placed."""
         demand = self._table.shares(pods)
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
-        tree = inside.tree or self._flat_tree
+        tree = inside.tree or self._flat_tree()
         mark = self._statement.checkpoint()
         if any(self._must_go_pod_by_pod(share) for share in demand):
             if self._pod_by_pod(pods, candidate, inside, strategy, tree):
@@ -100,7 +100,7 @@ class Filler:
             budget.spent = True
             return
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
-        yield from self._trial(inside, inside.tree or self._flat_tree, budget).ways(demand, apart)
+        yield from self._trial(inside, inside.tree or self._flat_tree(), budget).ways(demand, apart)
 
     def _by_descent(
         self,
@@ -236,12 +236,13 @@ class Filler:
     def _best(self, totals: Scores, slots: Ints | None) -> int:
         """The slot with the greatest total, of equals the first by name; ``slots`` None stands for all."""
         best = int(np.argmax(totals))
-        if self._flat_tree.in_slot_order:
+        flat = self._flat_tree()
+        if flat.in_slot_order:
             return best if slots is None else int(slots[best])
         # Slots are given out as nodes come and go, which must not decide anything.
         equal = np.flatnonzero(totals == totals[best])
         ties = equal if slots is None else slots[equal]
-        return int(ties[np.argmin(self._flat_tree.position_of[ties])])
+        return int(ties[np.argmin(flat.position_of[ties])])
 
     def _planned(
         self,

@@ -129,7 +129,7 @@ class Tools:
             table=self.table,
             scorers=self.profile.scores,
             statement=statement,
-            flat_tree=self.topologies.flat(),
+            flat_tree=self.topologies.flat,
             before_pod=before_pod,
             pod_by_pod=self._pod_by_pod,
         )
