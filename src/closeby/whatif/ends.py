@@ -181,7 +181,7 @@ def ended(question: Question, room: Room) -> Iterator[Counterfactual]:
     elif jobs:
         tried = "No single job's end" if complete else "None of the ends of single jobs that were tried"
         whom = f"it{question.at_its_level}{_before(question)}"
-        whom = whom if question.application is None else question.names
+        whom = question.names if question.has_parts else whom
         sentence = f"{tried} makes room for {whom}."
         yield Counterfactual(kind=Kind.ENDED, fits=False, sentence=sentence, jobs=(), complete=complete)
 
@@ -219,7 +219,8 @@ def _answer(
     question: Question, jobs: Sequence[Job], result: TrialResult, *, complete: bool, more: str = ""
 ) -> Counterfactual:
     change = Change(gone=tuple(pod for job in jobs for pod in job.pods))
-    condition = f"{question.at_its_level} {when(jobs)}".lstrip()
+    level = "" if question.beyond else question.at_its_level
+    condition = f"{level} {when(jobs)}".lstrip()
     entries = tuple(job.entry for job in jobs)
     found = question.answer(Kind.ENDED, change, result, condition, jobs=entries)
     return replace(found, sentence=f"{found.sentence}{more}", complete=complete)

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from closeby.applications.registry import Application
-from closeby.objects.pods import Pod
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, Outcome
 from closeby.simulator.runs import Run
@@ -25,6 +26,8 @@ from closeby.whatif.trials import DECISIONS, Trials, key_of
 ITEMS: Final = 50
 #: Decisions that all of them may spend together, each no more than its own share of it.
 TOGETHER: Final = 10_000
+#: Kinds of members beyond a gang's minimum that are asked about.
+KINDS: Final = 4
 #: Answers that help only some of the pods of an application: so many are given.
 SOME: Final = 3
 #: What asking for less, or more room, can help.
@@ -73,6 +76,8 @@ def counterfactuals(
     if not placed and not waiting and not together:
         return {}
     reasons = {key_of(one): bool(one.reasons & _ROOM) for one in waiting}
+    #: Gangs that have their minimum, of which more members wait.
+    beyond = {one.key for one in waiting if one.is_gang and one.reason is None}
     items = min(len(waiting), ITEMS) + min(len(together), ITEMS)
     trials = Trials(run, min(DECISIONS, TOGETHER // max(items, 1)))
     found: dict[str, tuple[Counterfactual, ...]] = {}
@@ -83,16 +88,21 @@ def counterfactuals(
             trials.forget_after(key)
             application = trials.engine.applications.get(key.removeprefix(APPLICATION))
             if not key.startswith(APPLICATION):
-                found[key] = tuple(_of_waiting(trials, key, before, more_room=reasons[key]))
+                group = trials.engine.state.groups.get(key)
+                if group is not None and key in beyond:
+                    found[key] = tuple(_of_members_beyond(trials, group, before))
+                else:
+                    found[key] = tuple(_of_waiting(trials, key, before, more_room=reasons[key]))
             elif application is not None:
                 found[key] = tuple(_best(_of_waiting_application(trials, key, application, scheduler_name)))
         mark = trials.fork.mark()
         # What was decided later took no part in a gang's decision, so the last is asked first here too.
         for group in sorted(placed[:ITEMS], key=lambda one: trials.first_order(one.key), reverse=True):
             trials.forget_after(None)
-            if group.key not in found:
+            if group.key not in found or group.key in beyond:
                 trials.leave_out_later(group.key)
-                found[group.key] = tuple(runner_up(trials, group, run.tree_of(group)))
+                other = runner_up(trials, group, run.tree_of(group))
+                found[group.key] = (*found.get(group.key, ()), *other)
         trials.fork.undo(mark)
         for application in together[:ITEMS]:
             trials.forget_after(None)
@@ -105,7 +115,8 @@ def counterfactuals(
 
 def _lacks(outcome: Outcome) -> bool:
     """Whether something of it waits for what another wish or more room can help."""
-    reasons = outcome.reasons if outcome.kind is ItemKind.APPLICATION else {outcome.reason}
+    parts = outcome.kind is ItemKind.APPLICATION or (outcome.is_gang and outcome.reason is None)
+    reasons = outcome.reasons if parts else {outcome.reason}
     return bool(reasons & (_ROOM | _NAMES))
 
 
@@ -124,6 +135,28 @@ def _of_waiting(
             yield from placed_before(question, room, before)
             yield from ended(question, room)
         yield from shortest(question, room)
+
+
+def _of_members_beyond(
+    trials: Trials, group: PodGroup, before: Sequence[AheadItem]
+) -> Iterator[Counterfactual]:
+    """What would let members of a gang in that has its minimum; equal ones are asked about together."""
+    kinds: dict[tuple[PodSpec, str | None], list[Pod]] = {}
+    for pod in trials.of(group.key):
+        kinds.setdefault((pod.spec, pod.subgroup), []).append(pod)
+    alike = list(kinds.values())[:KINDS]
+    for number, pods in enumerate(alike, start=1):
+        trials.keep(1 - number / len(alike))
+        question = Question(trials=trials, key=group.key, group=group, waiting=tuple(pods), beyond=True)
+        relaxed = [*gang_relaxed(question, group), *other_nodes(question)]
+        helps = [one for one in relaxed if one.fits or one.pods]
+        yield from helps
+        room = Room(question)
+        if room.ever_fits:
+            yield from placed_before(question, room, before)
+            yield from ended(question, room)
+        if room.ever_fits or not helps:
+            yield from shortest(question, room)
 
 
 def _of_waiting_application(

@@ -8,22 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
-from closeby.cluster.resources import COMMON
-from closeby.objects.arrays import Ints
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
-from closeby.objects.reasons import Reason
 from closeby.objects.words import all_pods, names_text, path_text, plural
 from closeby.scheduling.fork import Change
-from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import ROOT_LEVEL, Domain
 from closeby.whatif.ends import job_of, named_owners, shares
 from closeby.whatif.questions import Question, fewest, joined
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry, lack_entry
-from closeby.whatif.room import Alike, Room
+from closeby.whatif.room import Alike, Room, Shortage, shortage, usable_for
 from closeby.whatif.trials import TrialResult
 
 #: Domains that come equally close of which the one with the least in the way is looked for, and in how many
@@ -68,14 +63,15 @@ def _shortage(room: Room, domain: int, way: Sequence[Pod] | None) -> Counterfact
     if question.group is None:
         place = question.trials.engine.cluster.slot(way[0].node_name or "") if way else None
         slots = slots if place is None else np.asarray([place], dtype=np.intp)
-        lack = _lack(room, slots, alone=True)
+        lack = shortage(room, slots, alone=True)
         sentence = _on_no_node(room)
         if way:
             sentence = f"On {way[0].node_name} it would fit without {joined(named)}."
     else:
-        lack = _lack(room, slots)
+        lack = shortage(room, slots)
         sentence = _how_short(room, domain, nodes, lack)
-        sentence += f" It would fit there without {joined(named)}." if named else ""
+        who = question.names if question.beyond else "It"
+        sentence += f" {who} would fit there without {joined(named)}." if named else ""
     return Counterfactual(
         kind=Kind.SHORT,
         fits=way is not None,
@@ -121,11 +117,18 @@ def _on_no_node(room: Room) -> str:
     return f"As the nodes are, none could hold it {_even_if(room)}."
 
 
-def _how_short(room: Room, domain: int, nodes: int | None, lack: "_Lack") -> str:
-    level, fits = _level_name(room), int(room.held[0][domain])
+def _how_short(room: Room, domain: int, nodes: int | None, lack: Shortage) -> str:
+    level, fits, beyond = _level_name(room), int(room.held[0][domain]), room.question.beyond
     holding = int((room.could[0] >= room.needed).sum())
     where, whole = path_text(room.tree.path(Domain(room.level, domain))), all_pods(room.needed)
-    if level is None:
+    if beyond:
+        where = "the cluster" if level is None else f"{where}, where its gang is,"
+        if not holding:
+            most = int(room.could[0].max())
+            hold = f"could hold only {most} of" if most > 0 else "could not hold"
+            return f"As the nodes are, {where} {hold} {room.question.names} {_even_if(room)}."
+        begin = f"Of {room.question.names} {where} takes {fits}"
+    elif level is None:
         begin = f"The cluster takes {fits} of {plural(room.needed, 'pod')}"
     elif not holding:
         begin = f"No {level} could hold {whole} {_even_if(room)}; {where} takes {fits}"
@@ -135,75 +138,6 @@ def _how_short(room: Room, domain: int, nodes: int | None, lack: "_Lack") -> str
         begin = f"Of {plural(holding, level)} that could hold {whole} {where} comes closest and takes {fits}"
     parts = [plural(room.needed - fits, "pod"), *([plural(nodes, "node")] if nodes and level else [])]
     return f"{begin}, {' or '.join(parts)} short ({lack.text})."
-
-
-# What lacks
-
-
-class _Lack(NamedTuple):
-    """What is missing on some nodes."""
-
-    #: By resource: what is asked for in all beyond what is free on nodes that may be used; only above 0.
-    amounts: dict[str, int]
-    #: Where every resource is enough in sum: what no node has left for one more pod, all at once. Empty where
-    #: something else than resources stands against one more.
-    split: dict[str, int]
-
-    @property
-    def text(self) -> str:
-        """``4 nvidia.com/gpu``; ``enough in sum, but no node has 4 nvidia.com/gpu left``."""
-        if self.amounts:
-            return _amounts(self.amounts)
-        if not self.split:
-            return "enough in sum, but no node takes one more"
-        each = {resource: amount for resource, amount in self.split.items() if resource != "pods"}
-        if not each:
-            return "enough in sum, but no node may hold one more pod"
-        also = " and may hold one more pod" if len(each) < len(self.split) else ""
-        at_once = " at once" if len(each) > 1 else ""
-        return f"enough in sum, but no node has {_amounts(each)} left{at_once}{also}"
-
-
-def _amounts(amounts: dict[str, int]) -> str:
-    """What is scarce first, if there is such a thing: cores and memory seldom are beside devices."""
-    order = sorted(amounts, key=lambda resource: (resource in COMMON, resource))
-    return joined([f"{format_amount(resource, amounts[resource])} {resource}" for resource in order])
-
-
-def _usable(room: Room, one: Alike, slots: Ints) -> NDArray[np.bool_]:
-    """Which of these slots nothing but want of resources keeps such a pod from."""
-    engine, pod = room.question.trials.engine, one.pods[0]
-    usable: NDArray[np.bool_] = engine.cluster.alive[slots].copy()
-    nodes = Nodes(engine.cluster, slots)
-    for plugin in engine.profile.filters:
-        if plugin.reason is not Reason.INSUFFICIENT_RESOURCES and plugin.concerns(pod):
-            usable &= plugin.filter(CycleState(), pod, nodes)
-    return usable
-
-
-def _lack(room: Room, slots: Ints, *, alone: bool = False) -> _Lack:
-    """What the pods of an item lack on some nodes; ``alone``: they must all be on one node."""
-    cluster, one = room.question.trials.engine.cluster, room.alike[0]
-    pod = one.pods[0]
-    usable = slots[_usable(room, one, slots)]
-    asked = {resource: amount for resource, amount in pod.spec.requests if amount} | {"pods": 1}
-    free = {resource: cluster.free(cluster.row_of[resource], usable) for resource in asked}
-    amounts = {}
-    for resource, amount in asked.items():
-        there = int(free[resource].max(initial=0)) if alone else int(free[resource].sum())
-        if resource != "pods" and amount * room.needed > there:
-            amounts[resource] = amount * room.needed - there
-    if amounts:
-        return _Lack(amounts, {})
-    lacking = {
-        resource: free[resource] - one.fits[usable] * amount < amount for resource, amount in asked.items()
-    }
-    nowhere = next((resource for resource, nodes in lacking.items() if nodes.all()), None)
-    if nowhere is not None:
-        return _Lack({}, {nowhere: asked[nowhere]})
-    split = {resource: asked[resource] for resource, nodes in lacking.items() if nodes.any()}
-    covered = np.logical_or.reduce(list(lacking.values()))
-    return _Lack({}, split if covered.all() else {})
 
 
 # What stands in the way
@@ -385,7 +319,7 @@ def _all_short(room: Room, way: tuple[str, ...]) -> ShortEntry:
     for pod in waiting:
         asked.update(dict(pod.spec.requests))
     everything = np.arange(cluster.capacity)
-    usable = np.flatnonzero(np.logical_or.reduce([_usable(room, one, everything) for one in room.alike]))
+    usable = np.flatnonzero(np.logical_or.reduce([usable_for(room, one, everything) for one in room.alike]))
     free = {name: int(cluster.free(cluster.row_of[name], usable).sum()) for name in asked}
     return ShortEntry(
         level=None,

@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """An item that waits. ``key`` is that of the work item."""
+    """An item that waits, or some of its pods. ``key`` is that of the work item."""
 
     trials: Trials
     key: str
@@ -41,6 +41,8 @@ class Question(Struct, frozen=True, kw_only=True):
     waiting: tuple[Pod, ...]
     #: None for a plain pod, and for a gang.
     application: Application | None = None
+    #: Whether the gang has its minimum, and only these members of it wait, which are all alike.
+    beyond: bool = False
     #: What the application's traffic costs; there with the application.
     traffic: ApplicationTraffic | None = None
 
@@ -77,9 +79,14 @@ class Question(Struct, frozen=True, kw_only=True):
     @property
     def needed(self) -> int:
         """Pods that must find a node together."""
-        if self.application is not None:
+        if self.has_parts:
             return len(self.waiting)
         return 1 if self.group is None else min(max(self.group.min_member - self.there, 1), len(self.waiting))
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether some of what waits may get a node although the rest does not."""
+        return self.application is not None or self.beyond
 
     def owns(self, pod: Pod) -> bool:
         """Whether a pod belongs to the gang or the application that is asked about."""
@@ -94,7 +101,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
     def whole(self, result: TrialResult) -> bool:
         """Whether all that waits got a node; gangs and plain pods got what they need if they got any."""
-        return self.application is None or len(self.got(result)) == len(self.waiting)
+        return not self.has_parts or len(self.got(result)) == len(self.waiting)
 
     @property
     def names(self) -> str:
@@ -125,7 +132,8 @@ class Question(Struct, frozen=True, kw_only=True):
         fields: Fields | None = None,
         jobs: tuple[JobEntry, ...] | UnsetType = UNSET,
     ) -> Counterfactual:
-        """``It fits now if …: in zone-a/rack-1``; of an application which pods fit, and their traffic's cost.
+        """``It fits now if …: in zone-a/rack-1``; of parts of an item which pods fit, with
+        the cost of their traffic in an application.
 
         ``condition`` is what follows the verb, ``fields`` what would have to be written.
         """
@@ -138,19 +146,20 @@ class Question(Struct, frozen=True, kw_only=True):
         )
         if fields is not None:
             found = replace(found, change=fields)
-        if self.application is None or self.traffic is None:
+        if not self.has_parts:
             return found
         pods = self.got(result)
         left = len(self.waiting) - len(pods)
         fit = f"{names_text([pod.name for pod in pods])} {'fits' if len(pods) == 1 else 'fit'}"
         fit += f" ({plural(left, 'other')} would still wait)" if left else ""
-        there = self.traffic.then(change, result)
+        there = None if self.traffic is None else self.traffic.then(change, result)
+        where = f"on {names_text(_nodes(result, pods))}" if self.beyond else where_text(result)
         cost = "" if there is None else f" (its traffic then costs {there.figure:,})"
-        entry = None if there is None else self.traffic.entry(there)
+        entry = None if there is None or self.traffic is None else self.traffic.entry(there)
         found = found if entry is None else replace(found, talk=entry)
         return replace(
             found,
-            sentence=f"{fit} {condition}: {where_text(result)}{cost}.",
+            sentence=f"{fit} {condition}: {where}{cost}.",
             pods=tuple(pod.key for pod in pods),
         )
 
@@ -182,6 +191,12 @@ def farthest(steps: Sequence[T], tried: Callable[[T], R | None]) -> tuple[T, R] 
         else:
             best, first = (steps[middle], result), middle + 1
     return best
+
+
+def _nodes(result: TrialResult, pods: Sequence[Pod]) -> list[str]:
+    """The nodes that some pods got."""
+    uids = {pod.uid for pod in pods}
+    return sorted({one.node for one in result.bindings if one.pod.uid in uids}, key=natural_key)
 
 
 def where_entry(result: TrialResult) -> WhereEntry:

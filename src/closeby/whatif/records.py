@@ -141,7 +141,8 @@ class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     short: ShortEntry | UnsetType = UNSET
     #: How close its pods are, and would be.
     distance: DistanceEntry | UnsetType = UNSET
-    #: Of an application: the pods (``namespace/name``) that get a node then, or another one.
+    #: Of an application, or of a gang's members beyond its minimum: the pods (``namespace/name``) that get a
+    #: node then, or another one.
     pods: tuple[str, ...] | UnsetType = UNSET
     #: Of an application: the pods that would have to be deleted and made again, for that.
     anew: tuple[str, ...] | UnsetType = UNSET

@@ -128,7 +128,7 @@ def _tolerating(question: Question) -> Iterator[Counterfactual]:
     def enough(some: Sequence[str]) -> TrialResult | None:
         fewer = question.tried(change(some))
         # A gang that fits has what it needs, an application has more or less of it.
-        few = question.application is not None and fewer is not None and len(question.got(fewer)) < number
+        few = question.has_parts and fewer is not None and len(question.got(fewer)) < number
         return None if few else fewer
 
     keys, least = fewest(keys, result, enough)

@@ -10,15 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from closeby.cluster.resources import COMMON
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.natural import natural_key
 from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod, PodSpec, conflict
+from closeby.objects.quantities import format_amount
+from closeby.objects.reasons import Reason
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import DependencyCost
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
-from closeby.whatif.questions import Question
+from closeby.whatif.questions import Question, joined
 
 #: Kinds of pods that are looked at one by one; those of other kinds are thought to fit anywhere.
 KINDS = 16
@@ -81,9 +84,10 @@ class Room:
 
     @property
     def ever_fits(self) -> bool:
-        """Whether some domain might hold what is needed if all that may go had gone."""
+        """Whether some domain might hold what is needed, or more of it, if all that may go had gone."""
         most = [np.minimum(could, len(one.pods)) for one, could in zip(self.alike, self.could, strict=True)]
-        return bool((np.sum(most, axis=0) + self._others >= self.needed).any())
+        could_hold = np.sum(most, axis=0) + self._others
+        return bool((could_hold > self._most if self.question.has_parts else could_hold >= self.needed).any())
 
     def helps(self, gone: Iterable[Pod]) -> bool:
         """Whether the item might get more of what it needs without these pods.
@@ -91,7 +95,7 @@ class Room:
         Without pods of the application itself limits are others, so that it always might.
         """
         gone = tuple(gone)
-        if self.question.application is None:
+        if not self.question.has_parts:
             return self.may_hold(gone)
         return self._others > 0 or any(map(self.question.owns, gone)) or self.gain(gone) > 0
 
@@ -218,3 +222,72 @@ def _near(question: Question, pod: Pod, limits: bool) -> Bools:
         if isinstance(plugin, DependencyCost) and plugin.concerns(pod):
             near &= plugin.filter(CycleState(), pod, nodes)
     return near
+
+
+# What lacks
+
+
+class Shortage(NamedTuple):
+    """What is missing on some nodes."""
+
+    #: By resource: what is asked for in all beyond what is free on nodes that may be used; only above 0.
+    amounts: dict[str, int]
+    #: Where every resource is enough in sum: what no node has left for one more pod, all at once. Empty where
+    #: something else than resources stands against one more.
+    split: dict[str, int]
+
+    @property
+    def text(self) -> str:
+        """``4 nvidia.com/gpu``; ``enough in sum, but no node has 4 nvidia.com/gpu left``."""
+        if self.amounts:
+            return _amounts(self.amounts)
+        if not self.split:
+            return "enough in sum, but no node takes one more"
+        each = {resource: amount for resource, amount in self.split.items() if resource != "pods"}
+        if not each:
+            return "enough in sum, but no node may hold one more pod"
+        also = " and may hold one more pod" if len(each) < len(self.split) else ""
+        at_once = " at once" if len(each) > 1 else ""
+        return f"enough in sum, but no node has {_amounts(each)} left{at_once}{also}"
+
+
+def _amounts(amounts: dict[str, int]) -> str:
+    """What is scarce first, if there is such a thing: cores and memory seldom are beside devices."""
+    order = sorted(amounts, key=lambda resource: (resource in COMMON, resource))
+    return joined([f"{format_amount(resource, amounts[resource])} {resource}" for resource in order])
+
+
+def usable_for(room: Room, one: Alike, slots: Ints) -> Bools:
+    """Which of these slots nothing but want of resources keeps such a pod from."""
+    engine, pod = room.question.trials.engine, one.pods[0]
+    usable: Bools = engine.cluster.alive[slots].copy()
+    nodes = Nodes(engine.cluster, slots)
+    for plugin in engine.profile.filters:
+        if plugin.reason is not Reason.INSUFFICIENT_RESOURCES and plugin.concerns(pod):
+            usable &= plugin.filter(CycleState(), pod, nodes)
+    return usable
+
+
+def shortage(room: Room, slots: Ints, *, alone: bool = False) -> Shortage:
+    """What the pods of an item lack on some nodes; ``alone``: they must all be on one node."""
+    cluster, one = room.question.trials.engine.cluster, room.alike[0]
+    pod = one.pods[0]
+    usable = slots[usable_for(room, one, slots)]
+    asked = {resource: amount for resource, amount in pod.spec.requests if amount} | {"pods": 1}
+    free = {resource: cluster.free(cluster.row_of[resource], usable) for resource in asked}
+    amounts = {}
+    for resource, amount in asked.items():
+        there = int(free[resource].max(initial=0)) if alone else int(free[resource].sum())
+        if resource != "pods" and amount * room.needed > there:
+            amounts[resource] = amount * room.needed - there
+    if amounts:
+        return Shortage(amounts, {})
+    lacking = {
+        resource: free[resource] - one.fits[usable] * amount < amount for resource, amount in asked.items()
+    }
+    nowhere = next((resource for resource, nodes in lacking.items() if nodes.all()), None)
+    if nowhere is not None:
+        return Shortage({}, {nowhere: asked[nowhere]})
+    split = {resource: asked[resource] for resource, nodes in lacking.items() if nodes.any()}
+    covered = np.logical_or.reduce(list(lacking.values()))
+    return Shortage({}, split if covered.all() else {})

@@ -64,7 +64,7 @@ from closeby.report.documents.sentences import (
 )
 from closeby.report.documents.subgroups import PartLine, part_lines
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, ChosenEntry, Subject
-from closeby.scheduling.outcomes import item_key
+from closeby.scheduling.outcomes import ItemKind, item_key
 from closeby.simulator.runs import Run
 from closeby.whatif.records import Counterfactual, Kind
 
@@ -171,6 +171,8 @@ def explain(
     the objects that it is about; ``chosen`` says of which workload it was chosen.
     """
     found = counterfactuals.get(item_key(subject.item_kind, subject.item), ())
+    if subject.kind == POD and subject.item_kind is ItemKind.GANG:  # Not what concerns other members.
+        found = tuple(one for one in found if not one.pods or subject.key in one.pods)
     explained = {GANG: _explain_gang, APP_GROUP: _explain_app, POD: _explain_pod}[subject.kind]
     explanation = explained(run, subject.key, live, found)
     # What plugins decide by besides: a decision is no better than that.

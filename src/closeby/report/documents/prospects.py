@@ -221,5 +221,7 @@ def goes_without_saying(
     if one.kind is not Kind.SHORT or not isinstance(one.short, ShortEntry) or one.short.could_hold is None:
         return False
     if one.short.could_hold == 0:
-        return ever_fits is False or any(other.fits for other in found)
+        return ever_fits is False or any(
+            other.fits and other.kind is Kind.RELAXED and not other.pods for other in found
+        )
     return one.short.level is None and reason == Reason.GANG_DOES_NOT_FIT and not one.jobs

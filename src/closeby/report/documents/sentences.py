@@ -70,6 +70,8 @@ def gang_sentences(
         yield from known
     elif outcome is None:
         yield "They have their nodes already; nothing had to be decided."
+    elif entry.scheduled == sum(pod.node_name is not None for pod in pods):
+        yield "They have their nodes already; no other member found one."
     elif domains:
         yield _why_here(domains, group, held=_held(group, pods))
     elif entry.topology is None:

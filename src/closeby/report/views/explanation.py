@@ -193,7 +193,9 @@ def _pods_table(explanation: Explanation) -> Table:
     by_node = explanation.app_group is not None
     ordered = sorted(
         explanation.pods,
-        key=lambda pod: (natural_key(pod.node or "") if by_node else (), pod.rank or 0, pod.order or 0),
+        key=lambda pod: (
+            (natural_key(pod.node or ""),) if by_node else (pod.node is None, pod.rank or 0, pod.order or 0)
+        ),
     )
     rows = runs_of(("\0".join(_pod_cells(pod, decided, timed)), pod.name) for pod in ordered)
     for key, names in rows[:LINES]:

@@ -185,6 +185,8 @@ class Growth:
             self._gang.constraints.required
         )
         reason = Reason.TOPOLOGY_PLACEMENT_FAILED if bound else Reason.GANG_DOES_NOT_FIT
+        if candidate is None and leaf.anchors:  # The minimum ran already: it holds the others to its domain.
+            candidate = _required_of(leaf, leaf.anchors[0])
         inside = scope if candidate is None else scope.narrowed(candidate, tools.cluster.capacity)
         allowed = inside.allowed(tools.cluster.capacity)
         alive = tools.cluster.alive[: tools.cluster.capacity]
@@ -207,14 +209,19 @@ class Growth:
             placed = {pod.uid: slot for pod, slot in self._state.placed}
             core = (pod.uid for leaf in part.leaves() for pod in leaf.core)
             taken = (*part.all_anchors(), *(placed[uid] for uid in core if uid in placed))
-            if not taken:
+            held = _required_of(part, taken[0]) if taken else None
+            if held is None:
                 return {}
-            tree = part.levels.tree
-            node = tree.node_domain(taken[0])
-            if node is None:
-                return {}
-            domain = tree.ancestor(node, part.levels.required)
-            scope = scope.narrowed(Candidate(tree=tree, domain=domain), self._tools.cluster.capacity)
+            scope = scope.narrowed(held, self._tools.cluster.capacity)
         return {
             name: inner for child in part.children for name, inner in self._required(child, scope).items()
         }
+
+
+def _required_of(part: Part, slot: int) -> Candidate | None:
+    """The domain of the level that a part requires which holds a slot."""
+    if part.levels is None or part.levels.required is None:
+        return None
+    tree = part.levels.tree
+    node = tree.node_domain(slot)
+    return None if node is None else Candidate(tree=tree, domain=tree.ancestor(node, part.levels.required))
