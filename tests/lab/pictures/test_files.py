@@ -97,10 +97,12 @@ def test_the_map_shows_the_busiest_moment_unless_one_is_chosen() -> None:
 
 
 def test_the_map_names_the_gangs_of_its_moment(tmp_path: Path) -> None:
-    files = written(tmp_path, pictures_of_history(story(), HEADING, at=1200.0)[:1])
+    pictures = pictures_of_history(story(), HEADING, at=1200.0)[:1]
+    files = written(tmp_path, pictures)
     said = texts(files["rack-map.svg"].decode())
     assert "later: 2 pods × 4 GPUs in a/l1" in said
     assert not [text for text in said if text.startswith("wide")]
+    assert "wide" not in json.dumps(pictures[0].document())
     assert {"n1", "n7", "l1", "single pods", "free"} <= set(said)
 
 

@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import vl_convert
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
-from closeby.lab.documents.comparison import ComparisonReport
-from closeby.lab.documents.simulation import SimulationReport
 from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.cdfs import delay_cdfs, span_cdfs, talk_cdfs
 from closeby.lab.pictures.fabric import fabric
@@ -23,8 +22,12 @@ from closeby.lab.pictures.snapshot import snapshot
 from closeby.lab.pictures.timeline import axis_of, timeline
 from closeby.lab.replay.history import History
 from closeby.objects.words import plural
-from closeby.report.documents.scheduling import SchedulingReport
 from closeby.simulator.runs import Run
+
+if TYPE_CHECKING:
+    from closeby.lab.documents.comparison import ComparisonReport
+    from closeby.lab.documents.simulation import SimulationReport
+    from closeby.report.documents.scheduling import SchedulingReport
 
 
 class Heading(Struct, frozen=True, kw_only=True):
@@ -34,7 +37,7 @@ class Heading(Struct, frozen=True, kw_only=True):
     details: str
 
 
-def heading_of_simulation(report: SimulationReport) -> Heading:
+def heading_of_simulation(report: "SimulationReport") -> Heading:
     """Workload, cluster and configuration; then size, load, seed and what was asked of the topology."""
     workload, cluster, policy = report.workload, report.cluster, report.policy
     details = [plural(workload.jobs, "job")]
@@ -52,7 +55,7 @@ def heading_of_simulation(report: SimulationReport) -> Heading:
     )
 
 
-def heading_of_scheduling(report: SchedulingReport, nodes: int, policy: str) -> Heading:
+def heading_of_scheduling(report: "SchedulingReport", nodes: int, policy: str) -> Heading:
     """How many pods have a node, then the size of the cluster, the configuration, and the gangs that wait."""
     placed = sum(pod.node is not None for pod in report.pods)
     details = [plural(nodes, "node"), f"configuration {policy}"]
@@ -64,7 +67,7 @@ def heading_of_scheduling(report: SchedulingReport, nodes: int, policy: str) -> 
     )
 
 
-def heading_of_comparison(report: ComparisonReport) -> Heading:
+def heading_of_comparison(report: "ComparisonReport") -> Heading:
     """The policies, what they were compared on, and how many runs there are of each."""
     workload, cluster = report.workload, report.cluster
     details = [plural(workload.jobs, "job")]
@@ -263,6 +266,7 @@ def _has_flows(scene: Scene) -> bool:
 
 
 def _maps(scene: Scene, heading: Heading, stop: int, when: str) -> tuple[Picture, ...]:
+    moment = scene.moments.at(stop)
     return tuple(
         Picture(
             name=name,
@@ -270,9 +274,9 @@ def _maps(scene: Scene, heading: Heading, stop: int, when: str) -> tuple[Picture
             notes=_notes(name, scene),
             chart=chart,
             heading=heading,
-            moment=scene.moments.at(stop),
+            moment=moment,
         )
-        for name, chart in maps_of(scene).items()
+        for name, chart in maps_of(replace(scene, only=moment)).items()
     )
 
 
@@ -282,8 +286,6 @@ VEGA_LITE = "6.4"
 _NAMED = re.compile(r'(\bid="|url\(#)((?:clip|gradient_?)\d+)("|\))')
 #: Pixels of a PNG for each pixel of its picture.
 SCALE = 2.0
-#: Pictures that are drawn at once.
-WORKERS = 2
 
 
 def to_svg(document: Spec) -> str:
@@ -318,14 +320,11 @@ def write_pictures(
         OSError: a file can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    documents = [(picture.name, picture.document()) for picture in pictures]
     written: list[Path] = []
-    # What draws needs Python for a small part of the time only.
-    with ThreadPoolExecutor(WORKERS) as pool:
-        for number, paths in enumerate(pool.map(lambda one: _written(folder, *one), documents), start=1):
-            written += paths
-            if progress is not None:
-                progress(number)
+    for number, picture in enumerate(pictures, start=1):
+        written += _written(folder, picture.name, picture.document())
+        if progress is not None:
+            progress(number)
     return tuple(written)
 
 

@@ -130,7 +130,7 @@ def ellipsis(boxes: Boxes) -> Spec:
 def gangs_by_number(sheet: Sheet, top: float, scene: Scene, columns: int, named: int) -> Iterator[Spec]:
     """The largest gangs of the moment by name and number, and how many there are besides."""
     colours = colours_of(scene)
-    gangs = [index for index, tenant in enumerate(scene.tenants) if tenant.has_colour]
+    gangs = [index for index in np.flatnonzero(scene.drawn).tolist() if scene.tenants[index].has_colour]
     chosen = [scene.tenants[index] for index in gangs]
     rows = data(
         size=np.asarray([tenant.size for tenant in chosen]),

@@ -311,8 +311,8 @@ def _panels(by_policy: PolicyLines, axis: Axis, name: str) -> Spec:
 
 
 def _chart(lines: Sequence[tuple[str, Distribution]], axis: Axis, title: str, names: Sequence[str]) -> Spec:
-    points = [point for name, one in lines for point in _points(name, one, axis)]
     low = _beginning([one for _, one in lines], axis)
+    points = [point for name, one in lines for point in _points(name, one, axis, low)]
     rows = data(
         line=[name for name, _, _ in points],
         number=np.arange(len(points)),
@@ -362,7 +362,7 @@ def _chart(lines: Sequence[tuple[str, Distribution]], axis: Axis, title: str, na
             quantity("share", title=axis.share, format=".1%"),
         ],
     }
-    return marks(rows, "line", encoding, interpolate="step-after", clip=True)
+    return marks(rows, "line", encoding, interpolate="step-after")
 
 
 def _beginning(lines: Sequence[Distribution], axis: Axis) -> float:
@@ -380,9 +380,9 @@ def _nothing(axis: Axis) -> Spec:
     return words(data(text=[axis.otherwise]), place, align="center", fontSize=12, color=PALE_INK)
 
 
-def _points(name: str, one: Distribution, axis: Axis) -> Iterator[tuple[str, float, float]]:
-    """A step line that begins at 0 and goes on to the right end."""
-    yield name, max(float(one.values[0]), axis.begin), 0.0
+def _points(name: str, one: Distribution, axis: Axis, low: float) -> Iterator[tuple[str, float, float]]:
+    """A step line that begins at the lowest share of the axis and goes on to the right end."""
+    yield name, max(float(one.values[0]), axis.begin), low
     for value, part in zip(one.values.tolist(), one.shares.tolist(), strict=True):
-        yield name, max(value, axis.begin), part
+        yield name, max(value, axis.begin), max(part, low)
     yield name, axis.end, 1.0

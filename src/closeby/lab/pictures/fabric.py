@@ -167,7 +167,7 @@ def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> Domains:
             for one in loads
         ]
     )
-    drawn = at >= 0
+    drawn = (at >= 0) & scene.drawn[tenants]
     tenants = tenants[drawn]
     rows = data(
         domain=np.concatenate([at[drawn], np.arange(size)]),

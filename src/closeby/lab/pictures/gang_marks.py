@@ -240,8 +240,9 @@ def numbers(
     place = {**sheet.at("x", "y"), "text": quantity("rank")}
     # The colour fills the gaps between bars behind the number.
     behind = {**place, "color": colour("fill"), "stroke": colour("fill")}
-    yield words(rows, behind, *steps, align="center", fontSize=SIZE, strokeWidth=4)
-    yield words(rows, {**place, "color": colour("ink")}, *steps, align="center", fontSize=SIZE)
+    look = {"align": "center", "fontSize": SIZE}
+    yield words(rows, behind, *steps, strokeWidth=4, strokeJoin="round", **look)
+    yield words(rows, {**place, "color": colour("ink")}, *steps, **look)
 
 
 def _places(boxes: Boxes, scene: Scene, pieces: Pieces) -> list[tuple[int, float, float]]:
@@ -258,9 +259,12 @@ def _places(boxes: Boxes, scene: Scene, pieces: Pieces) -> list[tuple[int, float
     bars = boxes.bars[positions]
     wide = bars[:, 2] - bars[:, 0]
     left, right = bars[:, 0] + wide * pieces.low, bars[:, 0] + wide * pieces.high
-    found = [(index, -1.0, -1.0) for index, tenant in enumerate(scene.tenants) if tenant.has_colour]
+    drawn = [
+        one and tenant.has_colour for one, tenant in zip(scene.drawn.tolist(), scene.tenants, strict=True)
+    ]
+    found = [(index, -1.0, -1.0) for index, one in enumerate(drawn) if one]
     order = np.lexsort((bars[:, 1], bars[:, 0], leaves, pieces.tenants))
-    rows = [row for row in order.tolist() if scene.tenants[int(pieces.tenants[row])].has_colour]
+    rows = [row for row in order.tolist() if drawn[int(pieces.tenants[row])]]
     for (tenant, _), group in groupby(rows, key=lambda row: (int(pieces.tenants[row]), int(leaves[row]))):
         columns = [list(column) for _, column in groupby(group, key=lambda row: float(bars[row, 0]))]
         longest = [column for column in columns if len(column) == max(map(len, columns))]

@@ -236,7 +236,7 @@ def _held(scene: Scene, tiles: Tiles) -> tuple[Ints, Ints, Floats]:
     inside = scene.slots < len(tree.position_of)
     positions = np.full(len(scene.slots), tree.size, dtype=np.intp)
     positions[inside] = tree.position_of[scene.slots[inside]]
-    known = positions < tree.size
+    known = (positions < tree.size) & np.repeat(scene.drawn, np.diff(scene.offsets))
     count = len(tiles.names)
     keys, row = np.unique(
         scene.tenant_of[known] * np.intp(count) + tiles.tile_at[positions[known]], return_inverse=True

@@ -129,7 +129,8 @@ DARK = {
     "#6B3FA0": "#B79AE6",
     "#0072B2": "#4BA8E0",
 }
-FONT = "DejaVu Sans, Verdana, Arial, Helvetica, sans-serif"
+#: What draws brings the first of them, so that files are the same everywhere; the next two are as wide.
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 #: The parameter that holds the chosen moment, in the unit of the scene.
 MOMENT = "moment"
 #: The parameter that the slider sets.

@@ -51,6 +51,7 @@ from closeby.lab.pictures.paper import (
     words,
 )
 from closeby.lab.pictures.scene import Scene, amount_text
+from closeby.objects.arrays import Ints
 
 
 def reserved_outlines(sheet: Sheet, boxes: Boxes, scene: Scene) -> Spec:
@@ -202,26 +203,31 @@ def _names(sheet: Sheet, boxes: Boxes) -> Spec:
 
 def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tuple[str, ...]) -> Spec:
     """The parts of nodes that tenants hold at the moment."""
-    bars = boxes.bars[scene.tree.position_of[pieces.slots]]
+    here = scene.drawn[pieces.tenants]
+    slots, holders = pieces.slots[here], pieces.tenants[here]
+    bars = boxes.bars[scene.tree.position_of[slots]]
     wide = bars[:, 2] - bars[:, 0]
+    services = _services(scene, slots, holders) if scene.services else {}
     rows = data(
-        left=bars[:, 0] + wide * pieces.low,
+        left=bars[:, 0] + wide * pieces.low[here],
         top=bars[:, 1],
-        right=bars[:, 0] + wide * pieces.high,
+        right=bars[:, 0] + wide * pieces.high[here],
         bottom=bars[:, 3],
-        slot=pieces.slots,
-        tenant=pieces.tenants,
-        **({"services": _services(scene, pieces)} if scene.services else {}),
+        slot=slots,
+        tenant=holders,
+        **services,
     )
+    chosen = np.flatnonzero(scene.drawn)
+    named = [scene.tenants[index] for index in chosen.tolist()]
     tenants = data(
-        tenant=np.arange(len(scene.tenants)),
-        job=[tenant.name for tenant in scene.tenants],
-        asks=[tenant.asks for tenant in scene.tenants],
-        waited=[tenant.waited for tenant in scene.tenants],
-        span=[tenant.lies_in for tenant in scene.tenants],
-        fill=colours,
-        since=scene.since,
-        until=scene.until,
+        tenant=chosen,
+        job=[tenant.name for tenant in named],
+        asks=[tenant.asks for tenant in named],
+        waited=[tenant.waited for tenant in named],
+        span=[tenant.lies_in for tenant in named],
+        fill=[colours[index] for index in chosen.tolist()],
+        since=scene.since[chosen],
+        until=scene.until[chosen],
     )
     nodes = data(slot=np.arange(len(scene.nodes)), node=scene.nodes)
     fields = [
@@ -231,7 +237,7 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
         "span",
         "node",
     ]
-    tooltip = [label(field) for field in (*fields, *(["services"] if scene.services else []))]
+    tooltip = [label(field) for field in (*fields, *services)]
     chart = marks(
         rows,
         "rect",
@@ -246,8 +252,8 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
     return {**chart, "name": "held", "params": [{"name": HOVER, "select": pointed}]}
 
 
-def _services(scene: Scene, pieces: Pieces) -> list[str]:
-    """``web ×2, db``: which services of its tenant are on the node of each piece."""
+def _services(scene: Scene, slots: Ints, tenants: Ints) -> dict[str, list[str]]:
+    """``web ×2, db``: which services of its tenant are on the node of each piece, as a column."""
     lying: dict[tuple[int, int], dict[str, int]] = {}
     for tenant, slot, name in zip(
         scene.tenant_of.tolist(), scene.slots.tolist(), scene.services, strict=True
@@ -258,4 +264,4 @@ def _services(scene: Scene, pieces: Pieces) -> list[str]:
         key: ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in here.items())
         for key, here in lying.items()
     }
-    return [texts[key] for key in zip(pieces.tenants.tolist(), pieces.slots.tolist(), strict=True)]
+    return {"services": [texts[key] for key in zip(tenants.tolist(), slots.tolist(), strict=True)]}

@@ -105,6 +105,8 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     coloured: str = "gangs"
     #: What was left out, as sentences.
     left_out: tuple[str, ...] = ()
+    #: The one moment that is drawn; None where a slider chooses it later.
+    only: float | None = None
 
     @property
     def unit(self) -> str:
@@ -115,6 +117,14 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     def has_rings(self) -> bool:
         """Whether some tenant's pods send flows to each other."""
         return bool((self.links_of_pods[np.diff(self.offsets) > 1] > 0).any())
+
+    @property
+    def drawn(self) -> Bools:
+        """Which tenants a chart needs: those that are there at its one moment, or all; shape (T,)."""
+        if self.only is None:
+            return np.ones(len(self.tenants), dtype=np.bool_)
+        there: Bools = (self.since <= self.only) & (self.only < self.until)
+        return there
 
     @property
     def tenant_of(self) -> Ints:
