@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,25 @@ def test_a_run_over_time_and_the_same_one_again(tmp_path: Path) -> None:
     assert len(first) == 11
     assert closeby(*asked).exit_code == 0
     assert [file for file in tmp_path.rglob("*.*") if first.get(file) != file.read_bytes()] == []
+
+
+def test_a_terminal_shows_how_far_drawing_is(tmp_path: Path) -> None:
+    """Two pictures and the report."""
+    (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
+    files = ("--plot", str(tmp_path / "pictures"), "--html", str(tmp_path / "report.html"))
+    shown, terminal = os.openpty()
+    run = [sys.executable, "-m", "closeby", "simulate", "-f", str(tmp_path / "state.yaml"), *files]
+    done = subprocess.run(run, stdout=subprocess.PIPE, stderr=terminal, timeout=200, check=False)
+    os.close(terminal)
+    said = b""
+    with suppress(OSError):
+        while part := os.read(shown, 65536):
+            said += part
+    os.close(shown)
+    assert done.returncode == 0
+    plain = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", said)
+    assert re.search(rb"pictures .* 3/3", plain)
+    assert b"report in " in said
 
 
 def test_the_page_says_what_the_table_says(tmp_path: Path) -> None:

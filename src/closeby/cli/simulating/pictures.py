@@ -171,26 +171,28 @@ class Pictures(NamedTuple):
         from closeby.cli.reading.inputs import Unusable
         from closeby.cli.simulating.given import progress_of
         from closeby.lab.pictures.album import write_pictures
-        from closeby.lab.pictures.page import library
 
-        if self.page is not None:
-            library()
+        drawn = () if self.folder is None else pictures()
+        steps = len(drawn) + (self.page is not None)
         try:
-            if self.folder is not None:
-                drawn = pictures()
-                with progress_of("pictures", len(drawn)) as progress:
+            with progress_of("pictures" if drawn else "report", steps) as progress:
+                if self.folder is not None:
                     write_pictures(Path(self.folder), drawn, progress)
-                names = ", ".join(picture.name for picture in drawn) or "none, as there are no nodes"
-                click.echo(f"pictures in {self.folder}, as .svg and .png: {names}", err=True)
-                if left_out:
-                    click.echo(left_out, err=True)
-            if self.page is not None:
-                Path(self.page).parent.mkdir(parents=True, exist_ok=True)
-                Path(self.page).write_text(page(), encoding="utf-8")
-                click.echo(f"report in {self.page}", err=True)
+                if self.page is not None:
+                    Path(self.page).parent.mkdir(parents=True, exist_ok=True)
+                    Path(self.page).write_text(page(), encoding="utf-8")
+                    if progress is not None:
+                        progress(steps)
         except OSError as error:
             path = error.filename or self.folder or self.page
             raise Unusable(f"{path}: can't be written: {error.strerror or error}; check the path") from error
+        if self.folder is not None:
+            names = ", ".join(picture.name for picture in drawn) or "none, as there are no nodes"
+            click.echo(f"pictures in {self.folder}, as .svg and .png: {names}", err=True)
+            if left_out:
+                click.echo(left_out, err=True)
+        if self.page is not None:
+            click.echo(f"report in {self.page}", err=True)
 
 
 def _check_writable(path: Path) -> None:

@@ -3,21 +3,17 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-import vl_convert
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from closeby.lab.pictures.album import (
-    VEGA_LITE,
     Heading,
     Picture,
     distributions,
@@ -27,6 +23,7 @@ from closeby.lab.pictures.album import (
     notes_on,
     stop_of,
 )
+from closeby.lab.pictures.library import library
 from closeby.lab.pictures.lookup import explanations_of, index_of_history, index_of_run
 from closeby.lab.pictures.paper import (
     DARK,
@@ -100,8 +97,6 @@ def _escaped(text: str) -> str:
 #: Drawn as a bitmap, which is quick with thousands of marks; small charts are drawn as SVG.
 CANVAS = "canvas"
 SVG = "svg"
-#: What the page needs of the libraries.
-SNIPPET = "window.vegaEmbed = vegaEmbed;"
 #: Said where a screen is narrower than the maps.
 WIDE = '<p class="aside narrow">The pictures are wider than this window: move them sideways.</p>'
 #: So many gangs, applications and pods are explained; few of them are unfolded from the start.
@@ -238,26 +233,13 @@ def _page(heading: Heading, *body: str) -> str:
         subtitle=escape(heading.details),
         body="\n".join(body),
         dark=json.dumps(DARK, separators=(",", ":")),
-        library=library().result(),
+        library=library(),
         script=Template(_text("page.js")).substitute(),
     )
 
 
 def _text(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-@cache
-def library() -> "Future[str]":
-    """The script that draws: Vega, Vega-Lite and Vega-Embed as one.
-
-    It takes seconds to put together, on a thread of its own: who asks for it early, draws meanwhile.
-    """
-    return ThreadPoolExecutor(1).submit(_bundled)
-
-
-def _bundled() -> str:
-    return vl_convert.javascript_bundle(SNIPPET, VEGA_LITE).replace("</script", "<\\/script")
 
 
 def _section(title: str, *parts: str) -> str:
