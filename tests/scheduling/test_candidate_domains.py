@@ -72,9 +72,10 @@ class TestATighterRackIsPassedOver:
         assert drawn.used() == {"b1": 2}
 
 
-#: Sizes are multiples of 7, so that no node takes more than 98 of its 100; they need 8 x 98 + 7.
-TOO_MANY = [14, 28, 14, 35, 21, 14, 28, 35, 35, 14, 14, 42, 42, 14, 35]
-TOO_MANY += [42, 28, 42, 28, 42, 21, 14, 28, 14, 14, 14, 42, 42, 14, 21]
+#: Sizes are multiples of 7, so that no node takes more than 994 of its 1000; they need 8 x 994 + 7. All
+#: differ, so that a node has too many mixtures to judge them by sums.
+TOO_MANY = [259, 224, 210, 273, 266, 168, 175, 287, 308, 245, 378, 189, 357, 196, 154]
+TOO_MANY += [420, 203, 140, 364, 392, 294, 252, 182, 231, 315, 280, 371, 343, 322, 161]
 
 
 def members_of(sizes: list[int]) -> list[Pod]:
@@ -139,13 +140,13 @@ class TestUnequalPods:
 
     def test_a_level_is_named_where_it_is_unknown_whether_the_cluster_holds_the_gang(self) -> None:
         #   No rack holds them, and to try all racks together is too much.
-        drawn = world("\n".join(f"zone-a rack-{index} : a{index}=100" for index in range(8)))
+        drawn = world("\n".join(f"zone-a rack-{index} : a{index}=1000" for index in range(8)))
         drawn.run(gang(min_member=len(TOO_MANY), required="rack"), members=members_of(TOO_MANY))
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
 
     def test_a_search_too_large_says_so_instead(self) -> None:
         unequal = members_of(TOO_MANY)
-        drawn = world("zone-a rack-1 : " + " ".join(f"a{index}=100" for index in range(8)))
+        drawn = world("zone-a rack-1 : " + " ".join(f"a{index}=1000" for index in range(8)))
         drawn.run(gang(min_member=len(unequal), required="rack"), members=unequal)
         assert drawn.where == {}
         assert drawn.reason("train") is Reason.SEARCH_BUDGET_EXHAUSTED

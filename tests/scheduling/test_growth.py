@@ -154,9 +154,9 @@ class TestSubgroupsThatAreLeftOut:
 
     def test_one_that_fits_nowhere_is_not_blamed_where_the_others_were_too_many_to_try(self) -> None:
         #   Not all ways to place x can be tried; y fits nowhere, and may be left out.
-        drawn = world("zone-a rack-1 : " + " ".join(f"a{index}=100" for index in range(8)))
+        drawn = world("zone-a rack-1 : " + " ".join(f"a{index}=1000" for index in range(8)))
         groups = [subgroup("x", len(TOO_MANY), required="rack"), subgroup("y", 2, required="rack")]
-        drawn.run(some(1, *groups), members=[*of("x", *TOO_MANY), *of("y", 101, 101)])
+        drawn.run(some(1, *groups), members=[*of("x", *TOO_MANY), *of("y", 1001, 1001)])
         assert drawn.where == {}
         assert drawn.reason("train") is Reason.SEARCH_BUDGET_EXHAUSTED
 

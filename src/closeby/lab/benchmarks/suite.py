@@ -39,6 +39,7 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "pod-by-pod": placement.pod_by_pod,
     "throughput": throughput.throughput,
     "refusal": throughput.refusals,
+    "unequal": throughput.unequal,
     "buckets": placement.buckets,
     "by-buckets": placement.placed_by_buckets,
     "network-cost": applications.scoring,

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
 from closeby.lab.benchmarks.placement import engine_of
@@ -64,6 +66,27 @@ def refusals() -> Iterator[Figure]:
                 samples.append(timed(partial(_bound, engine)))
             engine.handle(*(PodDeleted(pod.uid) for pod in pods))
         yield summary("time to say no", f"1,000 {name} plain pods", NODES, 1_000, samples[1:], limit)
+
+
+def unequal() -> Iterator[Figure]:
+    """Gangs of unequal pods: one that is placed, and two whose search is in vain."""
+    engine = engine_of(NODES)
+    engine.handle(*(PodUpserted(pod) for pod in clusters.plain_pods([clusters.needs(1)], "first")), Tick())
+    for kinds, text in (
+        (((5, 2_500), (3, 3_000)), "2,500 x 5 GPU and 3,000 x 3 GPU"),
+        (((5, 2_900), (3, 4_200)), "2,900 x 5 GPU and 4,200 x 3 GPU, in vain"),
+        (((5, 2_000), (6, 700), (7, 200), (3, 3_600)), "5, 6, 7 and 3 GPU, in vain"),
+    ):
+        specs = [clusters.needs(gpus) for gpus, count in kinds for _ in range(count)]
+        group = PodGroup(namespace="bench", name="unequal", min_member=len(specs))
+        pods = [replace(pod, group="unequal") for pod in clusters.plain_pods(specs, "unequal")]
+        samples = []
+        for _ in range(RUNS + 1):
+            engine.handle(GroupChanged(group), *(PodUpserted(pod) for pod in pods))
+            with quiet_collector():
+                samples.append(timed(partial(_bound, engine)))
+            engine.handle(*(PodDeleted(pod.uid) for pod in pods), GroupDeleted(group.key))
+        yield summary("unequal gang", text, NODES, len(pods), samples[1:], 500.0)
 
 
 def _run(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> tuple[list[TimedSample], list[TimedSample]]:

@@ -6,7 +6,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.cluster.columns import Cluster
+from closeby.cluster.columns import Cluster, Demand
 from closeby.objects.arrays import Bools, Ints, Scores
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
@@ -15,6 +15,7 @@ from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
 from closeby.scheduling.judging.figures import Weighted, active_scorers, greatest_sum, total_scores
 from closeby.scheduling.pace import Budget
+from closeby.scheduling.placing.bounds import Bounds
 from closeby.scheduling.placing.descent import MeanScores, descend
 from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.trial import Trial
@@ -45,6 +46,8 @@ class Filler:
         self._flat_tree = flat_tree
         self._before_pod = before_pod
         self._one_by_one = pod_by_pod
+        #: By the needs of unequal pods.
+        self._bounds: dict[tuple[tuple[Demand, int], ...], Bounds] = {}
 
     def fill(
         self,
@@ -157,7 +160,25 @@ class Filler:
         if all(self._by_descent(share, candidate, inside, strategy, tree) for share in hardest_first):
             return True
         self._statement.rollback(mark)
+        if self._in_vain(demand, tree, inside):
+            return False
         return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
+
+    def _in_vain(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
+        """Whether unequal pods certainly don't fit beside each other: sums show it, without any trial."""
+        self._state.pace.take(500)
+        cluster, domain = self._cluster, inside.domain_in(tree)
+        needs = tuple([(cluster.demand(share.pod_class.pod.spec), len(share.pods)) for share in demand])
+        bounds = self._bounds.get(needs)
+        if bounds is None:
+            bounds = self._bounds[needs] = Bounds(needs)
+        first, end = tree.span(domain)
+        counted = (
+            scoped_counts(self._table, share.pod_class, tree, inside, cluster.capacity) for share in demand
+        )
+        room = np.stack([counts.of(tree.node_level)[first:end] for counts in counted])
+        slots = tree.slot_at[first:end]
+        return bounds.exceeded(np.stack([cluster.free(row, slots) for row in bounds.rows]), room)
 
     def _trial(self, inside: NodeSet, tree: Tree, budget: Budget) -> Trial:
         return Trial(

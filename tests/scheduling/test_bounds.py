@@ -1,0 +1,112 @@
+"""Sums show that unequal pods don't fit beside each other, and never that pods don't which do."""
+
+from collections.abc import Sequence
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+
+from closeby.cluster.columns import Demand
+from closeby.objects.reasons import Reason
+from closeby.scheduling.placing.bounds import Bounds
+from tests.worlds import gang, pods, spec, world
+
+
+def needs(*kinds: tuple[tuple[int, ...], int]) -> list[tuple[Demand, int]]:
+    """Amounts asked for by a pod of each kind, and the number of pods."""
+    return [(Demand(tuple(range(len(asked))), asked, ()), count) for asked, count in kinds]
+
+
+def exceeded(kinds: Sequence[tuple[tuple[int, ...], int]], nodes: Sequence[tuple[int, ...]]) -> bool:
+    free = np.asarray(nodes, dtype=np.int64).T
+    room = [
+        [min(have // of for have, of in zip(node, asked, strict=True) if of) for node in nodes]
+        for asked, _ in kinds
+    ]
+    return Bounds(needs(*kinds)).exceeded(free, np.asarray(room, dtype=np.int64))
+
+
+def fits(kinds: Sequence[tuple[tuple[int, ...], int]], nodes: Sequence[tuple[int, ...]]) -> bool:
+    """By trying everything."""
+
+    @cache
+    def placed(left: tuple[int, ...], free: tuple[tuple[int, ...], ...]) -> bool:
+        at = next((index for index, count in enumerate(left) if count), None)
+        if at is None:
+            return True
+        rest = (*left[:at], left[at] - 1, *left[at + 1 :])
+        for index, node in enumerate(free):
+            after = tuple(have - of for have, of in zip(node, kinds[at][0], strict=True))
+            if min(after) >= 0 and (index == 0 or free[index - 1] != node):
+                others = tuple(sorted((*free[:index], after, *free[index + 1 :])))
+                if placed(rest, others):
+                    return True
+        return False
+
+    return placed(tuple(count for _, count in kinds), tuple(sorted(nodes)))
+
+
+@pytest.mark.parametrize("seed", range(250))
+def test_what_is_ruled_out_does_not_fit(seed: int) -> None:
+    draw = Random(seed)
+    resources = draw.randint(1, 2)
+    nodes = [tuple(draw.randint(0, 8) for _ in range(resources)) for _ in range(draw.randint(1, 5))]
+    kinds = [
+        (tuple(draw.randint(1 if at == 0 else 0, 5) for at in range(resources)), draw.randint(1, 4))
+        for _ in range(draw.randint(1, 3))
+    ]
+    if exceeded(kinds, nodes):
+        assert not fits(kinds, nodes), f"seed {seed}: {kinds} on {nodes}"
+
+
+def test_most_of_what_does_not_fit_is_ruled_out() -> None:
+    """On nodes of eight there is little between the sums and the truth."""
+    draw = Random(1)
+    hopeless = ruled_out = 0
+    for _ in range(150):
+        nodes = [(draw.choice((4, 8, 8)),) for _ in range(draw.randint(3, 5))]
+        kinds = [((amount,), draw.randint(1, 4)) for amount in draw.sample(range(2, 8), 2)]
+        if not fits(kinds, nodes):
+            hopeless += 1
+            ruled_out += exceeded(kinds, nodes)
+    assert hopeless > 50
+    assert ruled_out >= 0.8 * hopeless
+
+
+ONE_BESIDE = [((5,), 10), ((3,), 15)]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "nodes"),
+    [
+        pytest.param([((5,), 2), ((3,), 3)], [(8,), (8,)], id="the sum of one resource"),
+        pytest.param([((5,), 3), ((2,), 1)], [(8,), (9,)], id="the number of the large ones"),
+        pytest.param([((5,), 10), ((3,), 15)], [(8,)] * 10 + [(4,)] * 4, id="a small one beside a large one"),
+        pytest.param([((4, 1), 4), ((1, 4), 5)], [(5, 5)] * 4, id="two resources"),
+    ],
+)
+def test_ruled_out(kinds: list[tuple[tuple[int, ...], int]], nodes: list[tuple[int, ...]]) -> None:
+    assert not fits(kinds, nodes)
+    assert exceeded(kinds, nodes)
+
+
+def test_a_resource_that_does_not_limit_pods_is_left_out() -> None:
+    room = np.asarray([[3], [3]])  # More than the 4 units would allow, as where the resource is ignored.
+    assert not Bounds(needs(((2,), 3), ((3,), 3))).exceeded(np.asarray([[4]]), room)
+
+
+def test_too_many_mixtures_are_not_judged() -> None:
+    kinds = [((size,), 100) for size in (1, 2, 3)]
+    assert not exceeded(kinds, [(500,), (99,)])
+
+
+def test_a_gang_that_is_ruled_out_does_not_fit_and_spends_no_budget() -> None:
+    """60 nodes of 8 hold 60 pods of 5 and 60 of 3 beside them, however many sums of GPUs would do."""
+    drawn = world("zone-a rack-1 : " + " ".join(f"a{at}=8" for at in range(60)) + " b1=4 b2=4 b3=4 b4=4 b5=4")
+    large, small = (
+        pods("train", count, spec(gpu=size), prefix=f"m{size}") for size, count in ((5, 58), (3, 68))
+    )
+    drawn.run(gang(min_member=126), members=[*large, *small])
+    assert drawn.where == {}
+    assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
