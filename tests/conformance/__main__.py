@@ -39,6 +39,8 @@ def _show(found: Comparison, seed: int) -> None:
     click.echo("\nnodes that kube-scheduler refused, by reason:")
     for reason, count in found.reasons.most_common():
         click.echo(f"  {count:5}  {reason}")
+    for pod in found.refused:
+        click.echo(f"not taken by the API server: {pod}")
     for one in found.disagreements:
         click.echo(f"\n{one}")
     click.echo(

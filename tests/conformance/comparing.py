@@ -45,6 +45,8 @@ class Comparison:
     pairs: int = 0
     allowed: int = 0
     disagreements: list[Disagreement] = field(default_factory=list)
+    #: Pods that the API server did not take, and why.
+    refused: list[str] = field(default_factory=list)
     #: How often kube-scheduler gave each reason, for the nodes that it refused.
     reasons: Counter[str] = field(default_factory=Counter)
 
@@ -86,6 +88,8 @@ async def compare(
                             manifests[pod.partition("/")[2]],
                         )
                     )
+            found.refused += [f"{path}: {why}" for path, why in sorted(judge.refused.items())]
+            judge.refused.clear()
             new = len(found.disagreements) - before
             tell(f"{world.name}: {len(by_kube)} pods on {nodes} nodes, {new} disagreements")
     return found

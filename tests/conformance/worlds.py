@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.conformance.claims import add_claims, claim_devices
 from tests.control_plane.api import Object
 from tests.control_plane.nodes import node
 
@@ -23,6 +24,8 @@ VALUES: Mapping[str, Sequence[str]] = {
     "rank": ("1", "2", "10", "0x2", ""),
     "topology.kubernetes.io/zone": ZONES,
 }
+#: Label of the nodes for which a RuntimeClass is meant.
+HEAVY = "example.com/heavy"
 EFFECTS = ("NoSchedule", "NoSchedule", "NoExecute", "PreferNoSchedule")
 APPS = ("web", "db", "cache")
 
@@ -109,6 +112,8 @@ def _node(random: Random, name: str) -> Object:
     for key in KEYS:
         if random.random() < 0.7:
             labels[key] = random.choice(VALUES[key])
+    if random.random() < 0.7:
+        labels[HEAVY] = "yes"
     allocatable = {
         "cpu": random.choice(("500m", "1", "2", "4")),
         "memory": random.choice(("512Mi", "1Gi", "4Gi")),
@@ -312,7 +317,7 @@ def _core(world: World, random: Random) -> None:
     }
     if random.random() < 0.5:
         runtime["scheduling"] = {
-            "nodeSelector": {"disk": "ssd"},
+            "nodeSelector": {HEAVY: "yes"},
             "tolerations": [{"operator": "Exists", "key": "a"}],
         }
     world.add("/apis/node.k8s.io/v1/runtimeclasses", runtime)
@@ -325,4 +330,5 @@ def _nothing(world: World, random: Random, pod: Object) -> None:
 #: What worlds may have, by name; those of the first are always there.
 FAMILIES: Mapping[str, tuple[Add, Alter]] = {
     "core": (_core, _nothing),
+    "claims": (add_claims, claim_devices),
 }

@@ -80,6 +80,10 @@ def test_every_field_is_on_the_page(title: str, wire: type[Struct]) -> None:
 SECTIONS = {
     "/Pod": "Pods",
     "/Node": "Nodes",
+    "/Namespace": "What pods refer to",
+    "/Service": "What pods refer to",
+    "node.k8s.io": "What pods refer to",
+    "resource.k8s.io": "What pods refer to",
     "/ReplicationController": "Workloads",
     "apps": "Workloads",
     "batch": "Workloads",

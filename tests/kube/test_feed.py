@@ -36,6 +36,7 @@ OURS = served("closeby.dev", "PodGroup", "v1alpha1")
 COSCHEDULING = served("scheduling.x-k8s.io", "PodGroup", "v1alpha1")
 TOPOLOGIES = served("closeby.dev", "Topology", "v1alpha1", namespaced=False)
 CLASSES = served("scheduling.k8s.io", "PriorityClass", "v1", namespaced=False)
+CLAIMS = served("resource.k8s.io", "ResourceClaim", "v1")
 APP_GROUPS = served("scheduling.sigs.k8s.io", "AppGroup", "v1alpha1")
 NETWORKS = served("scheduling.sigs.k8s.io", "NetworkTopology", "v1alpha1")
 
@@ -346,3 +347,43 @@ def test_the_engine_takes_it_all() -> None:
         engine.handle(*feed.take(batch).events)
         engine.validate_state()
     assert engine.cluster.slot("n1") is not None
+
+
+def allocated(name: str, node_name: str) -> Object:
+    field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
+    selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {
+        "metadata": {"name": name, "namespace": "a"},
+        "status": {"allocation": {"nodeSelector": selector}},
+    }
+
+
+def test_a_pod_is_read_again_when_its_resource_claim_changes() -> None:
+    """It comes before its claim, which is allocated, moves, and goes."""
+
+    def nodes_of(fed: Fed) -> list[tuple[bool, list[str]]]:
+        specs = [event.pod.spec for event in fed.events if isinstance(event, PodUpserted)]
+        return [
+            (bool(spec.unsupported), [term.fields[0].values[0] for one in spec.claimed_nodes for term in one])
+            for spec in specs
+        ]
+
+    feed = Feed("closeby")
+    using = pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "gpu"}])
+    assert nodes_of(feed.take([put(PODS, using)])) == [(True, [])]
+    waiting = {"metadata": {"name": "gpu", "namespace": "a"}}
+    assert nodes_of(feed.take([put(CLAIMS, waiting), put(CLAIMS, allocated("other", "n9"))])) == []
+    assert nodes_of(feed.take([put(CLAIMS, allocated("gpu", "n1"))])) == [(False, ["n1"])]
+    assert nodes_of(feed.take([put(CLAIMS, allocated("gpu", "n2"))])) == [(False, ["n2"])]
+    assert nodes_of(feed.take([put(CLAIMS, allocated("gpu", "n2"))])) == []
+    assert nodes_of(feed.take([gone(CLAIMS, "a/gpu")])) == [(True, [])]
+    feed.take([gone(PODS, "a/p", "uid-p")])
+    assert nodes_of(feed.take([put(CLAIMS, allocated("gpu", "n1"))])) == []
+
+
+def test_a_pod_with_its_node_does_not_follow_its_resource_claim() -> None:
+    feed = Feed("closeby")
+    claims: object = [{"name": "c", "resourceClaimName": "gpu"}]
+    waiting, placed = pod("p", resourceClaims=claims), pod("p", on="n1", resourceClaims=claims)
+    feed.take([put(PODS, waiting), put(PODS, placed)])
+    assert feed.take([put(CLAIMS, allocated("gpu", "n2"))]).events == ()

@@ -151,3 +151,29 @@ def test_a_pod_group_that_can_not_be_read_is_as_good_as_none(
             assert (await condition(it, "g"))["type"] == "Scheduled"
 
     asyncio.run(run())
+
+
+def test_a_pod_waits_for_its_resource_claim_and_goes_where_the_devices_are(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with world(control_plane, namespace, *HOSTS) as it, it.scheduling():
+            claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+            request = {"name": "all", "exactly": {"deviceClassName": "devices"}}
+            claim = {"metadata": {"name": "gpu"}, "spec": {"devices": {"requests": [request]}}}
+            await it.api.create(claims, claim)
+            using = it.pod("p")
+            using["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "gpu"}]
+            await it.create(using)
+            assert "spec.resourceClaims[0]" in await it.refusal("p", "resourceClaims")
+            place = HOSTS[-1]["metadata"]["name"]
+            field = {"key": "metadata.name", "operator": "In", "values": [place]}
+            device = {"request": "all", "driver": "example.com", "pool": "p", "device": "d"}
+            allocation = {
+                "devices": {"results": [device]},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+            }
+            await it.api.patch(f"{claims}/gpu/status", {"status": {"allocation": allocation}})
+            assert await it.bound(1) == {"p": place}
+
+    asyncio.run(run())

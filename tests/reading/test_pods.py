@@ -10,6 +10,7 @@ from closeby.objects.pods import (
     Requirement,
     Toleration,
 )
+from closeby.objects.reasons import Reason
 from tests.golden.fixture import Golden
 from tests.reading.manifest_text import error_of, read_good, read_objects, read_pod
 
@@ -226,7 +227,9 @@ def test_no_required_affinity_is_not_the_same_as_one_without_terms() -> None:
         ("{operator: Exists}", ".key", "is missing; name a label"),
     ],
 )
-def test_what_the_api_server_would_refuse_is_refused(requirement: str, field: str, said: str) -> None:
+def test_a_node_affinity_term_that_no_api_server_accepts_matches_nothing(
+    requirement: str, field: str, said: str
+) -> None:
     text = f"""
     apiVersion: v1
     kind: Pod
@@ -238,18 +241,34 @@ def test_what_the_api_server_would_refuse_is_refused(requirement: str, field: st
             nodeSelectorTerms:
             - matchExpressions:
               - {requirement}
+            - matchExpressions:
+              - {{key: zone, operator: Exists}}
     """
     path = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0]{field}"
-    assert f"Pod/p: {path}: {said}" in error_of(text)
+    manifests = read_good(text)
+    (pod,) = manifests.pods
+    assert pod.spec.required_affinity == (NodeSelectorTerm((Requirement("zone", "Exists"),)),)
+    assert pod.spec.invalid == (f"{path} {said.partition(';')[0]}",)
+    (notice,) = manifests.notices
+    assert (notice.reason, notice.field) == (Reason.INVALID_SPEC, path)
+
+
+def test_a_pod_on_a_node_holds_its_resources_whatever_its_affinity_says() -> None:
+    term = {"matchExpressions": [{"key": "a", "operator": "Is"}]}
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
+    pod = read_pod({"nodeName": "n", "affinity": affinity, "containers": containers})
+    assert (pod.node_name, pod.spec.requests, pod.spec.required_affinity) == ("n", (("cpu", 1000),), ())
 
 
 @pytest.mark.parametrize(("weight", "taken"), [(0, False), (1, True), (100, True), (101, False)])
 def test_a_weight_lies_between_1_and_100(weight: int, taken: bool) -> None:
     term = {"weight": weight, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}
     spec = {"affinity": {"nodeAffinity": {PREFERRED: [term]}}}
-    manifests = read_objects({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
-    assert len(manifests.pods) == taken
-    assert [error.field.rpartition(".")[2] for error in manifests.errors] == ([] if taken else ["weight"])
+    pod = read_pod(spec)
+    assert len(pod.spec.preferred_affinity) == taken
+    path = f"spec.affinity.nodeAffinity.{PREFERRED}[0].weight"
+    assert pod.spec.invalid == (() if taken else (f"{path} is {weight}",))
 
 
 def test_a_toleration_that_makes_no_sense_is_refused(golden: Golden) -> None:
@@ -282,7 +301,7 @@ def test_a_toleration_that_makes_no_sense_is_refused(golden: Golden) -> None:
             "spec.volumes[1].persistentVolumeClaim",
         ),
         ({"volumes": [{"ephemeral": {}}]}, "spec.volumes[0].ephemeral"),
-        ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims[0]"),
     ],
 )
 def test_hard_constraints_that_are_not_known_yet_are_named(spec: dict[str, Any], unsupported: str) -> None:

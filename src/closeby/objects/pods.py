@@ -98,6 +98,10 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     inline_disks: tuple[InlineDisk, ...] = ()
     #: Images of all containers and image volumes with their tags, sorted, as often as they are used.
     images: tuple[str, ...] = ()
+    #: Of its ResourceClaims for which devices are allocated: the nodes that can use them, as alternatives.
+    claimed_nodes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    #: ``runtimeClassName`` of a pod without overhead of its own.
+    runtime_class: str = ""
     scheduling_gates: tuple[str, ...] = ()
     #: None without any term.
     pod_affinity: PodAffinity | None = None
@@ -117,6 +121,26 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     def exclusive(self) -> tuple[Exclusive, ...]:
         """What no other pod on its node may have."""
         return (*self.host_ports, *self.inline_disks) if self.inline_disks else self.host_ports
+
+
+class PodResourceClaim(Struct, frozen=True, gc=False):
+    """A ResourceClaim that a pod names, or that a controller made for it."""
+
+    #: Where it stands in the pod, as what the pod waits for.
+    field: str
+    #: Name of the ResourceClaim.
+    claim: str
+
+
+class RuntimeClass(Struct, frozen=True, kw_only=True):
+    """What the pods of a runtime class need besides; admission writes it into them."""
+
+    name: str
+    #: Sorted by resource name, in whole units.
+    overhead: tuple[tuple[str, int], ...] = ()
+    #: Sorted by key.
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class WorkloadRef(Struct, frozen=True, gc=False):
@@ -165,6 +189,8 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     group: str | None = None
     #: What says to which gang it belongs, where that is a Workload and not a PodGroup.
     workload_ref: WorkloadRef | None = None
+    #: Its ResourceClaims, as far as their names are known.
+    resource_claims: tuple[PodResourceClaim, ...] = ()
     #: Name of its leaf subgroup.
     subgroup: str | None = None
     #: Position of what it belongs to in the spec of its workload: of a JobSet's replicated job, of a role.

@@ -5,7 +5,7 @@ distinct value once. The rules are upstream's (``component-helpers/scheduling/co
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -23,7 +23,8 @@ _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class NodeAffinity(Filter, NormalizeScore):
-    """``nodeSelector`` and ``affinity.nodeAffinity`` (upstream's plugin of that name).
+    """``nodeSelector`` and ``affinity.nodeAffinity`` (upstream's plugin of that name), and the node selectors
+    of allocated ResourceClaims, which is what upstream's DynamicResources does for these.
 
     A requirement that breaks the API's rules makes its term match nothing. The score is the sum of the
     weights of the preferred terms that match, scaled so that the best node has 100.
@@ -35,19 +36,21 @@ class NodeAffinity(Filter, NormalizeScore):
     default_weight = 2.0
 
     def class_key(self, pod: Pod) -> Hashable:
-        return pod.spec.node_selector, pod.spec.required_affinity, pod.spec.preferred_affinity
+        spec = pod.spec
+        return spec.node_selector, spec.required_affinity, spec.preferred_affinity, spec.claimed_nodes
 
     def concerns(self, pod: Pod) -> bool:
-        return bool(pod.spec.node_selector) or pod.spec.required_affinity is not None
+        spec = pod.spec
+        return bool(spec.node_selector or spec.claimed_nodes) or spec.required_affinity is not None
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         answer: Bools | None = None
         for key, value in pod.spec.node_selector:
             hit = _has_value(nodes, key, (value,))
             answer = hit if answer is None else np.logical_and(answer, hit, out=answer)
-        if pod.spec.required_affinity is not None:
+        for terms in _alternatives(pod):
             hit = nodes.all(False)
-            for term in pod.spec.required_affinity:
+            for term in terms:
                 hit |= self._term(nodes, term)
             answer = hit if answer is None else np.logical_and(answer, hit, out=answer)
         return nodes.all(True) if answer is None else answer
@@ -86,6 +89,12 @@ class NodeAffinity(Filter, NormalizeScore):
         slot = self.handle.cluster.slot(requirement.values[0])
         same = nodes.all(False) if slot is None else np.equal(nodes.slots, slot)
         return same if requirement.operator == "In" else ~same
+
+
+def _alternatives(pod: Pod) -> tuple[tuple[NodeSelectorTerm, ...], ...]:
+    """Sets of terms; of each set one must hold."""
+    required = pod.spec.required_affinity
+    return pod.spec.claimed_nodes if required is None else (required, *pod.spec.claimed_nodes)
 
 
 def _tells_apart(preferred: PreferredTerm) -> bool:
@@ -169,8 +178,14 @@ def _why_not(pod: Pod, node: Node) -> str:
     for key, value in pod.spec.node_selector:
         if node.labels.get(key) != value:
             return f"node selector {key}={value}: {_label(node, key)}"
-    terms = pod.spec.required_affinity or ()
-    failures = [_failure(term, node) for term in terms]
+    required = pod.spec.required_affinity
+    failures = None if required is None else _failures(required, node)
+    if failures is None:
+        for nodes in pod.spec.claimed_nodes:
+            lacking = _failures(nodes, node)
+            if lacking is not None:
+                return f"the devices of an allocated ResourceClaim are elsewhere: {sentences(lacking)}"
+        return "required node affinity"
     if len(failures) == 1:
         return f"required node affinity {failures[0]}"
     if not failures:
@@ -178,8 +193,14 @@ def _why_not(pod: Pod, node: Node) -> str:
     return f"none of {len(failures)} required node affinity terms: {sentences(failures)}"
 
 
+def _failures(terms: Sequence[NodeSelectorTerm], node: Node) -> list[str] | None:
+    """Why none of the alternatives holds; None where one does."""
+    failures = [_failure(term, node) for term in terms]
+    return None if "" in failures else failures
+
+
 def _failure(term: NodeSelectorTerm, node: Node) -> str:
-    """The first requirement of a term that does not hold, and why."""
+    """The first requirement of a term that does not hold, and why; empty where all hold."""
     for requirement, is_field in [
         *((one, False) for one in term.expressions),
         *((one, True) for one in term.fields),
@@ -191,7 +212,7 @@ def _failure(term: NodeSelectorTerm, node: Node) -> str:
         if not _label_satisfies(requirement, value):
             have = f"the node is {node.name}" if is_field else _label(node, requirement.key)
             return f"{_describe(requirement)}: {have}"
-    return "has no requirements, which matches no node"
+    return "" if term.expressions or term.fields else "has no requirements, which matches no node"
 
 
 def _label(node: Node, key: str) -> str:

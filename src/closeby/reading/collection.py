@@ -13,9 +13,10 @@ from closeby.objects.bounds import quoted
 from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.pods import Pod, PriorityClass, RuntimeClass
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.workloads import Workload
@@ -27,6 +28,7 @@ from closeby.reading.decoding.wire import object_id
 from closeby.reading.dialects.plans import completed
 from closeby.reading.known_fields import FieldCheck, conditions_of
 from closeby.reading.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, meant, own_kinds
+from closeby.reading.resolving import Resolving
 
 _OF_MANY_DIALECTS: Final = PodGroup | Topology | AppGroup | NetworkTopology
 
@@ -79,16 +81,20 @@ class Collection:
             *self._notices,
             *(_unknown_kind(self._first[key], number) for key, number in self._unknown.items()),
         ]
+        resolving = Resolving(
+            (one for one in kept if isinstance(one, RuntimeClass)),
+            (one for one in kept if isinstance(one, ResourceClaim)),
+        )
         return Manifests(
             nodes=tuple(one for one in kept if isinstance(one, Node)),
-            pods=tuple(one for one in kept if isinstance(one, Pod)),
+            pods=tuple(resolving.pod(one) for one in kept if isinstance(one, Pod)),
             groups=_gangs([one for one in kept if isinstance(one, PodGroup)]),
             topologies=tuple(one for one in kept if isinstance(one, Topology)),
             priority_classes=tuple(one for one in kept if isinstance(one, PriorityClass)),
             flavors=tuple(one for one in kept if isinstance(one, ResourceFlavor)),
             cluster_queues=tuple(one for one in kept if isinstance(one, ClusterQueue)),
             local_queues=tuple(one for one in kept if isinstance(one, LocalQueue)),
-            workloads=tuple(one for one in kept if isinstance(one, Workload)),
+            workloads=tuple(resolving.workload(one) for one in kept if isinstance(one, Workload)),
             gang_templates=tuple(one for one in kept if isinstance(one, GangTemplates)),
             app_groups=tuple(one for one in kept if isinstance(one, AppGroup)),
             network_topologies=tuple(one for one in kept if isinstance(one, NetworkTopology)),

@@ -11,14 +11,16 @@ from closeby.objects.applications import AppGroup
 from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.pods import Pod, PriorityClass, RuntimeClass
+from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.nodes import read_node
-from closeby.reading.decoding.pods import read_pod, read_priority_class
+from closeby.reading.decoding.pods import read_pod, read_priority_class, read_runtime_class
 from closeby.reading.decoding.reading import DocumentReading
+from closeby.reading.decoding.resource_claims import read_resource_claim
 from closeby.reading.decoding.topologies import read_own_topology, read_topology
 from closeby.reading.decoding.workloads import (
     read_job,
@@ -57,6 +59,8 @@ Record = (
     | Workload
     | AppGroup
     | NetworkTopology
+    | ResourceClaim
+    | RuntimeClass
     | Namespace
     | PodOwner
 )
@@ -93,6 +97,8 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ("ray.io", "RayJob"): Entry(read_ray_job),
     **{("kubeflow.org", kind): Entry(read_training_job) for kind in TRAINING_KINDS},
     ("scheduling.k8s.io", "PriorityClass"): Entry(read_priority_class),
+    ("node.k8s.io", "RuntimeClass"): Entry(read_runtime_class),
+    ("resource.k8s.io", "ResourceClaim"): Entry(read_resource_claim, ("v1", "v1beta2", "v1beta1")),
     (OWN_GROUP, "PodGroup"): Entry(closeby.read_pod_group, ("v1alpha1",)),
     ("scheduling.run.ai", "PodGroup"): Entry(kai.read_pod_group, ("v2alpha2",)),
     ("scheduling.x-k8s.io", "PodGroup"): Entry(coscheduling.read_pod_group, ("v1alpha1",)),
@@ -122,7 +128,6 @@ NOTED: Final[dict[tuple[str, str], str]] = {
     ("apps", "DaemonSet"): "creates one pod per node; only its existing pods count",
     ("batch", "CronJob"): "is a template; only jobs of it that exist are placed",
     ("topology.volcano.sh", "HyperNode"): _LATER,
-    ("resource.k8s.io", "ResourceClaim"): _LATER,
     ("resource.k8s.io", "ResourceClaimTemplate"): _LATER,
 }
 
@@ -136,7 +141,6 @@ NOT_YET: Final = frozenset(
         "HyperNode",
         "PersistentVolume",
         "PersistentVolumeClaim",
-        "ResourceClaim",
         "ResourceClaimTemplate",
         "ResourceSlice",
         "StorageClass",

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.applications.networks import ALL_NAMESPACES, Counts, NetworkScope
+from closeby.kube.state.claims_of_pods import ClaimsOfPods
 from closeby.kube.state.decoding import Decoder, held_for_its_gang, in_its_task
 from closeby.kube.state.label_topologies import LabelTopologies
 from closeby.kube.state.mirrors import SharedGangs
@@ -18,13 +19,14 @@ from closeby.kube.state.names import SharedNames, clash
 from closeby.kube.state.ownership import ForeignMembers, scheduler_of
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
 from closeby.kube.watch.changes import Change, Deleted, Upserted
-from closeby.kube.watch.resources import NODES, PODS, Resource
+from closeby.kube.watch.resources import NODES, PODS, RESOURCE_CLAIM, Resource
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.topologies import Topology
 from closeby.reading.dialects.grouping import held_for_the_grouper, undecided
 from closeby.reading.registry import Record
@@ -80,6 +82,7 @@ class Feed:
         self._nodes: dict[str, Node] = {}
         #: By uid: pods that the engine knows.
         self._pods: dict[str, Pod] = {}
+        self._claims = ClaimsOfPods()
         #: uids of members that are finished and still there.
         self._done: set[str] = set()
         self._label_topologies = LabelTopologies()
@@ -134,6 +137,9 @@ class Feed:
                 self._pod(record, events)
             case PriorityClass():
                 events.append(PriorityClassChanged(record))
+            case ResourceClaim():
+                self._claims.put(record)
+                self._claim_changed(record.key, events)
             case _:
                 own = self._named(resource, change.key, record)
         yield from self._news_of(resource, change.key, (*read.notices, *own))
@@ -143,6 +149,8 @@ class Feed:
 
     def _drop(self, key: str, resource: Resource) -> None:
         """An object that others name is not there, or can't be read."""
+        if resource.kind == RESOURCE_CLAIM:
+            self._claims.drop(key)
         names = self._names(resource)
         self._declared.discard((resource, key))
         if resource.kind == "PodGroup":
@@ -166,6 +174,7 @@ class Feed:
         known = self._pods.get(pod.uid)
         if pod.finished or pod.node_name is not None:
             self.foreign.forget(pod.uid)
+            self._claims.forget(pod.uid)
         if pod.finished:
             self._finished(in_its_task(pod), known, events)
             return
@@ -173,6 +182,7 @@ class Feed:
             if scheduler_of(pod) != self._scheduler_name:
                 self.foreign.put(pod)
                 return
+            pod = self._claims.resolved(pod)
             waits = self._pod_grouper and undecided(pod)
             pod = held_for_the_grouper(pod) if waits else held_for_its_gang(pod)
         pod = in_its_task(pod)
@@ -184,6 +194,11 @@ class Feed:
             self._unknown.forget(pod.uid)
         self._pods[pod.uid] = pod
         events.append(PodUpserted(pod))
+
+    def _claim_changed(self, key: str, events: list[Event]) -> None:
+        """The pods that wait and name this ResourceClaim are read by it."""
+        for pod in self._claims.waiting_for(key):
+            self._pod(pod, events)
 
     def _finished(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
         """It holds nothing any more; its gang must know that it did its work, for as long as it is there."""
@@ -242,11 +257,15 @@ class Feed:
                 events.append(NodeDeleted(change.key))
         elif resource == PODS:
             self._unknown.forget(change.uid)
+            self._claims.forget(change.uid)
             self.foreign.forget(change.uid)
             known = self._pods.pop(change.uid, None) is not None
             if known or change.uid in self._done:
                 self._done.discard(change.uid)
                 events.append(PodDeleted(change.uid))
+        elif resource.kind == RESOURCE_CLAIM:
+            self._claims.drop(change.key)
+            self._claim_changed(change.key, events)
         elif resource.kind == "PriorityClass":
             events.append(PriorityClassDeleted(change.key))
         else:

@@ -1,6 +1,7 @@
 """Node affinity and tolerations, checked as the API server checks them."""
 
 import re
+from collections.abc import Sequence
 
 from msgspec import field
 
@@ -8,6 +9,7 @@ from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import NodeSelectorTerm, PreferredTerm, Requirement, Toleration
 from closeby.reading.decoding.errors import Path
+from closeby.reading.decoding.selectors import Refusal
 from closeby.reading.decoding.wire import Wire
 
 
@@ -63,32 +65,44 @@ _PREFERRED: Path = (*_PATH, "preferredDuringSchedulingIgnoredDuringExecution")
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def required_terms(affinity: NodeAffinityWire | None) -> tuple[NodeSelectorTerm, ...] | None:
-    """The alternatives, or None where nothing is required.
-
-    Raises:
-        FieldError: an operator or its values make no sense; the path starts at the pod's ``spec``.
+def required_terms(
+    affinity: NodeAffinityWire | None, refused: list[Refusal]
+) -> tuple[NodeSelectorTerm, ...] | None:
+    """The alternatives, or None where nothing is required. ``refused`` gets what no API server accepts; such
+    a term matches nothing, and is left out. The paths start at the pod's ``spec``.
     """
     if affinity is None or affinity.required is None:
         return None
-    terms = affinity.required.node_selector_terms or []
-    return tuple(_term(term, (*_REQUIRED, i)) for i, term in enumerate(terms))
+    found = []
+    for i, term in enumerate(affinity.required.node_selector_terms or ()):
+        try:
+            found.append(_term(term, (*_REQUIRED, i)))
+        except FieldError as error:
+            refused.append((error.path, error.message, error.remedy))
+    return tuple(found)
 
 
-def preferred_terms(affinity: NodeAffinityWire | None) -> tuple[PreferredTerm, ...]:
-    """The weighted preferences.
+def node_selector_terms(terms: Sequence[TermWire], path: Path) -> tuple[NodeSelectorTerm, ...]:
+    """Alternatives; ``path`` says where they stand.
 
     Raises:
-        FieldError: as ``required_terms``, or a weight outside 1 to 100.
+        FieldError: an operator or its values make no sense.
     """
-    if affinity is None or not affinity.preferred:
-        return ()
+    return tuple(_term(term, (*path, i)) for i, term in enumerate(terms))
+
+
+def preferred_terms(affinity: NodeAffinityWire | None, refused: list[Refusal]) -> tuple[PreferredTerm, ...]:
+    """The weighted preferences, without those that no API server accepts: ``refused`` gets them."""
     result = []
-    for i, preferred in enumerate(affinity.preferred):
-        if not 1 <= preferred.weight <= 100:
-            raise FieldError((*_PREFERRED, i, "weight"), f"is {preferred.weight}", "use 1 to 100")
-        term = _term(preferred.preference or TermWire(), (*_PREFERRED, i, "preference"))
-        result.append(PreferredTerm(weight=preferred.weight, term=term))
+    for i, preferred in enumerate((affinity and affinity.preferred) or ()):
+        try:
+            if not 1 <= preferred.weight <= 100:
+                raise FieldError((*_PREFERRED, i, "weight"), f"is {preferred.weight}", "use 1 to 100")
+            term = _term(preferred.preference or TermWire(), (*_PREFERRED, i, "preference"))
+        except FieldError as error:
+            refused.append((error.path, error.message, error.remedy))
+        else:
+            result.append(PreferredTerm(weight=preferred.weight, term=term))
     return tuple(result)
 
 

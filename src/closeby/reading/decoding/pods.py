@@ -10,16 +10,18 @@ from msgspec import Struct
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.labels import TASK_SPEC
-from closeby.objects.pods import Pod, PriorityClass, WorkloadRef
+from closeby.objects.pods import Pod, PodResourceClaim, PriorityClass, RuntimeClass, WorkloadRef
 from closeby.objects.reasons import MOST_CONDITIONS, invalid
+from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.keys import EXPECTED_END, POD_GROUP, ROLE, SUBGROUP, unread_wishes, wish_path
 from closeby.reading.decoding.podspecs import PodSpecWire
 from closeby.reading.decoding.reading import DocumentReading
+from closeby.reading.decoding.requests import read_amounts, whole_amounts
 from closeby.reading.decoding.resizing import ResizeStatusWire, hold_what_it_has
-from closeby.reading.decoding.wire import ObjectWire, namespace_of, seconds
+from closeby.reading.decoding.wire import ObjectWire, Quantities, Wire, namespace_of, seconds
 
 KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
 
@@ -65,11 +67,19 @@ _LONGEST_NUMBER: Final = 10
 _LONGEST_DEADLINE: Final = 2**31 - 1
 
 
+class DeviceClaimStatusWire(Wire, gc=False):
+    """``resourceClaimStatuses[]``."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatusWire(ResizeStatusWire, gc=False):
     """``status``."""
 
     phase: str | None = None
     start_time: datetime | None = None
+    resource_claim_statuses: list[DeviceClaimStatusWire] | None = None
 
 
 class PodWire(ObjectWire):
@@ -143,6 +153,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         hold_what_it_has(spec_wire, wire.status)
     group_field = spec_wire.scheduling_group.pod_group_name if spec_wire.scheduling_group else None
     refers = spec_wire.workload_ref
+    unmet, claims = _resource_claims(spec_wire, wire.status if isinstance(wire, PodWire) else None)
     try:
         read = reading.pool.read(spec_wire)
     except FieldError as error:
@@ -154,6 +165,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         reading.refused(field_path((*path, *place)), message, remedy, identity.called)
     hard = [wish_path(wish, "metadata.annotations") for wish in unread_wishes(annotations) if wish.hard]
     hard += [wish_path(wish, "metadata.labels") for wish in unread_wishes(labels, labels=True) if wish.hard]
+    hard += unmet
     if hard:
         spec = reading.pool.intern(msgspec.structs.replace(spec, unsupported=(*spec.unsupported, *hard)))
     limits = None
@@ -175,6 +187,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         workload_ref=None
         if refers is None
         else WorkloadRef(refers.name, refers.pod_group, refers.pod_group_replica_key or ""),
+        resource_claims=claims,
         subgroup=labels.get(SUBGROUP) or labels.get(KAI_SUBGROUP),
         part=_part(labels) if divided else 0,
         job=_job(labels) if divided else 0,
@@ -183,6 +196,27 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         role=_role(labels, annotations),
         bandwidth_limits=limits,
     )
+
+
+def _resource_claims(
+    spec: PodSpecWire, status: PodStatusWire | None
+) -> tuple[list[str], tuple[PodResourceClaim, ...]]:
+    """Where claims stand, for each of which the pod waits until it is allocated, and those with a name.
+
+    A claim that a controller was to make, and that the status names as not needed, is none.
+    """
+    unmet, named = [], []
+    made = {one.name: one for one in (status and status.resource_claim_statuses) or ()}
+    for i, one in enumerate(spec.resource_claims or ()):
+        name = one.resource_claim_name
+        if name is None and one.name in made:
+            name = made[one.name].resource_claim_name
+            if name is None:
+                continue
+        unmet.append(f"spec.resourceClaims[{i}]")
+        if name:
+            named.append(PodResourceClaim(unmet[-1], name))
+    return unmet, tuple(named)
 
 
 def _ends(
@@ -275,4 +309,41 @@ def read_priority_class(document: Document, reading: DocumentReading) -> Priorit
     wire = document.decode(PriorityClassWire)
     return PriorityClass(
         name=reading.name(document, wire.meta), value=wire.value, global_default=bool(wire.global_default)
+    )
+
+
+class OverheadWire(Wire):
+    """``overhead`` of a runtime class."""
+
+    pod_fixed: Quantities | None = None
+
+
+class RuntimeSchedulingWire(Wire):
+    """``scheduling`` of a runtime class."""
+
+    node_selector: dict[str, str] | None = None
+    tolerations: list[TolerationWire] | None = None
+
+
+class RuntimeClassWire(ObjectWire):
+    """A runtime class."""
+
+    overhead: OverheadWire | None = None
+    scheduling: RuntimeSchedulingWire | None = None
+
+
+def read_runtime_class(document: Document, reading: DocumentReading) -> RuntimeClass:
+    """A runtime class.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    wire = document.decode(RuntimeClassWire)
+    fixed = wire.overhead.pod_fixed if wire.overhead else None
+    scheduling = wire.scheduling or RuntimeSchedulingWire()
+    return RuntimeClass(
+        name=reading.name(document, wire.meta),
+        overhead=whole_amounts(read_amounts(fixed, ("overhead", "podFixed")), ("overhead", "podFixed")),
+        node_selector=tuple(sorted((scheduling.node_selector or {}).items())),
+        tolerations=tolerations_of(scheduling.tolerations, ("scheduling", "tolerations")),
     )

@@ -76,6 +76,13 @@ class VolumeWire(Wire):
     image: ImageVolumeWire | None = None
 
 
+class DeviceClaimWire(Wire, gc=False):
+    """``resourceClaims[]``."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class GateWire(Wire, gc=False):
     """``schedulingGates[]``."""
 
@@ -104,7 +111,8 @@ class PodSpecWire(ContainersWire):
     tolerations: list[TolerationWire] | None = None
     topology_spread_constraints: list[SpreadWire] | None = None
     volumes: list[VolumeWire] | None = None
-    resource_claims: list[Present] | None = None
+    resource_claims: list[DeviceClaimWire] | None = None
+    runtime_class_name: str | None = None
     scheduling_gates: list[GateWire] | None = None
     scheduling_group: SchedulingGroupWire | None = None
     workload_ref: WorkloadRefWire | None = None
@@ -135,7 +143,7 @@ class SpecPool:
         self._encoder = msgspec.json.Encoder()
 
     def read(self, wire: PodSpecWire) -> ReadSpec:
-        """What is in ``wire``, which loses its node, its group and its deadline: those are no needs.
+        """What is in ``wire``, which loses its node, group, deadline and ResourceClaims: they are its own.
 
         Raises:
             FieldError: something in it makes no sense; the path starts at ``spec``.
@@ -144,6 +152,7 @@ class SpecPool:
         wire.scheduling_group = None
         wire.workload_ref = None
         wire.active_deadline_seconds = None
+        wire.resource_claims = None
         text = self._encoder.encode(wire)
         known = self._by_text.get(text)
         if known is None:
@@ -169,14 +178,15 @@ def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
     affinity = wire.affinity or AffinityWire()
     among_pods = pod_affinity(affinity.pod_affinity, affinity.pod_anti_affinity, refused)
     spread = topology_spread(wire.topology_spread_constraints, refused)
-    node_affinity = wire.affinity.node_affinity if wire.affinity else None
+    required = required_terms(affinity.node_affinity, refused)
+    preferred = preferred_terms(affinity.node_affinity, refused)
     requests = effective_requests(wire)
     parts = (name for name, _ in requests if is_part_of_a_device(name))
     return PodSpec(
         requests=requests,
         node_selector=tuple(sorted((wire.node_selector or {}).items())),
-        required_affinity=required_terms(node_affinity),
-        preferred_affinity=preferred_terms(node_affinity),
+        required_affinity=required,
+        preferred_affinity=preferred,
         tolerations=tolerations_of(wire.tolerations),
         host_ports=host_ports(wire),
         inline_disks=_inline_disks(wire.volumes or ()),
@@ -184,6 +194,7 @@ def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
         topology_spread=spread,
         invalid=tuple(f"spec.{field_path(path)} {message}" for path, message, _ in refused),
         images=_images(wire),
+        runtime_class="" if wire.overhead else wire.runtime_class_name or "",
         scheduling_gates=tuple(gate.name for gate in wire.scheduling_gates or ()),
         unsupported=(
             *_unsupported(wire),
@@ -238,8 +249,6 @@ def _unsupported(wire: PodSpecWire) -> tuple[str, ...]:
             found.append(f"spec.volumes[{i}].persistentVolumeClaim")
         elif volume.ephemeral is not None:
             found.append(f"spec.volumes[{i}].ephemeral")
-    if wire.resource_claims:
-        found.append("spec.resourceClaims")
     return tuple(found)
 
 

@@ -85,10 +85,19 @@ def effective_requests(spec: ContainersWire) -> tuple[tuple[str, int], ...]:
     total = {name: max(running.get(name, 0), start.get(name, 0)) for name in (running | start)}
     total.update(_pod_level(spec.resources, total))
     _add(total, read_amounts(spec.overhead, ("overhead",)))
+    return whole_amounts(total, ("containers",))
+
+
+def whole_amounts(amounts: Mapping[str, int], path: Path) -> tuple[tuple[str, int], ...]:
+    """Billionths as whole units, rounded up; sorted by name, zeros left out.
+
+    Raises:
+        FieldError: one is too large; ``path`` is where they stand.
+    """
     try:
-        return tuple((name, amount_of_nanos(name, value)) for name, value in sorted(total.items()) if value)
+        return tuple((name, amount_of_nanos(name, value)) for name, value in sorted(amounts.items()) if value)
     except QuantityError as error:
-        raise FieldError(("containers",), error.message, error.remedy) from error
+        raise FieldError(path, error.message, error.remedy) from error
 
 
 def refusals(spec: ContainersWire) -> tuple[tuple[Path, str, str], ...]:

@@ -1,0 +1,81 @@
+"""What other objects say about a pod: its RuntimeClass, as admission applies it, and its ResourceClaims."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from closeby.objects.pods import Pod, RuntimeClass
+from closeby.objects.resource_claims import ResourceClaim
+from closeby.objects.workloads import Workload
+
+
+def with_runtime_class(pod: Pod, classes: Mapping[str, RuntimeClass]) -> Pod:
+    """The pod with the overhead, the node selector and the tolerations of its class.
+
+    A pod that has an overhead has been admitted.
+    """
+    found = classes.get(pod.spec.runtime_class)
+    if found is None or found == RuntimeClass(name=found.name):
+        return pod
+    spec = pod.spec
+    requests = dict(spec.requests)
+    for name, value in found.overhead:
+        requests[name] = requests.get(name, 0) + value
+    selector = {**dict(found.node_selector), **dict(spec.node_selector)}
+    more = tuple(one for one in found.tolerations if one not in spec.tolerations)
+    spec = replace(
+        spec,
+        requests=tuple(sorted(requests.items())),
+        node_selector=tuple(sorted(selector.items())),
+        tolerations=(*spec.tolerations, *more),
+    )
+    return replace(pod, spec=spec)
+
+
+def with_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Pod:
+    """The pod with the node selectors of its ResourceClaims, if devices are allocated for it.
+
+    For the others it waits, as it does without their objects.
+    """
+    if not pod.resource_claims or pod.node_name is not None:
+        return pod
+    met = set[str]()
+    nodes = []
+    for one in pod.resource_claims:
+        claim = claims.get(f"{pod.namespace}/{one.claim}")
+        if claim is not None and claim.serves(pod.uid):
+            met.add(one.field)
+            if claim.nodes is not None:
+                nodes.append(claim.nodes)
+    if not met:
+        return pod
+    spec = replace(
+        pod.spec,
+        unsupported=tuple(one for one in pod.spec.unsupported if one not in met),
+        claimed_nodes=tuple(nodes),
+    )
+    return replace(pod, spec=spec)
+
+
+class Resolving:
+    """Applies both to the pods, and to the templates, of some manifests; equal specs stay one object."""
+
+    def __init__(self, classes: Iterable[RuntimeClass], claims: Iterable[ResourceClaim]) -> None:
+        """``classes`` and ``claims`` are all that there are."""
+        self._classes = {one.name: one for one in classes}
+        self._claims = {one.key: one for one in claims}
+        self._specs: dict[object, object] = {}
+
+    def pod(self, pod: Pod) -> Pod:
+        """A pod, or the pod of a template."""
+        if not pod.spec.runtime_class and not pod.resource_claims:
+            return pod
+        found = with_claims(with_runtime_class(pod, self._classes), self._claims)
+        if found is pod:
+            return pod
+        return replace(found, spec=self._specs.setdefault(found.spec, found.spec))
+
+    def workload(self, workload: Workload) -> Workload:
+        """A workload, with its templates."""
+        sets = tuple(replace(one, template=self.pod(one.template)) for one in workload.pod_sets)
+        return replace(workload, pod_sets=sets)
