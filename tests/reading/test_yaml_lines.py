@@ -1,5 +1,6 @@
 """YAML that is read line by line comes out as the parser of all YAML would have it, or is left to that."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,83 @@ def test_what_is_written_of_any_value_is_read_as_it_was(value: object) -> None:
     assert found is DeclinedError or found == yaml.safe_load(text)
 
 
+def same_item(reader: BlockReader, text: str) -> bool:
+    try:
+        found = reader.item(text)
+    except DeclinedError:
+        return True
+    return repr(found) == repr(slowly(text))
+
+
+def indented(text: str) -> str:
+    """The text as an item of a list."""
+    return f"- {text[:-1].replace(chr(10), f'{chr(10)}  ')}\n"
+
+
+@pytest.mark.parametrize("split", [0, 300])
+def test_items_are_read_as_the_parser_reads_them_whatever_was_read_before(split: int) -> None:
+    reader = BlockReader(split=split, remembered=20)
+
+    @given(TEXT.map(indented))
+    @example(indented("a:\n  b: |\n    x\n  c: 1\n"))
+    @example(indented("a:\n  b: 1\n c: 2\n"))
+    @example(indented("a:\n  b: 1\n  b: 2\n"))
+    @example(indented("a: |\n  x\n\n# no\nb: 1\n"))
+    @example(indented("a:\n- b: 1\n  c: 2\nd:\n"))
+    @example(indented("a:\n  # no\n  b: {}\n# no\n  c: []\n"))
+    @example(indented("a: 'x\nb: 1'\n"))
+    @example("  - a: 1\n    b:\n      c: 1\n")
+    @example("-   a: 1\n    b: 2\n  c: 3\n")
+    @example("- a: 1\nb: 2\n")
+    @example("- a: 1\n- b: 2\n")
+    def check(text: str) -> None:
+        assert same_item(reader, text)
+
+    @given(st.dictionaries(st.text("abf:./", min_size=1, max_size=4), PLAIN, min_size=1, max_size=4))
+    def check_written(value: dict[str, object]) -> None:
+        text = yaml.safe_dump([value], allow_unicode=True, sort_keys=True)
+        assert same_item(reader, text)
+
+    check()
+    check_written()
+
+
+def slipped(lines: list[str], chance: random.Random) -> str:
+    """The lines of an item with a slip or two."""
+    lines = list(lines)
+    for _ in range(chance.choice([1, 1, 2, 4])):
+        at, indent = chance.randrange(len(lines)), " " * chance.randrange(9)
+        match chance.randrange(7):
+            case 0:
+                del lines[at : at + chance.choice([1, 3])]
+            case 1:
+                lines[at] = " " * chance.choice([1, 2, 4]) + lines[at]
+            case 2:
+                lines[at] = lines[at].replace("  ", "", 1)
+            case 3:
+                lines.insert(at, chance.choice([*lines, ""]))
+            case 4:
+                lines[at] = f"{lines[at].split(':')[0]}: {chance.choice(VALUES)}"
+            case 5:
+                lines.insert(at, indent + chance.choice(VALUES + KEYS))
+            case _:
+                dash = chance.choice(["- ", ""])
+                lines.insert(at, f"{indent}{dash}{chance.choice(KEYS)}: {chance.choice(VALUES)}")
+    return "\n".join([*lines, ""])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_items_of_a_cluster_with_slips_are_read_as_the_parser_reads_them(seed: int) -> None:
+    text = as_yaml(dumped(6, 30))
+    whole = list_text(text, BlockReader())
+    assert whole is not None
+    items = [text[start:end].split("\n")[:-1] for start, end in whole.items if end - start < 4000]
+    chance, readers = random.Random(seed), (BlockReader(split=0, remembered=200), BlockReader())
+    for _ in range(100):
+        odd = slipped(chance.choice(items), chance)
+        assert all(same_item(reader, odd) for reader in readers), odd
+
+
 def manifests() -> Iterator[Path]:
     for folder in (ROOT / "docs", ROOT / "deploy", ROOT / "tests"):
         yield from folder.rglob("*.yaml")
@@ -139,8 +217,9 @@ def test_what_kubectl_prints_is_read_line_by_line() -> None:
     assert listed is not None
     assert listed.head == {"apiVersion": "v1", "kind": "List"}
     reader = BlockReader()
-    items = [reader.value(text[start:end]) for start, end in listed.items]
-    assert items == [[item] for item in yaml.load(text, yaml.CSafeLoader)["items"]]
+    expected = [[item] for item in yaml.load(text, yaml.CSafeLoader)["items"]]
+    assert [reader.value(text[start:end]) for start, end in listed.items] == expected
+    assert [reader.item(text[start:end]) for start, end in listed.items] == expected
 
 
 ITEM = """\

@@ -7,6 +7,7 @@ other.
 """
 
 import re
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from closeby.errors import ClosebyError, YamlError
@@ -21,6 +22,8 @@ _LINE: Final = re.compile(
     rf"( *)(- +)?(?:({_KEY}):(?: +|$))?"
     rf"(?:({_PLAIN})|\"([ !#-\[\]-~]*)\"|'((?:[ -&(-~]|'')*)'|(\{{\}})|(\[\])|(\|-?))? *"
 )
+#: What most lines that are met once are like.
+_SIMPLE: Final = re.compile(r" *([A-Za-z][A-Za-z0-9]{0,200}): (?:([A-Za-z0-9][A-Za-z0-9./-]*)|'([ -&(-~]*)')")
 _BLANK: Final = re.compile(r" *(?:#[ -~]*)?")
 _ODD: Final = re.compile(r"[^\t -~]")
 #: What may refer to another item of a List.
@@ -29,8 +32,14 @@ _ITEMS: Final = re.compile(r"^items: *\n( *)- ", re.MULTILINE)
 #: A line that does not belong to the last item of a List.
 _AFTER_ITEMS: Final = re.compile(r"^[^ #\n-]", re.MULTILINE)
 _DEEPEST: Final = 100
-#: Different lines that are remembered.
+#: Different lines that are remembered, different fields twice, and the length of the longest ones.
 _MOST_LINES: Final = 1 << 16
+_MOST_FIELDS: Final = 1 << 14
+_LONGEST_FIELD: Final = 2048
+#: How deep a mapping is taken apart into fields, and the letters that it has at least.
+_SPLIT_DEPTH: Final = 3
+_SPLIT: Final = 300
+_ITEM: Final = re.compile(r" *- (?=[^ \n#-])")
 
 Value = dict[str, object] | list[object]
 
@@ -97,10 +106,83 @@ class _Literal:
 
 
 class BlockReader:
-    """Reads texts whose lines are much alike."""
+    """Reads texts whose lines, and whose fields with all below them, are much alike.
 
-    def __init__(self) -> None:
+    Values of equal fields are one object: who reads them must not change them.
+    """
+
+    def __init__(self, *, split: int = _SPLIT, remembered: int = _MOST_FIELDS) -> None:
+        """``split``: mappings of so many letters are taken apart; ``remembered``: how many fields are."""
+        self._split = split
+        self._remembered = remembered
         self._lines: dict[str, _Line] = {}
+        #: By its text: a field and its value; those that were met of late, and those of a while ago.
+        self._fields: dict[str, tuple[str, object]] = {}
+        self._older: dict[str, tuple[str, object]] = {}
+
+    def item(self, text: str) -> Value:
+        """A list of one mapping, whose text begins with its dash: as ``value`` gives it, but faster.
+
+        Raises:
+            DeclinedError: it is something else, or is written in another way.
+        """
+        found = _ITEM.match(text)
+        if found is None or not text.endswith("\n"):
+            return self.value(text)
+        column = found.end()
+        try:
+            return [self._mapping(" " * column + text[column:-1], column, 0)]
+        except DeclinedError:
+            return self.value(text)
+
+    def _mapping(self, text: str, column: int, depth: int) -> dict[str, object]:
+        """A mapping whose keys stand in a column: text between two of them belongs to the first.
+
+        That holds unless the first one is no key or begins text that is not indented, which is declined
+        wherever it is met.
+        """
+        texts = _keys_in(column).split(text)
+        fields, known = self._fields, self._fields.get
+        whole: dict[str, object] = {}
+        for one in texts:
+            field = known(one)
+            if field is None:
+                simple = _SIMPLE.fullmatch(one)
+                if simple is None:
+                    field = self._field(one, column, depth)
+                else:
+                    field = fields[one] = _key_and_value(simple)
+            whole[field[0]] = field[1]
+        if len(fields) > self._remembered and fields is self._fields:
+            self._older, self._fields = fields, {}
+        if len(whole) < len(texts):
+            raise DeclinedError
+        return whole
+
+    def _field(self, text: str, column: int, depth: int) -> tuple[str, object]:
+        """A key with its value; what is met again is remembered."""
+        field = self._older.get(text)
+        if field is None:
+            first, _, below = text.partition("\n")
+            inner = len(below) - len(below.lstrip(" "))
+            if (
+                len(text) > self._split
+                and depth < _SPLIT_DEPTH
+                and inner > column
+                and below[inner : inner + 1] not in "-#\n"
+            ):
+                line = self._lines.get(first) or self._learnt(first)
+                if line.key is not None and line.form == _LATER:
+                    return line.key, self._mapping(below, inner, depth + 1)
+            found = self.value(f"{text}\n")
+            if not isinstance(found, dict) or len(found) != 1:
+                raise DeclinedError
+            ((key, value),) = found.items()
+            field = key, value
+            if len(text) > _LONGEST_FIELD:
+                return field
+        self._fields[text] = field
+        return field
 
     def value(self, text: str) -> Value:
         """The mapping or list in a text.
@@ -159,6 +241,12 @@ class BlockReader:
         return line
 
 
+@cache
+def _keys_in(column: int) -> re.Pattern[str]:
+    """Where a line begins whose first letter, which may begin a key, stands in a column."""
+    return re.compile(rf"\n(?= {{{column}}}[^ \n#-])")
+
+
 def _text_lines(text: str) -> list[str]:
     if not text.endswith("\n"):
         raise DeclinedError
@@ -192,7 +280,16 @@ def _put(container: Any, key: str | None, value: object) -> None:
         container[key] = value
 
 
+def _key_and_value(simple: re.Match[str]) -> tuple[str, object]:
+    key, plain, quoted = simple.groups()
+    return key, quoted if plain is None else resolved(plain)
+
+
 def _line(text: str) -> _Line:
+    simple = _SIMPLE.fullmatch(text)
+    if simple is not None:
+        column = simple.start(1)
+        return _Line(column, False, column, *_key_and_value(simple), _SCALAR)
     begin = text.lstrip(" ")[:1]
     if not begin or begin == "#":
         if _BLANK.fullmatch(text):
@@ -283,7 +380,7 @@ def item_value(text: str, reader: BlockReader) -> object:
         YamlError: it is not YAML on its own, or more than one item.
     """
     try:
-        value: object = reader.value(text)
+        value: object = reader.item(text)
     except DeclinedError:
         value = next(yaml_documents(text)).value
     if not isinstance(value, list) or len(value) != 1:
