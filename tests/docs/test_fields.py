@@ -104,6 +104,7 @@ SECTIONS = {
 ELSEWHERE = {
     "EphemeralVolumeSource",
     "JobSchedulingConfiguration",
+    "LabelSelector",
     "NodeAffinity",
     "ObjectMeta",
     "PersistentVolumeClaim",

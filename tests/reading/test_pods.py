@@ -281,22 +281,6 @@ def test_a_toleration_that_makes_no_sense_is_refused(golden: Golden) -> None:
     ("spec", "unsupported"),
     [
         (
-            {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}},
-            f"spec.affinity.podAffinity.{REQUIRED}",
-        ),
-        (
-            {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}},
-            f"spec.affinity.podAntiAffinity.{REQUIRED}",
-        ),
-        (
-            {
-                "topologySpreadConstraints": [
-                    {"whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1, "topologyKey": "zone"}
-                ]
-            },
-            "spec.topologySpreadConstraints[0]",
-        ),
-        (
             {"volumes": [{"name": "a"}, {"persistentVolumeClaim": {"claimName": "c"}}]},
             "spec.volumes[1].persistentVolumeClaim",
         ),
@@ -306,35 +290,6 @@ def test_a_toleration_that_makes_no_sense_is_refused(golden: Golden) -> None:
 )
 def test_hard_constraints_that_are_not_known_yet_are_named(spec: dict[str, Any], unsupported: str) -> None:
     assert read_pod(spec).spec.unsupported == (unsupported,)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {
-            "affinity": {
-                "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "a"}}]}
-            }
-        },
-        {
-            "topologySpreadConstraints": [
-                {"whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 1, "topologyKey": "a"}
-            ]
-        },
-    ],
-)
-def test_soft_constraints_that_are_not_known_yet_are_reported_once(
-    spec: dict[str, Any], golden: Golden
-) -> None:
-    pods = [
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        for name in ("b", "a", "c")
-    ]
-    manifests = read_objects(*pods)
-    assert all(pod.spec.unsupported == () for pod in manifests.pods)
-    (notice,) = manifests.notices
-    assert (notice.reason, notice.object, notice.blocking) == ("Unsupported", "Pod/default/a", False)
-    golden("manifest-problems", notice.sentence())
 
 
 def test_volumes_that_bind_to_no_place_do_not_matter() -> None:

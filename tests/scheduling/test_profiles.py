@@ -117,6 +117,8 @@ def test_the_built_in_profile() -> None:
         "NodePorts",
         "VolumeRestrictions",
         "ImageLocality",
+        "PodTopologySpread",
+        "InterPodAffinity",
         "CheckRiskNodeBandwidth",
         "network-topology",
         "task-topology",

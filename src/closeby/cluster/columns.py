@@ -13,6 +13,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.changes import ChangeLog
+from closeby.cluster.population import Population
 from closeby.objects.arrays import Amounts, Ints
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Exclusive, Pod, PodSpec, conflict
@@ -85,6 +86,8 @@ class Cluster:
         #: Placements that are not in there yet, and how many pods they have.
         self._later: list[tuple[Sequence[Pod], Sequence[int]]] = []
         self._later_count = 0
+        #: Which kinds of pods are where, for what pods say about each other.
+        self.population = Population(self.labels, self._placed)
         #: slot -> what pods have there for themselves alone, with their number.
         self._exclusive: dict[int, dict[Exclusive, int]] = {}
         self._demands: dict[int, tuple[PodSpec, Demand]] = {}
@@ -219,6 +222,7 @@ class Cluster:
         """Charge a batch of pods to their slots."""
         self._charge(batch, +1)
         slots = batch.slots.tolist()
+        self._populate(batch, +1)
         self._placed.update(
             zip([pod.uid for pod in batch.pods], zip(batch.pods, slots, strict=True), strict=True)
         )
@@ -228,12 +232,15 @@ class Cluster:
     def forget(self, batch: Batch) -> None:
         """Exact reverse of ``assume`` of the same batch."""
         self._charge(batch, -1)
+        self._populate(batch, -1)
         for pod in batch.pods:
             del self._placed[pod.uid]
 
     def place_pod(self, pod: Pod, slot: int) -> None:
         """Charge one pod to a slot."""
         self._charge_one(pod.spec, slot, +1)
+        if self.population.minds(pod.spec):
+            self.population.add(pod, slot, self.structure)
         self._placed[pod.uid] = (pod, slot)
         if self._uids_at is not None:
             self._note_later((pod,), (slot,))
@@ -244,6 +251,9 @@ class Cluster:
         if placed is None:
             return None
         self._charge_one(placed[0].spec, placed[1], -1)
+        if self.population.minds(placed[0].spec):
+            self.population.remove(placed[0], placed[1], self.structure)
+            self.population.trim()
         return placed[1]
 
     # Imagining
@@ -257,19 +267,23 @@ class Cluster:
         The placements themselves stay as they are; what is assumed here must be forgotten before the end.
         """
         requested, alive, exclusive = self.requested, self.alive, self._exclusive
+        population = self.population
         self.requested, self._exclusive = np.zeros_like(requested), {}
+        self.population = population.without_pods()
         if inside is not None:
             self.alive = alive.copy()
             self.alive[: len(inside)] &= inside
         try:
             for pod, slot in pods:
                 self._charge_one(pod.spec, slot, +1)
+                self.population.add(pod, slot, self.structure)
             yield
         finally:
             rows = len(self.requested) - len(requested)
             if rows:  # A resource that no pod had requested before.
                 requested = np.concatenate([requested, np.zeros((rows, requested.shape[1]), dtype=np.int64)])
             self.requested, self.alive, self._exclusive = requested, alive, exclusive
+            self.population = population
 
     # Inside
 
@@ -292,6 +306,14 @@ class Cluster:
             for slot in batch.slots.tolist():
                 self._charge_exclusive(demand, slot, sign)
         self.usage_changes.add(slots)
+
+    def _populate(self, batch: Batch, sign: int) -> None:
+        population = self.population
+        if population.minds(batch.spec):
+            structure = self.structure
+            note = population.add if sign > 0 else population.remove
+            for pod, slot in zip(batch.pods, batch.slots.tolist(), strict=True):
+                note(pod, slot, structure)
 
     def _charge_one(self, spec: PodSpec, slot: int, sign: int) -> None:
         demand = self.demand(spec)

@@ -26,6 +26,10 @@ class Reason(StrEnum):
     NODE_UNSCHEDULABLE = "NodeUnschedulable"
     HOST_PORT_CONFLICT = "HostPortConflict"
     VOLUME_IN_USE = "VolumeInUse"
+    #: Other pods must be near, or must not be.
+    POD_AFFINITY_MISMATCH = "PodAffinityMismatch"
+    POD_ANTI_AFFINITY_CONFLICT = "PodAntiAffinityConflict"
+    TOPOLOGY_SPREAD_VIOLATION = "TopologySpreadViolation"
     #: There is room, but it is kept for a gang that has waited long and goes before.
     NODE_RESERVED = "NodeReserved"
     BANDWIDTH_RISK = "BandwidthRisk"

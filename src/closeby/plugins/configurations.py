@@ -41,6 +41,7 @@ _BALANCED: Final = PluginEntry(
     arguments={"resources": [{"name": "cpu"}, {"name": "memory"}]},
 )
 _NEAR_IMAGES: Final = PluginEntry(name="ImageLocality", arguments={"scoreAccelerators": True})
+_SPREAD_ALL: Final = PluginEntry(name="PodTopologySpread", arguments={"defaultsForGangs": True})
 _ONLY_A_FILTER: Final = PluginEntry(name="NodeResourcesFit", weight=0.0)
 _AS_SCORES_SAY: Final = PluginEntry(
     name="topology", weight=0.0, arguments={"closeByDefault": False, "podByPod": True}
@@ -74,6 +75,7 @@ NAMED: Final[Mapping[str, Configuration]] = {
             _BALANCED,
             _WITHOUT_AVOIDANCE,
             _NEAR_IMAGES,
+            _SPREAD_ALL,
             _AS_SCORES_SAY,
             _WITHOUT_BINPACK,
         ),

@@ -1,10 +1,12 @@
 """The plugins that come with closeby, and those that take part unless a configuration says otherwise."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
 from closeby.plugins.domain_binpack import DomainBinpack
 from closeby.plugins.image_locality import ImageLocality
+from closeby.plugins.inter_pod_affinity import InterPodAffinity
 from closeby.plugins.network_min_cost import NetworkMinCost, NetworkMinCostArguments
 from closeby.plugins.network_topology import NetworkTopology
 from closeby.plugins.node_affinity import NodeAffinity
@@ -13,6 +15,7 @@ from closeby.plugins.node_ports import NodePorts
 from closeby.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from closeby.plugins.node_resources_fit import NodeResourcesFit
 from closeby.plugins.node_unschedulable import NodeUnschedulable
+from closeby.plugins.pod_topology_spread import PodTopologySpread
 from closeby.plugins.queue_sorts import PrioritySort, QOSSort, TopologicalSort
 from closeby.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from closeby.plugins.scheduling_gates import SchedulingGates
@@ -21,7 +24,8 @@ from closeby.plugins.task_topology import TaskTopology
 from closeby.plugins.topology import TopologyPlacement
 from closeby.plugins.volume_restrictions import VolumeRestrictions
 from closeby.reading.configuration import Configuration
-from closeby.scheduling.extension import Handle, Plugin
+from closeby.scheduling.extension import Handle, NoArguments, Plugin
+from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.profile import Profile, build_profile
 from closeby.scheduling.services import DependencyCost
 
@@ -39,6 +43,8 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     NodePorts,
     VolumeRestrictions,
     ImageLocality,
+    PodTopologySpread,
+    InterPodAffinity,
     CheckRiskNodeBandwidth,
     NetworkTopology,
     TaskTopology,
@@ -63,6 +69,8 @@ def profile_for(configuration: Configuration, handle: Handle) -> Profile:
     Raises:
         ConfigurationError: with every mistake found.
     """
+    affinity = NodeAffinity(NoArguments(), handle)
+    handle.required_affinity = partial(affinity.filter, CycleState())
     return build_profile(configuration, BUILT_IN, handle, [plugin.name for plugin in DEFAULT_PLUGINS])
 
 

@@ -34,6 +34,7 @@ from closeby.scheduling.events import (
     PodUpserted,
     PriorityClassChanged,
     PriorityClassDeleted,
+    SelectionChanged,
     Tick,
     TopologyChanged,
     TopologyDeleted,
@@ -163,8 +164,8 @@ class Engine:
                 self._network_event(event)
             case PriorityClassChanged() | PriorityClassDeleted():
                 self.state.priorities.take(event)
-            case MeasurementsChanged():
-                self._measurements_changed(event)
+            case MeasurementsChanged() | SelectionChanged():
+                self._judged_otherwise(event)
             case FlushUnschedulable():
                 self._rounds.flush_unschedulable()
             case BindFailed() | BindingsWithdrawn():
@@ -251,6 +252,12 @@ class Engine:
             self._rounds.requeue(key)
         if before is not None and was_on is not None and other:
             self._rounds.note_event(ClusterEvent.CAPACITY)
+        self._note_placed(pod, other or leaves or (before is not None and before.labels != pod.labels))
+
+    def _note_placed(self, pod: Pod, news: bool) -> None:
+        """Others may have to be near a pod that has its node, or away from what it was before."""
+        if news and self.cluster.population.active:
+            self._rounds.note_event(ClusterEvent.PLACED | ClusterEvent.CAPACITY)
 
     def _pod_finished(self, pod: Pod, known: bool) -> None:
         if known:
@@ -266,6 +273,7 @@ class Engine:
             self._rounds.requeue_or_forget(key)
             return
         self.state.add(pod, placed=False)
+        self.cluster.population.expect(pod)
         if (refusal := self._rounds.pre_enqueue(pod)) is not None:
             self.state.gated[pod.uid] = refusal
         self._rounds.requeue(key)
@@ -387,7 +395,12 @@ class Engine:
             self._surprises.everything()
             self._rounds.note_event(ClusterEvent.NETWORK)
 
-    def _measurements_changed(self, event: MeasurementsChanged) -> None:
+    def _judged_otherwise(self, event: MeasurementsChanged | SelectionChanged) -> None:
+        if isinstance(event, SelectionChanged):
+            if self.cluster.population.selection_changed(event.subject, event.gone):
+                self._surprises.everything()
+                self._rounds.note_event(ClusterEvent.SELECTION)
+            return
         for plugin in self.profile.measured:
             if plugin.name == event.plugin and plugin.take(event.measurements):
                 self._tools.table.forget_all()

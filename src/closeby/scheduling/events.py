@@ -10,6 +10,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.scheduling.services import Measurements
 
@@ -105,6 +106,13 @@ class PriorityClassDeleted(Struct, frozen=True):
     name: str
 
 
+class SelectionChanged(Struct, frozen=True):
+    """A Namespace, or what default spread goes by, appeared, changed or went (``gone``)."""
+
+    subject: Namespace | PodOwner
+    gone: bool = False
+
+
 class MeasurementsChanged(Struct, frozen=True, eq=False):
     """The values by which the plugin of this name decides were measured again, or are not known any more."""
 
@@ -167,6 +175,7 @@ Event = (
     | AppGroupChanged
     | AppGroupDeleted
     | NetworkEvent
+    | SelectionChanged
     | PriorityClassChanged
     | PriorityClassDeleted
     | MeasurementsChanged

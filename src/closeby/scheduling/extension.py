@@ -57,6 +57,12 @@ class Handle:
         self.applications = Applications() if applications is None else applications
         #: The gang of a pod, None for a plain pod.
         self.group_of = group_of
+        #: Where a pod's node selector and required node affinity let it go; shape (len(nodes),).
+        self.required_affinity: Callable[[Pod, Nodes], Bools] = _anywhere
+
+
+def _anywhere(pod: Pod, nodes: Nodes) -> Bools:
+    return nodes.all(True)
 
 
 class Plugin:
@@ -75,6 +81,10 @@ class Plugin:
 
     def class_key(self, pod: Pod) -> Hashable:
         """What of a pod decides this plugin's answers. Pods with equal keys share them."""
+        return None
+
+    def lasting_key(self, pod: Pod) -> Hashable:
+        """Where class keys change as other pods come and go: what of a pod decides at all times."""
         return None
 
     @property

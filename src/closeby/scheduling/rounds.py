@@ -116,7 +116,7 @@ class Rounds:
         """A cluster event: the next tick queues the items that it may help."""
         self._events |= event
         self.suspensions.note_event(event)
-        if event & ~ClusterEvent.CAPACITY:
+        if event & ~(ClusterEvent.CAPACITY | ClusterEvent.PLACED):
             # What a suspended search has worked out, from costs for instance, is outdated.
             self.suspensions.cancel_all()
             self.reservations.doubt()
@@ -150,7 +150,12 @@ class Rounds:
         while tick.limit is None or taken < tick.limit:
             key = self.queue.pop()
             if key is None:
-                return
+                if not self._events & ClusterEvent.PLACED:
+                    return
+                # What was placed in this tick may be what others have to be near.
+                self._events &= ~ClusterEvent.PLACED
+                self.queue.move_to_active_or_backoff(ClusterEvent.PLACED, self._backoff_from(moment))
+                continue
             if not self._state.waits(key):
                 self._drop(key)
                 continue
@@ -234,6 +239,8 @@ class Rounds:
         outcome = self.reservations.mentioned(key, decision.outcome)
         outputs.append(Decision(outcome, decision.fault))
         self._tell(key, "decided", outcome)
+        if decision.bindings and self._tools.cluster.population.active:
+            self._events |= ClusterEvent.PLACED
         if behind and self._done_with(outcome):
             # The members of less priority take their turn where that stands in the queue.
             self._drop(key)
@@ -242,7 +249,11 @@ class Rounds:
             # What some pods of a gang lack says nothing of the others.
             whole = need if need is not None and (need.some or not outcome.left) else None
             now = self._backoff_from(moment)
-            self.queue.add_unschedulable(key, queueing_hints(outcome.reasons), now, whole, done.total)
+            hints = queueing_hints(outcome.reasons)
+            waiting = (*outcome.refused, *(left.pod for left in outcome.left))
+            if not self._tools.table.helped_by_pods(waiting):
+                hints &= ~ClusterEvent.PLACED
+            self.queue.add_unschedulable(key, hints, now, whole, done.total)
             if done.missed:
                 self.queue.move_item_to_active_or_backoff(key, done.missed, now)
             self.reservations.decided(key, outcome, moment)

@@ -12,6 +12,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import SYSTEM_CLASSES, Pod, PriorityClass
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.selectors import PodOwner
 from closeby.objects.topologies import TopologyLevel
 from closeby.objects.words import guess, similar
 from closeby.reading.manifests import Manifests
@@ -21,6 +22,7 @@ from closeby.scheduling.events import (
     Event,
     NetworkTopologyChanged,
     PriorityClassChanged,
+    SelectionChanged,
     TopologyChanged,
 )
 from closeby.topology.constraints import writes_one
@@ -54,6 +56,8 @@ def surroundings_of(manifests: Manifests) -> Surroundings:
         ),
         *(AppGroupChanged(one) for one in sorted(manifests.app_groups, key=lambda one: one.key)),
         *(PriorityClassChanged(one) for one in sorted(manifests.priority_classes, key=lambda one: one.name)),
+        *(SelectionChanged(one) for one in sorted(manifests.namespaces, key=lambda one: one.name)),
+        *(SelectionChanged(one) for one in sorted(_owners(manifests), key=lambda one: one.key)),
     )
     conditions = (
         *manifests.notices,
@@ -61,6 +65,14 @@ def surroundings_of(manifests: Manifests) -> Surroundings:
         *(condition for one in manifests.network_topologies for condition in one.conditions),
     )
     return Surroundings(nodes=nodes, events=events, conditions=conditions)
+
+
+def _owners(manifests: Manifests) -> Iterator[PodOwner]:
+    """What default spread goes by; a Deployment stands for its ReplicaSet."""
+    yield from manifests.services
+    for one in manifests.workloads:
+        if one.selector is not None:
+            yield PodOwner(kind=one.kind, namespace=one.namespace, name=one.name, selector=one.selector)
 
 
 def conditions_of(engine: Engine, noted: Iterable[Condition] = ()) -> tuple[Condition, ...]:

@@ -96,6 +96,11 @@ class LabelTable:
         self._changes: list[int] = []
         self._first_change = 0
 
+    @property
+    def size(self) -> int:
+        """How many slots there are."""
+        return len(self._labels)
+
     def set(self, slot: int, labels: Mapping[str, str], quality: str | None = None) -> None:
         """Write the labels, and the text of the QoS annotation, of a slot that holds a node."""
         if slot >= len(self._labels):

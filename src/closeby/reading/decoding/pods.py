@@ -159,8 +159,6 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     except FieldError as error:
         raise FieldError((*path, *error.path), error.message, error.remedy) from error
     spec = read.needs
-    for field in read.unheeded:
-        reading.unheeded(field, identity.called)
     for place, message, remedy in read.refused:
         reading.refused(field_path((*path, *place)), message, remedy, identity.called)
     hard = [wish_path(wish, "metadata.annotations") for wish in unread_wishes(annotations) if wish.hard]

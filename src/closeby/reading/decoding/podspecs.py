@@ -127,8 +127,6 @@ class ReadSpec(Struct, frozen=True):
     """What a spec says."""
 
     needs: PodSpec
-    #: Soft constraints that closeby does not follow yet, as field paths without positions.
-    unheeded: tuple[str, ...]
     #: What no API server accepts: where in the spec, what is wrong, and the remedy.
     refused: tuple[Refusal, ...]
 
@@ -158,7 +156,7 @@ class SpecPool:
         if known is None:
             refused: list[Refusal] = []
             needs = self.intern(_needs(wire, refused))
-            known = ReadSpec(needs, _wishes(wire), (*refusals(wire), *refused))
+            known = ReadSpec(needs, (*refusals(wire), *refused))
             self._by_text[text] = known
         return known
 
@@ -238,35 +236,9 @@ def _inline_disks(volumes: Sequence[VolumeWire]) -> tuple[InlineDisk, ...]:
 def _unsupported(wire: PodSpecWire) -> tuple[str, ...]:
     """Hard constraints that nothing here can check yet, as field paths of the pod."""
     found = []
-    for name, affinity in _pod_affinities(wire):
-        if affinity.required:
-            found.append(f"spec.affinity.{name}.requiredDuringSchedulingIgnoredDuringExecution")
-    for i, spread in enumerate(wire.topology_spread_constraints or ()):
-        if spread.when_unsatisfiable != "ScheduleAnyway":
-            found.append(f"spec.topologySpreadConstraints[{i}]")
     for i, volume in enumerate(wire.volumes or ()):
         if volume.persistent_volume_claim is not None:
             found.append(f"spec.volumes[{i}].persistentVolumeClaim")
         elif volume.ephemeral is not None:
             found.append(f"spec.volumes[{i}].ephemeral")
     return tuple(found)
-
-
-def _wishes(wire: PodSpecWire) -> tuple[str, ...]:
-    """Soft constraints that nothing here heeds yet, as field paths without positions."""
-    found = [
-        f"spec.affinity.{name}.preferredDuringSchedulingIgnoredDuringExecution"
-        for name, affinity in _pod_affinities(wire)
-        if affinity.preferred
-    ]
-    if any(one.when_unsatisfiable == "ScheduleAnyway" for one in wire.topology_spread_constraints or ()):
-        found.append("spec.topologySpreadConstraints (ScheduleAnyway)")
-    return tuple(found)
-
-
-def _pod_affinities(wire: PodSpecWire) -> list[tuple[str, PodAffinityWire]]:
-    affinity = wire.affinity
-    if affinity is None:
-        return []
-    pairs = (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity))
-    return [(name, one) for name, one in pairs if one is not None]

@@ -58,19 +58,6 @@ class DocumentReading:
             digest = hashlib.sha256(f"{digest} {count}".encode()).hexdigest()
         return meta.generate_name + digest[:_HASH_LENGTH]
 
-    def unheeded(self, field: str, owner: str) -> None:
-        """Notes a soft constraint that is not supported; reported once per field, with one object's name."""
-        self.note(
-            field,
-            Condition(
-                reason=Reason.UNSUPPORTED,
-                object=owner,
-                field=field,
-                message="this preference is not supported yet",
-                remedy="it is ignored",
-            ),
-        )
-
     def refused(self, field: str, message: str, remedy: str, owner: str) -> None:
         """Notes a value that no API server accepts; said once per field and value."""
         condition = invalid(owner, field, f"{message}; no API server accepts it", remedy)

@@ -22,6 +22,10 @@ class ClusterEvent(Flag):
     TOPOLOGY = auto()
     #: The graph of an application or the costs of a network were added, changed or deleted.
     NETWORK = auto()
+    #: A namespace, Service or workload changed which pods a selector selects.
+    SELECTION = auto()
+    #: A pod was placed, or changed its labels: others may have to be near it.
+    PLACED = auto()
     #: New values of measurements that a plugin uses.
     MEASUREMENT = auto()
 

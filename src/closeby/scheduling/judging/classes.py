@@ -15,6 +15,7 @@ from msgspec import Struct
 from closeby.cluster.columns import UNLIMITED, Cluster
 from closeby.objects.arrays import Bools, Counts, Ints, Scores
 from closeby.objects.pods import Pod, PodSpec
+from closeby.scheduling.by_domain import DomainFilter, WatchedMask
 from closeby.scheduling.extension import Capacity, Filter, Plugin, Scope
 from closeby.scheduling.judging.figures import (
     DomainCounts,
@@ -47,6 +48,7 @@ class PodClass:
         "counts",
         "fits",
         "key",
+        "masks",
         "node_cursor",
         "node_filters",
         "pod",
@@ -70,6 +72,10 @@ class PodClass:
         ]
         self.node_filters = [
             p for p in concerned if p.filter_scope is Scope.PER_NODE and not isinstance(p, Capacity)
+        ]
+        #: Where the answers of some of these may change without the node being touched.
+        self.masks = [
+            WatchedMask(mask) for p in concerned if isinstance(p, DomainFilter) for mask in p.masks(pod)
         ]
         #: Filters whose answer depends on what was placed elsewhere; not part of ``fits``.
         self.blind_filters = [p for p in concerned if p.filter_scope is Scope.PER_PLACEMENT]
@@ -127,6 +133,8 @@ class ClassTable:
         self.per_placement = tuple(
             plugin for plugin, weight in self._scorers if weight and plugin.score_scope is Scope.PER_PLACEMENT
         )
+        self.domain_filters = tuple(one for one in self._filters if isinstance(one, DomainFilter))
+        self._lasting = tuple(one for one in self._filters if type(one).lasting_key is not Plugin.lasting_key)
         self._reserved = ReservedMask() if reserved is None else reserved
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
@@ -169,7 +177,26 @@ class ClassTable:
 
     def kind_of(self, pod: Pod) -> Hashable:
         """Plain pods that wait with equal kinds are of one class, as long as the stamp is the same."""
-        return self.key_of(pod) if self._keyed_by_pod or self._sharing is None else pod.spec
+        return self.waiting_key(pod) if self._keyed_by_pod or self._sharing is None else pod.spec
+
+    def waiting_key(self, pod: Pod) -> Hashable:
+        """Pods with equal keys are judged alike now and for as long as they wait."""
+        key = self.key_of(pod)
+        return (key, *[plugin.lasting_key(pod) for plugin in self._lasting]) if self._lasting else key
+
+    def helped_by_pods(self, pods: Sequence[Pod]) -> bool:
+        """Whether a pod that is placed may let one of these go where it could not before."""
+        return any(plugin.helped_by_pods(pod) for plugin in self.domain_filters for pod in pods)
+
+    def affect_each_other(self, demand: Sequence[Share]) -> bool:
+        """Whether a placement of one of these pods may change where others of them may go."""
+        return any(
+            plugin.affects(one.pods[0], other.pods[-1])
+            for plugin in self.domain_filters
+            for one in demand
+            for other in demand
+            if one is not other or len(one.pods) > 1
+        )
 
     def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class, in order of first appearance; the classes are up to date."""
@@ -197,6 +224,8 @@ class ClassTable:
                 self._by_key.popitem(last=False)
         else:
             self._by_key.move_to_end(key)
+            # Of pods that were of this class before, some may be of another one now.
+            found.pod = pod
         self.refresh(found)
         return found
 
@@ -220,6 +249,12 @@ class ClassTable:
         nodes = noted.since(pod_class.node_cursor) if pod_class.node_cursor >= 0 else None
         usage = used.since(pod_class.usage_cursor) if pod_class.usage_cursor >= 0 else None
         pod_class.node_cursor, pod_class.usage_cursor = noted.cursor, used.cursor
+        for mask in pod_class.masks:
+            moved = mask.moved(cluster)
+            if moved is None or usage is None:
+                usage = None
+            elif len(moved):
+                usage = np.concatenate([usage, moved])
         whole = cluster.capacity // WHOLE_FRACTION
         if nodes is None or usage is None or len(nodes) + len(usage) > max(whole, 64):
             self._compute(pod_class, nodes is None or len(nodes) > 0)

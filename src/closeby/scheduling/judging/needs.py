@@ -26,6 +26,7 @@ class Want(Struct, frozen=True, eq=False):
     """So many pods like this one."""
 
     pod: Pod
+    #: Pods with equal ones are judged alike for as long as they wait.
     class_key: Hashable
     count: int
 
@@ -54,7 +55,9 @@ def need_of(
     ``alone``: no other item waits for quite the same.
     """
     wants = tuple(
-        Want(share.pods[0], table.key_of(share.pods[0]), len(share.pods)) for share in demand if share.pods
+        Want(share.pods[0], table.waiting_key(share.pods[0]), len(share.pods))
+        for share in demand
+        if share.pods
     )
     kinds = tuple((want.class_key, want.count) for want in wants)
     if levels is None or levels.required is None:
@@ -65,7 +68,7 @@ def need_of(
 
 def need_of_any(table: ClassTable, pods: Sequence[Pod]) -> Need:
     """The need of pods of which each is placed for itself: that one of them finds a place."""
-    kinds = {table.key_of(pod): pod for pod in reversed(pods)}
+    kinds = {table.waiting_key(pod): pod for pod in reversed(pods)}
     return Need(key=None, wants=(), some=tuple(Want(pod, key, 1) for key, pod in kinds.items()))
 
 
@@ -93,7 +96,7 @@ class RoomIndex:
             return not any(self.takes(want, keep_off) for want in need.some)
         name = None if need.tree is None else need.tree.name
         for want in need.wants:
-            key = want.class_key, name, need.level, keep_off
+            key = self._table.key_of(want.pod), name, need.level, keep_off
             room = self._known.get(key)
             if room is None:
                 applied, self._reserved.applies = self._reserved.applies, keep_off
@@ -106,7 +109,7 @@ class RoomIndex:
     def takes(self, want: Want, keep_off: bool = False) -> bool:
         """Whether any node may take a pod like this one now; False is certain until something leaves."""
         self._notice()
-        key = want.class_key, keep_off
+        key = self._table.key_of(want.pod), keep_off
         known = self._known.get(key)
         if known is not None:
             return known > 0

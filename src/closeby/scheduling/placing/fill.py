@@ -62,11 +62,12 @@ class Filler:
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         tree = inside.tree or self._flat_tree()
         mark = self._statement.checkpoint()
-        if any(self._must_go_pod_by_pod(share) for share in demand):
+        mutual = self._table.affect_each_other(demand)
+        if mutual or any(self._must_go_pod_by_pod(share) for share in demand):
             if self._pod_by_pod(pods, candidate, inside, strategy, tree):
                 return True
             self._statement.rollback(mark)
-            if any(share.pod_class.blind_filters for share in demand):
+            if mutual or any(share.pod_class.blind_filters for share in demand):
                 budget.spent = True  # Other nodes for the first pods might have let the last ones in.
                 return False
         if len(demand) == 1:
@@ -99,7 +100,7 @@ class Filler:
         Nodes in different domains of the trees in ``apart`` make different ways.
         """
         demand = self._table.shares(pods)
-        if any(share.pod_class.blind_filters for share in demand):
+        if any(share.pod_class.blind_filters for share in demand) or self._table.affect_each_other(demand):
             budget.spent = True
             return
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)

@@ -1,0 +1,315 @@
+"""Which kinds of pods are where: what pod affinity, anti-affinity and topology spread count.
+
+Pods with the same namespace and the same values of the labels that any selector names are one class. A
+selector is compared with each class once, so that a pod that comes or goes costs a lookup. Nothing is counted
+before a selector is asked for or a pod with terms is placed: a cluster without terms pays nothing.
+
+``Cluster`` is the only one that adds and removes pods; all figures are integers, so that every undo is exact.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from closeby.cluster.tallies import CarriedTerm, LabelClass, PerSlot, Tally
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.selectors import (
+    NAMESPACE_NAME,
+    LabelRequirement,
+    LabelSelector,
+    Namespace,
+    PodAffinity,
+    PodAffinityTerm,
+    PodOwner,
+)
+from closeby.topology.labels import LabelTable
+
+#: Kinds of terms that placed pods carry: required anti-affinity, required affinity, and preferences.
+FORBIDDEN, REQUIRED, PREFERRED = "forbidden", "required", "preferred"
+#: Classes and selectors beyond what is in use, until all is counted again.
+_SPARE: Final = 4096
+#: Owners whose own selector default spread goes by.
+_SELECTING: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "Deployment"})
+
+
+class Population:
+    """The placed pods by class, the terms that they carry, and who belongs to whom."""
+
+    def __init__(self, labels: LabelTable, placed: dict[str, tuple[Pod, int]]) -> None:
+        """``placed`` is every pod that holds capacity, with its slot; others keep it."""
+        self._labels = labels
+        self._placed = placed
+        #: Whether this is its own record of the placed pods.
+        self._keeps = False
+        #: Namespace -> its labels.
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        #: Services, and workloads that select pods, by namespace and ``Kind/name``.
+        self.owners: dict[str, dict[str, PodOwner]] = {}
+        #: Whether anything is counted.
+        self.active = False
+        #: Another object whenever what was worked out of classes and tallies is void.
+        self.epoch = object()
+        self._keys: dict[str, None] = {}
+        self._stale = False
+        self._classes: dict[tuple[str, tuple[str | None, ...]], LabelClass] = {}
+        self._tallies: dict[tuple[tuple[PodAffinityTerm, ...], bool], Tally] = {}
+        self._carried: dict[object, CarriedTerm] = {}
+        self._carried_by: dict[tuple[int, str], tuple[PodSpec, tuple[CarriedTerm, ...]]] = {}
+
+    # What is there
+
+    def selection_changed(self, subject: Namespace | PodOwner, gone: bool) -> bool:
+        """A namespace or owner appeared, changed or went. True if anything may be judged otherwise."""
+        if isinstance(subject, Namespace):
+            return self.namespace_changed(subject.name, None if gone else subject.labels)
+        return self.owner_changed(subject.key, None if gone else subject)
+
+    def namespace_changed(self, name: str, labels: Mapping[str, str] | None) -> bool:
+        """A namespace has these labels now (None: it is gone). True if anything may be judged otherwise."""
+        if labels is not None and self.namespaces.get(name) == labels:
+            return False
+        if labels is None:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = labels
+        self._void()
+        return self.active
+
+    def owner_changed(self, key: str, owner: PodOwner | None) -> bool:
+        """A Service or workload selects these pods now (None: it is gone). True if it selects others."""
+        kind, namespace, name = key.split("/", 2)
+        owners = self.owners.setdefault(namespace, {})
+        short = f"{kind}/{name}"
+        before = owners.get(short)
+        if owner is None:
+            owners.pop(short, None)
+        else:
+            owners[short] = owner
+        if (before and before.selector) == (owner and owner.selector):
+            return False
+        if owner is not None and owner.selector is not None:
+            self._know(owner.selector.keys)
+        for found in self._classes.values():
+            if found.namespace == namespace:
+                found.notes.clear()
+        return self.active
+
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """The labels of a namespace; one that is not known has only that of every namespace."""
+        return self.namespaces.get(namespace) or {NAMESPACE_NAME: namespace}
+
+    # Pods come and go
+
+    def without_pods(self) -> "Population":
+        """The same namespaces and owners, and no pod placed; what is added is kept by itself."""
+        twin = Population(self._labels, {})
+        twin.namespaces, twin.owners, twin._keys = self.namespaces, self.owners, dict(self._keys)
+        twin._keeps = True
+        return twin
+
+    def expect(self, pod: Pod) -> None:
+        """A pod waits: if it has terms, all that they need is counted from now on."""
+        if pod.spec.pod_affinity is not None or pod.spec.topology_spread:
+            if not self.active:
+                self.active = self._stale = True
+            self._learn_all(pod.spec)
+
+    def minds(self, spec: PodSpec) -> bool:
+        """Whether it matters that pods of this spec come or go."""
+        return self.active or self._keeps or spec.pod_affinity is not None
+
+    def add(self, pod: Pod, slot: int, structure: object) -> None:
+        """A pod was placed."""
+        if self._keeps:
+            self._placed[pod.uid] = (pod, slot)
+        self._note(pod, slot, 1, structure)
+
+    def remove(self, pod: Pod, slot: int, structure: object) -> None:
+        """A pod left its slot."""
+        if self._keeps:
+            self._placed.pop(pod.uid, None)
+        self._note(pod, slot, -1, structure)
+
+    def trim(self) -> None:
+        """Forget what is not in use, if that is much. Only between decisions."""
+        most = 2 * len(self._placed) + _SPARE
+        if len(self._classes) > most or len(self._tallies) + len(self._carried) > most:
+            self._void()
+            self._keys.clear()
+
+    # Questions
+
+    def sync(self) -> None:
+        """Count all pods, if that has become necessary."""
+        if self._stale:
+            self._rebuild()
+
+    def class_of(self, pod: Pod) -> LabelClass:
+        """The class of a pod, placed or not. Its own terms are known from now on."""
+        if not self.active:
+            self.active = self._stale = True
+        self._learn_all(pod.spec)
+        if self._stale:
+            self._rebuild()
+        if pod.spec.pod_affinity is not None:
+            # What it will carry is known before it is placed: nothing new turns up during a decision.
+            self._carried_of(pod, pod.spec.pod_affinity)
+        return self._class(pod)
+
+    def tally(self, selectors: Iterable[PodAffinityTerm], *, staying: bool = False) -> Tally:
+        """The placed pods that all of these terms (of one pod) select."""
+        terms = tuple(selectors)
+        key = (terms, staying)
+        found = self._tallies.get(key)
+        if found is None:
+            for term in terms:
+                self._know(term.selector.keys if term.selector else ())
+            self.sync()
+            found = self._tallies[key] = Tally(self._labels, staying=staying)
+            for one in self._classes.values():
+                if all(self.selects(term, one) for term in terms):
+                    found.add(one)
+        return found
+
+    def tally_in(self, namespace: str, selector: LabelSelector) -> Tally:
+        """The placed pods of a namespace, without those that are being deleted, that a selector selects."""
+        term = PodAffinityTerm("", selector, (namespace,))
+        return self.tally((term,), staying=True)
+
+    def selects(self, term: PodAffinityTerm, found: LabelClass) -> bool:
+        """Whether a term (for its pod) selects pods of a class."""
+        selector = term.selector
+        if selector is None or not term.means(found.namespace, self.labels_of(found.namespace)):
+            return False
+        return selector.matches(found.labels)
+
+    def default_selector(self, pod: Pod, found: LabelClass) -> LabelSelector:
+        """By which default spread goes: the pod's Services and the workload that owns it; empty for none."""
+        owners = self.owners.get(pod.namespace)
+        if not owners:
+            return LabelSelector()
+        labels: dict[str, str] = {}
+        for owner in owners.values():
+            if (
+                owner.kind == "Service"
+                and owner.selector is not None
+                and owner.selector.matches(found.labels)
+            ):
+                labels.update((one.key, one.values[0]) for one in owner.selector.requirements)
+        selector = LabelSelector(tuple(LabelRequirement(key, "In", (labels[key],)) for key in sorted(labels)))
+        own = owners.get(pod.owner) if pod.owner.partition("/")[0] in _SELECTING else None
+        if own is not None and own.selector is not None:
+            selector = selector.also(own.selector.requirements)
+        return selector
+
+    # Inside
+
+    def _void(self) -> None:
+        self.epoch = object()
+        self._stale = self.active
+
+    def _learn_all(self, spec: PodSpec) -> None:
+        if spec.pod_affinity is not None:
+            self._learn(spec.pod_affinity)
+        for one in spec.topology_spread:
+            self._know((*(one.selector.keys if one.selector else ()), *one.match_label_keys))
+
+    def _learn(self, affinity: PodAffinity) -> None:
+        for term in (*affinity.required, *affinity.forbidden, *(one.term for one in affinity.preferred)):
+            self._know(
+                (
+                    *(term.selector.keys if term.selector else ()),
+                    *term.match_label_keys,
+                    *term.mismatch_label_keys,
+                )
+            )
+
+    def _know(self, keys: Iterable[str]) -> None:
+        """Labels that matter from now on; if one is new, pods make other classes than before."""
+        for key in keys:
+            if key not in self._keys:
+                self._keys[key] = None
+                self._void()
+
+    def _class(self, pod: Pod) -> LabelClass:
+        labels = pod.labels
+        key = (pod.namespace, tuple([labels.get(one) for one in self._keys]))
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = LabelClass(
+                pod.namespace, {one: labels[one] for one in self._keys if one in labels}
+            )
+            for (terms, _), tally in self._tallies.items():
+                if all(self.selects(term, found) for term in terms):
+                    tally.add(found)
+            found.carried += [one for one in self._carried.values() if self.selects(one.term, found)]
+        return found
+
+    def _note(self, pod: Pod, slot: int, number: int, structure: object) -> None:
+        affinity = pod.spec.pod_affinity
+        if affinity is not None:
+            self.active = self.active or self._activated()
+            self._learn(affinity)
+        if not self.active or self._stale:
+            return
+        found = self._class(pod)
+        _count(found.placed, slot, number)
+        if not pod.terminating:
+            _count(found.staying, slot, number)
+        for tally in found.tallies:
+            if not (tally.staying and pod.terminating):
+                tally.note(slot, number, structure)
+        if affinity is not None:
+            for one in self._carried_of(pod, affinity):
+                _count(one.where[0], slot, number)
+                one.note(slot, number, structure)
+
+    def _activated(self) -> bool:
+        self._stale = True
+        return True
+
+    def _carried_of(self, pod: Pod, affinity: PodAffinity) -> tuple[CarriedTerm, ...]:
+        """The terms that a placed pod carries."""
+        key = (id(pod.spec), pod.namespace)
+        known = self._carried_by.get(key)
+        if known is not None and known[0] is pod.spec:
+            return known[1]
+        terms = [(FORBIDDEN, one, 0) for one in affinity.forbidden]
+        terms += [(REQUIRED, one, 0) for one in affinity.required]
+        terms += [(PREFERRED, one.term, one.weight) for one in affinity.preferred]
+        found = tuple(
+            self._carry(kind, term.of_pod(pod.namespace, pod.labels), weight) for kind, term, weight in terms
+        )
+        if not any(term.match_label_keys or term.mismatch_label_keys for _, term, _ in terms):
+            self._carried_by[key] = (pod.spec, found)
+        return found
+
+    def _carry(self, kind: str, term: PodAffinityTerm, weight: int) -> CarriedTerm:
+        key = (kind, term, weight)
+        found = self._carried.get(key)
+        if found is None:
+            found = self._carried[key] = CarriedTerm(self._labels, kind, term, weight)
+            for one in self._classes.values():
+                if self.selects(term, one):
+                    one.carried.append(found)
+        return found
+
+    def _rebuild(self) -> None:
+        for pod, _ in self._placed.values():
+            if pod.spec.pod_affinity is not None:
+                self._learn(pod.spec.pod_affinity)
+        self._classes.clear()
+        self._tallies.clear()
+        self._carried.clear()
+        self._carried_by.clear()
+        self.epoch = object()
+        self._stale = False
+        for pod, slot in self._placed.values():
+            self._note(pod, slot, 1, None)
+
+
+def _count(where: PerSlot, slot: int, number: int) -> None:
+    left = where.get(slot, 0) + number
+    if left:
+        where[slot] = left
+    else:
+        del where[slot]

@@ -1,0 +1,152 @@
+"""Counts of placed pods that a selector selects, per domain of a topology key."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from closeby.objects.arrays import Bools, Counts
+from closeby.objects.selectors import PodAffinityTerm
+from closeby.topology.labels import LabelTable
+
+#: Slot -> how many pods.
+PerSlot = dict[int, int]
+
+
+class TermCounts:
+    """How many of some pods each domain of a topology key holds, by the code of its value.
+
+    Without a key it is how many each slot holds.
+    """
+
+    __slots__ = ("_eligible", "_key", "_labels", "_sources", "_structure", "by_code", "flips", "version")
+
+    def __init__(
+        self, labels: LabelTable, key: str | None, sources: list[PerSlot], eligible: Bools | None
+    ) -> None:
+        """``sources`` say where the pods are; only pods on ``eligible`` slots count (None: on all)."""
+        self._labels = labels
+        self._key = key
+        self._sources = sources
+        self._eligible = eligible
+        #: The nodes' structure for which the counts are right.
+        self._structure: object = None
+        self.by_code: Counts = np.zeros(1, dtype=np.int64)
+        #: Grow whenever a count changes; whenever one becomes or ceases to be 0.
+        self.version = 0
+        self.flips = 0
+
+    def note(self, slot: int, number: int, structure: object) -> None:
+        """So many pods came to a slot, or left it."""
+        if structure != self._structure or (self._eligible is not None and not self._eligible[slot]):
+            return
+        code = slot if self._key is None else int(self._labels.column(self._key).codes[slot])
+        if code >= len(self.by_code):
+            self._structure = None
+            return
+        before = int(self.by_code[code])
+        self.by_code[code] = before + number
+        self.version += 1
+        if before == 0 or before + number == 0:
+            self.flips += 1
+
+    def follow(self, structure: object, eligible: Bools | None) -> "TermCounts":
+        """Count again if nodes came, went or changed labels, or others are eligible."""
+        if structure != self._structure or eligible is not self._eligible:
+            self._structure, self._eligible = structure, eligible
+            self.version += 1
+            self.flips += 1
+            self._count()
+        return self
+
+    def stale(self) -> None:
+        """What the sources say has changed."""
+        self._structure = None
+
+    def _count(self) -> None:
+        slots = np.fromiter((slot for one in self._sources for slot in one), dtype=np.intp)
+        numbers = np.fromiter((count for one in self._sources for count in one.values()), dtype=np.int64)
+        if self._eligible is not None and len(slots):
+            kept = self._eligible[slots]
+            slots, numbers = slots[kept], numbers[kept]
+        if self._key is None:
+            codes, size = slots.astype(np.int64), self._labels.size
+        else:
+            column = self._labels.column(self._key)
+            codes, size = column.codes[slots].astype(np.int64), len(column.values)
+        self.by_code = np.bincount(codes, weights=numbers, minlength=max(size, 1)).astype(np.int64)
+
+
+class LabelClass:
+    """Pods that no selector tells apart: of one namespace, with equal values of all labels that matter."""
+
+    __slots__ = ("carried", "labels", "namespace", "notes", "placed", "staying", "tallies")
+
+    def __init__(self, namespace: str, labels: Mapping[str, str]) -> None:
+        self.namespace = namespace
+        #: Of the labels that matter those that the pods have.
+        self.labels = labels
+        #: Where such pods are; those that are not being deleted.
+        self.placed: PerSlot = {}
+        self.staying: PerSlot = {}
+        self.tallies: list[Tally] = []
+        #: Terms of placed pods that select such pods; a term may have no pod any more.
+        self.carried: list[CarriedTerm] = []
+        #: What plugins worked out about such pods, while the population's epoch lasts.
+        self.notes: dict[object, object] = {}
+
+
+class Tally:
+    """Where the placed pods are that some selector selects."""
+
+    __slots__ = ("_labels", "_views", "staying", "where")
+
+    def __init__(self, labels: LabelTable, *, staying: bool) -> None:
+        self._labels = labels
+        #: Only pods that are not being deleted count.
+        self.staying = staying
+        self.where: list[PerSlot] = []
+        self._views: dict[object, TermCounts] = {}
+
+    @property
+    def total(self) -> int:
+        """All such pods."""
+        return sum(sum(one.values()) for one in self.where)
+
+    def domains(
+        self, structure: object, key: str | None, which: object = None, eligible: Bools | None = None
+    ) -> TermCounts:
+        """The counts per domain of a key, up to date.
+
+        Only pods on ``eligible`` slots count (None: on all), which may change; ``which`` says what they are.
+        """
+        view = self._views.get((key, which))
+        if view is None:
+            view = self._views[key, which] = TermCounts(self._labels, key, self.where, eligible)
+        return view.follow(structure, eligible)
+
+    def note(self, slot: int, number: int, structure: object) -> None:
+        """So many such pods came to a slot, or left it."""
+        for view in self._views.values():
+            view.note(slot, number, structure)
+
+    def add(self, found: LabelClass) -> None:
+        """Pods of one more class count."""
+        self.where.append(found.staying if self.staying else found.placed)
+        found.tallies.append(self)
+        for view in self._views.values():
+            view.stale()
+
+
+class CarriedTerm(Tally):
+    """A term of placed pods, and where those are that carry it."""
+
+    __slots__ = ("kind", "term", "weight")
+
+    def __init__(self, labels: LabelTable, kind: str, term: PodAffinityTerm, weight: int) -> None:
+        super().__init__(labels, staying=False)
+        self.kind = kind
+        #: For its pods: namespaces are named, label keys are part of the selector.
+        self.term = term
+        #: Of a preference, below zero for anti-affinity; else 0.
+        self.weight = weight
+        self.where.append({})

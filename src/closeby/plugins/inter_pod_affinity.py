@@ -1,0 +1,293 @@
+"""InterPodAffinity: pods that must, must not or would rather be near other pods.
+
+The rules are upstream's (``plugins/interpodaffinity``). What placed pods forbid holds for every pod, also
+where another scheduler placed them.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta, Struct, field
+
+from closeby.cluster.columns import Cluster
+from closeby.cluster.population import FORBIDDEN, PREFERRED, REQUIRED, Population
+from closeby.cluster.tallies import CarriedTerm, LabelClass, Tally
+from closeby.objects.arrays import Bools, Counts, Scores
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Reason, Rejection
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm
+from closeby.scheduling.by_domain import DomainFilter, DomainMask
+from closeby.scheduling.extension import Handle, NormalizeScore, Scope
+from closeby.scheduling.plugin_view import CycleState, Nodes
+
+_NO_TERMS = PodAffinity()
+
+
+class InterPodAffinityArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Names and defaults as upstream's."""
+
+    #: Weight of the required affinity of placed pods in the score.
+    hard_pod_affinity_weight: Annotated[int, Meta(ge=0, le=100)] = field(
+        default=1, name="hardPodAffinityWeight"
+    )
+    #: Whether pods without preferences of their own are not scored by those of others.
+    ignore_preferred_terms_of_existing_pods: bool = field(
+        default=False, name="ignorePreferredTermsOfExistingPods"
+    )
+
+
+class _Apart(DomainMask):
+    """Domains without any of the pods that a term selects, or that carry a term."""
+
+    def __init__(self, cluster: Cluster, key: str, tally: Tally, term: PodAffinityTerm, own: bool) -> None:
+        self.key = key
+        self.term = term
+        #: Whether it is a term of the pod that is judged, not of placed ones.
+        self.own = own
+        self._cluster = cluster
+        self._tally = tally
+        self._answer: tuple[int, Bools] = (-1, np.zeros(0, dtype=np.bool_))
+
+    def stamp(self) -> Hashable:
+        return self._tally.domains(self._cluster.structure, self.key).flips
+
+    def allowed(self) -> Bools:
+        counts = self._tally.domains(self._cluster.structure, self.key)
+        if counts.flips != self._answer[0]:
+            free: Bools = counts.by_code == 0
+            free[0] = True
+            self._answer = (counts.flips, free)
+        return self._answer[1]
+
+    def pods_there(self, slot: int) -> int:
+        """How many pods stand against a node."""
+        return _in_domain(self._cluster, self._tally, self.key, slot)
+
+
+class _Together(DomainMask):
+    """Domains of one key with a pod that all required terms select; anywhere for the first of a group."""
+
+    def __init__(self, cluster: Cluster, keys: Sequence[str], key: str, tally: Tally, first: bool) -> None:
+        self.key = key
+        #: All keys of the terms: a group has no pod yet where none is in a domain of any of them.
+        self._keys = tuple(keys)
+        self._cluster = cluster
+        self._tally = tally
+        #: Whether the pod that is judged is itself selected.
+        self._first = first
+        self._answer: tuple[Hashable, Bools] = (None, np.zeros(0, dtype=np.bool_))
+
+    def stamp(self) -> Hashable:
+        structure = self._cluster.structure
+        return tuple([self._tally.domains(structure, key).flips for key in self._keys])
+
+    def allowed(self) -> Bools:
+        stamp = self.stamp()
+        if stamp != self._answer[0]:
+            counts = self._tally.domains(self._cluster.structure, self.key).by_code
+            there: Bools = np.ones(len(counts), dtype=np.bool_) if self.begins else counts > 0
+            there[0] = False
+            self._answer = (stamp, there)
+        return self._answer[1]
+
+    @property
+    def begins(self) -> bool:
+        """Whether a pod would be the first of its group."""
+        structure = self._cluster.structure
+        return self._first and not any(
+            self._tally.domains(structure, key).by_code[1:].any() for key in self._keys
+        )
+
+
+class _Judgement:
+    """What there is to know about pods of one label class with one spec."""
+
+    __slots__ = ("applied", "key", "masks", "seen", "spec")
+
+    def __init__(self, spec: PodSpec, masks: Sequence[DomainMask], key: Hashable, seen: int) -> None:
+        self.spec = spec
+        self.masks = tuple(masks)
+        self.key = key
+        #: How many carried terms of the class it knows of.
+        self.seen = seen
+
+
+class InterPodAffinity(DomainFilter, NormalizeScore):
+    """Upstream's plugin of that name.
+
+    Required affinity holds where one pod that all terms select is in the same domain of each key; the first
+    pod of a group that selects itself may go anywhere. Required anti-affinity holds both ways. The score adds
+    the weights of preferences, the pod's own and those of placed pods, from the least (0) to the greatest
+    (100).
+    """
+
+    name = "InterPodAffinity"
+    Arguments = InterPodAffinityArguments
+    score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    default_weight = 2.0
+
+    def __init__(self, arguments: InterPodAffinityArguments, handle: Handle) -> None:
+        super().__init__(arguments, handle)
+        self._hard_weight = arguments.hard_pod_affinity_weight
+        self._own_only = arguments.ignore_preferred_terms_of_existing_pods
+
+    @property
+    def shares_by_spec(self) -> bool:
+        return not self._population.active
+
+    def class_key(self, pod: Pod) -> Hashable:
+        if pod.spec.pod_affinity is None and not self._population.active:
+            return None
+        return self._judgement(pod).key
+
+    def lasting_key(self, pod: Pod) -> Hashable:
+        return self._population.class_of(pod) if self._population.active else None
+
+    def masks(self, pod: Pod) -> Sequence[DomainMask]:
+        if pod.spec.pod_affinity is None and not self._population.active:
+            return ()
+        return self._judgement(pod).masks
+
+    def affects(self, one: Pod, other: Pod) -> bool:
+        if one.spec.pod_affinity is None and other.spec.pod_affinity is None:
+            return False
+        population = self._population
+        of_one, of_other = population.class_of(one), population.class_of(other)
+        for term in _own(one).forbidden:
+            if population.selects(term.of_pod(one.namespace, one.labels), of_other):
+                return True
+        for term in _own(other).forbidden:
+            if population.selects(term.of_pod(other.namespace, other.labels), of_one):
+                return True
+        required = [term.of_pod(other.namespace, other.labels) for term in _own(other).required]
+        return bool(required) and all(population.selects(term, of_one) for term in required)
+
+    def helped_by_pods(self, pod: Pod) -> bool:
+        return bool(_own(pod).required)
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        masks = self._judgement(pod).masks
+        place = self.refusing(pod, slot)
+        mask = masks[place] if place is not None else None
+        node = self.handle.cluster.node_at(slot)
+        if isinstance(mask, _Apart):
+            value = node.labels.get(mask.key, "")
+            count = mask.pods_there(slot)
+            pods = f"{count} pod{'s' if count != 1 else ''}"
+            if mask.own:
+                text = f"required pod anti-affinity to {mask.term}: {pods} there in {mask.key}={value}"
+            else:
+                text = f"required pod anti-affinity of {pods} in {mask.key}={value}, to {mask.term}"
+            return Rejection(Reason.POD_ANTI_AFFINITY_CONFLICT, text)
+        return Rejection(Reason.POD_AFFINITY_MISMATCH, _why_not_together(pod, mask, node.labels))
+
+    # Scores
+
+    def scores(self, pod: Pod) -> bool:
+        population = self._population
+        preferred = _own(pod).preferred
+        if preferred:
+            return True
+        if self._own_only or not population.active:
+            return False
+        return any(True for _ in self._weighing(population.class_of(pod)))
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        total = np.zeros(len(nodes))
+        for key, weights in self._weights(pod).items():
+            total += weights.take(nodes.label_codes(key))
+        return total
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        least, most = scores.min(), scores.max()
+        if least == most:
+            return np.zeros(len(scores))
+        scaled: Scores = np.floor(100.0 * ((scores - least) / (most - least)))
+        return scaled
+
+    def _weights(self, pod: Pod) -> dict[str, Counts]:
+        """For each topology key what a node scores, by code of its value."""
+        population, structure = self._population, self.handle.cluster.structure
+        found: dict[str, Counts] = {}
+        own = population.class_of(pod)
+        for weighted in _own(pod).preferred:
+            term = weighted.term.of_pod(pod.namespace, pod.labels)
+            _add(found, term.topology_key, weighted.weight, population.tally((term,)), structure)
+        for carried, weight in self._weighing(own):
+            _add(found, carried.term.topology_key, weight, carried, structure)
+        return found
+
+    def _weighing(self, own: LabelClass) -> Iterator[tuple[CarriedTerm, int]]:
+        """The terms of placed pods that count in the score of such pods."""
+        for carried in own.carried:
+            weight = carried.weight if carried.kind == PREFERRED else 0
+            if carried.kind == REQUIRED:
+                weight = self._hard_weight
+            if weight and carried.where[0]:
+                yield carried, weight
+
+    # Inside
+
+    @property
+    def _population(self) -> Population:
+        return self.handle.cluster.population
+
+    def _judgement(self, pod: Pod) -> _Judgement:
+        own = self._population.class_of(pod)
+        place = (self.name, id(pod.spec))
+        found = own.notes.get(place)
+        if isinstance(found, _Judgement) and found.spec is pod.spec and found.seen == len(own.carried):
+            return found
+        made = own.notes[place] = self._made(pod, own)
+        return made
+
+    def _made(self, pod: Pod, own: LabelClass) -> _Judgement:
+        cluster, population = self.handle.cluster, self._population
+        affinity = _own(pod)
+        masks: list[DomainMask] = []
+        tallies: list[object] = []
+        required = tuple(term.of_pod(pod.namespace, pod.labels) for term in affinity.required)
+        first = False
+        if required:
+            group = population.tally(required)
+            first = all(population.selects(term, own) for term in required)
+            keys = tuple(dict.fromkeys(term.topology_key for term in required))
+            masks += [_Together(cluster, keys, key, group, first) for key in keys]
+            tallies += [group, keys]
+        for written in affinity.forbidden:
+            term = written.of_pod(pod.namespace, pod.labels)
+            tally = population.tally((term,))
+            masks.append(_Apart(cluster, term.topology_key, tally, term, own=True))
+            tallies += [tally, term.topology_key]
+        for carried in own.carried:
+            if carried.kind == FORBIDDEN:
+                masks.append(_Apart(cluster, carried.term.topology_key, carried, carried.term, own=False))
+                tallies.append(carried)
+        return _Judgement(pod.spec, masks, (first, *tallies) if tallies else None, len(own.carried))
+
+
+def _own(pod: Pod) -> PodAffinity:
+    return pod.spec.pod_affinity or _NO_TERMS
+
+
+def _add(found: dict[str, Counts], key: str, weight: int, tally: Tally, structure: object) -> None:
+    counts = tally.domains(structure, key).by_code
+    more = weight * counts
+    more[0] = 0
+    found[key] = found[key] + more if key in found else more
+
+
+def _in_domain(cluster: Cluster, tally: Tally, key: str, slot: int) -> int:
+    code = cluster.labels.column(key).codes[slot]
+    return int(tally.domains(cluster.structure, key).by_code[code])
+
+
+def _why_not_together(pod: Pod, mask: DomainMask | None, labels: object) -> str:
+    terms = _own(pod).required
+    key = mask.key if mask is not None else terms[0].topology_key
+    wanted = " and ".join(dict.fromkeys(str(term) for term in terms))
+    value = labels.get(key) if isinstance(labels, dict) else None
+    if value is None:
+        return f"required pod affinity to {wanted}: the node has no label {key}"
+    return f"required pod affinity to {wanted}: no such pod is in {key}={value}"

@@ -1,0 +1,382 @@
+"""PodTopologySpread: pods of one kind are spread over the domains of a topology key.
+
+The rules are upstream's (``plugins/podtopologyspread``).
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Annotated, ClassVar, Final, Literal
+
+import numpy as np
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from closeby.cluster.population import Population
+from closeby.cluster.tallies import LabelClass, TermCounts
+from closeby.objects.arrays import Bools, Counts, Scores
+from closeby.objects.labels import HOSTNAME, ZONE
+from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, Taint, tolerated
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Reason, Rejection
+from closeby.objects.selectors import TopologySpreadConstraint
+from closeby.scheduling.by_domain import DomainFilter, DomainMask
+from closeby.scheduling.extension import Handle, NormalizeScore, Scope
+from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
+
+
+class DefaultConstraint(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A constraint of pods that have none of their own; the selector is that of their Service or workload."""
+
+    max_skew: Annotated[int, Meta(ge=1)]
+    topology_key: Annotated[str, Meta(min_length=1)]
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+
+    @property
+    def constraint(self) -> TopologySpreadConstraint:
+        """As pods have them."""
+        hard = self.when_unsatisfiable == "DoNotSchedule"
+        return TopologySpreadConstraint(topology_key=self.topology_key, max_skew=self.max_skew, hard=hard)
+
+
+_SYSTEM: Final = (
+    TopologySpreadConstraint(topology_key=HOSTNAME, max_skew=3, hard=False),
+    TopologySpreadConstraint(topology_key=ZONE, max_skew=5, hard=False),
+)
+
+
+class PodTopologySpreadArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Names and defaults as upstream's; ``defaultsForGangs`` is closeby's own."""
+
+    default_constraints: tuple[DefaultConstraint, ...] = field(default=(), name="defaultConstraints")
+    defaulting_type: Literal["System", "List"] = field(default="System", name="defaultingType")
+    #: Whether the defaults also spread members of gangs and pods of applications, which else stay close.
+    defaults_for_gangs: bool = field(default=False, name="defaultsForGangs")
+
+    def __post_init__(self) -> None:
+        """Checks what goes together."""
+        if self.defaulting_type == "System" and self.default_constraints:
+            raise ValueError("defaultConstraints go with defaultingType: List alone")
+        kinds = [(one.topology_key, one.when_unsatisfiable) for one in self.default_constraints]
+        if len(set(kinds)) < len(kinds):
+            raise ValueError("defaultConstraints name a topologyKey and whenUnsatisfiable twice")
+
+
+class _Eligible:
+    """Slots on which pods count for constraints; one array as long as nothing changes."""
+
+    __slots__ = ("cursor", "slots")
+
+    def __init__(self) -> None:
+        self.cursor: object = None
+        self.slots: Bools = np.zeros(0, dtype=np.bool_)
+
+
+class _Spread(DomainMask):
+    """One hard constraint: domains that take one more pod."""
+
+    def __init__(
+        self,
+        plugin: "PodTopologySpread",
+        pod: Pod,
+        one: TopologySpreadConstraint,
+        keys: tuple[str, ...],
+        itself: bool,
+    ) -> None:
+        self.key = one.topology_key
+        self.constraint = one
+        #: 1 if the pod counts for its own constraint.
+        self.itself = int(itself)
+        self._plugin = plugin
+        self._pod = pod
+        self._keys = keys
+        self._answer: tuple[Hashable, Bools] = (None, np.zeros(0, dtype=np.bool_))
+        self._domains: tuple[object, object, Bools] = (None, None, np.zeros(0, dtype=np.bool_))
+        selector = one.selector
+        population = plugin.handle.cluster.population
+        self.tally = (
+            None if selector is None or selector.empty else population.tally_in(pod.namespace, selector)
+        )
+
+    def stamp(self) -> Hashable:
+        counts, eligible = self._look()
+        return None if counts is None else counts.version, id(eligible), self._plugin.handle.cluster.structure
+
+    def allowed(self) -> Bools:
+        stamp = self.stamp()
+        if stamp != self._answer[0]:
+            counts, _ = self.counts()
+            allowed: Bools = counts + (self.itself - self.least()) <= self.constraint.max_skew
+            allowed[0] = False
+            self._answer = (stamp, allowed)
+        return self._answer[1]
+
+    def counts(self) -> tuple[Counts, Bools]:
+        """Pods per domain, and which domains count, by code."""
+        view, eligible = self._look()
+        column = self._plugin.handle.cluster.labels.column(self.key)
+        structure = self._plugin.handle.cluster.structure
+        if self._domains[0] is not eligible or self._domains[1] != structure:
+            codes = column.codes[: len(eligible)][eligible]
+            there: Bools = np.bincount(codes, minlength=len(column.values)) > 0
+            there[0] = False
+            self._domains = (eligible, structure, there)
+        counts = np.zeros(len(column.values), dtype=np.int64) if view is None else view.by_code
+        return counts, self._domains[2]
+
+    def least(self) -> int:
+        """The minimum over the domains that count."""
+        counts, there = self.counts()
+        found = counts[: len(there)][there]
+        return int(found.min()) if len(found) >= max(self.constraint.min_domains, 1) else 0
+
+    def _look(self) -> tuple[TermCounts | None, Bools]:
+        which, eligible = self._plugin.eligible(self._pod, self.constraint, self._keys)
+        if self.tally is None:
+            return None, eligible
+        structure = self._plugin.handle.cluster.structure
+        return self.tally.domains(structure, self.key, which, eligible), eligible
+
+
+class _Judgement:
+    """What there is to know about pods of one label class with one spec."""
+
+    __slots__ = ("key", "masks", "needs_all", "soft", "spec")
+
+    def __init__(
+        self,
+        spec: PodSpec,
+        masks: tuple[_Spread, ...],
+        key: Hashable,
+        soft: tuple[TopologySpreadConstraint, ...],
+        needs_all: bool,
+    ) -> None:
+        self.spec = spec
+        self.masks = masks
+        self.key = key
+        #: Preferences, with the pod's label keys in their selector.
+        self.soft = soft
+        #: Whether only nodes with all keys are scored.
+        self.needs_all = needs_all
+
+
+class PodTopologySpread(DomainFilter, NormalizeScore):
+    """Upstream's plugin of that name.
+
+    A hard constraint lets a pod go where the pods of its kind in the domain, with it, are at most ``maxSkew``
+    more than in the emptiest domain. The score is higher where fewer such pods are.
+    """
+
+    name = "PodTopologySpread"
+    Arguments = PodTopologySpreadArguments
+    reason = Reason.TOPOLOGY_SPREAD_VIOLATION
+    score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
+    default_weight = 2.0
+
+    def __init__(self, arguments: PodTopologySpreadArguments, handle: Handle) -> None:
+        super().__init__(arguments, handle)
+        self._system = arguments.defaulting_type == "System"
+        self._defaults = (
+            _SYSTEM if self._system else tuple(one.constraint for one in arguments.default_constraints)
+        )
+        self._for_gangs = arguments.defaults_for_gangs
+        self._hard_defaults = any(one.hard for one in self._defaults)
+        self._taints = NodeColumn(handle.cluster, _taints)
+        self._eligible: dict[Hashable, _Eligible] = {}
+
+    @property
+    def shares_by_spec(self) -> bool:
+        return not self._population.active and not self._hard_defaults
+
+    def class_key(self, pod: Pod) -> Hashable:
+        if not self._may_be_kept_out(pod):
+            return None
+        return self._judgement(pod).key
+
+    def lasting_key(self, pod: Pod) -> Hashable:
+        return self._population.class_of(pod) if self._may_be_kept_out(pod) else None
+
+    def masks(self, pod: Pod) -> Sequence[DomainMask]:
+        return self._judgement(pod).masks if self._may_be_kept_out(pod) else ()
+
+    def affects(self, one: Pod, other: Pod) -> bool:
+        if one.namespace != other.namespace or not self._may_be_kept_out(other):
+            return False
+        labels = self._population.class_of(one).labels
+        return any(
+            mask.tally is not None
+            and mask.constraint.selector is not None
+            and mask.constraint.selector.matches(labels)
+            for mask in self._judgement(other).masks
+        )
+
+    def helped_by_pods(self, pod: Pod) -> bool:
+        return any(one.hard for one in pod.spec.topology_spread) or (
+            self._hard_defaults and not pod.spec.topology_spread
+        )
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        masks = self._judgement(pod).masks
+        place = self.refusing(pod, slot)
+        mask = masks[place if place is not None else 0]
+        value = self.handle.cluster.node_at(slot).labels.get(mask.key)
+        if value is None:
+            text = f"topology spread of {mask.constraint}: the node has no label {mask.key}"
+            return Rejection(Reason.TOPOLOGY_SPREAD_VIOLATION, text)
+        counts, _ = mask.counts()
+        code = self.handle.cluster.labels.column(mask.key).codes[slot]
+        text = (
+            f"topology spread of {mask.constraint}: {mask.key}={value} has {counts[code]} such pods, "
+            f"the emptiest domain {mask.least()}"
+        )
+        return Rejection(Reason.TOPOLOGY_SPREAD_VIOLATION, text)
+
+    # Scores
+
+    def scores(self, pod: Pod) -> bool:
+        if pod.spec.topology_spread:
+            return any(not one.hard for one in pod.spec.topology_spread)
+        if not self._defaults or not self._population.owners.get(pod.namespace) or not self._defaulted(pod):
+            return False
+        return bool(self._judgement(pod).soft)
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        """More where more such pods are; -1 for nodes that lack a key."""
+        judged = self._judgement(pod)
+        keys = tuple(one.topology_key for one in judged.soft)
+        codes = [nodes.label_codes(key) for key in keys]
+        ignored = nodes.all(False)
+        if judged.needs_all:
+            for column in codes:
+                ignored |= column == 0
+        scored = ~ignored
+        total = np.zeros(len(nodes))
+        for one, column in zip(judged.soft, codes, strict=True):
+            selector, structure = one.selector, self.handle.cluster.structure
+            tally = (
+                None
+                if selector is None or selector.empty
+                else self._population.tally_in(pod.namespace, selector)
+            )
+            if one.topology_key == HOSTNAME:
+                size = int(np.count_nonzero(scored))
+                counts = None if tally is None else tally.domains(structure, None).by_code.take(nodes.slots)
+            else:
+                size = int(np.count_nonzero(np.bincount(column[scored]))) if scored.any() else 0
+                counts = None
+                if tally is not None:
+                    which, eligible = self.eligible(pod, one, keys if judged.needs_all else ())
+                    view = tally.domains(structure, one.topology_key, which, eligible)
+                    counts = view.by_code.take(column)
+            more = one.max_skew - 1 + (0 if counts is None else counts * math.log(size + 2))
+            total += np.where(column > 0, more, 0)
+        found: Scores = np.where(ignored, -1.0, np.floor(total + 0.5))
+        return found
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        ignored = scores < 0
+        known = scores[~ignored]
+        most = float(known.max(initial=0.0))
+        if most == 0:
+            return np.where(ignored, 0.0, 100.0)
+        turned: Scores = np.floor(100.0 * (most + known.min() - scores) / most)
+        return np.where(ignored, 0.0, turned)
+
+    # Inside
+
+    def eligible(
+        self, pod: Pod, one: TopologySpreadConstraint, keys: tuple[str, ...]
+    ) -> tuple[Hashable, Bools]:
+        """Slots on which pods count for a constraint of a pod: one array as long as no node changes."""
+        spec = pod.spec
+        affinity = (spec.node_selector, spec.required_affinity) if one.honors_affinity else None
+        tolerations = spec.tolerations if one.honors_taints else None
+        which = (keys, affinity, tolerations)
+        cluster = self.handle.cluster
+        known = self._eligible.get(which)
+        if known is None:
+            if len(self._eligible) > 1024:
+                self._eligible.clear()
+            known = self._eligible[which] = _Eligible()
+        if known.cursor != cluster.node_changes.cursor:
+            known.cursor = cluster.node_changes.cursor
+            slots = self._now_eligible(pod, one, keys)
+            if not np.array_equal(slots, known.slots):
+                known.slots = slots
+        return which, known.slots
+
+    def _now_eligible(self, pod: Pod, one: TopologySpreadConstraint, keys: tuple[str, ...]) -> Bools:
+        cluster = self.handle.cluster
+        nodes = Nodes(cluster)
+        found: Bools = cluster.alive[: cluster.capacity].copy()
+        for key in keys:
+            found &= nodes.label_codes(key) > 0
+        if one.honors_affinity:
+            found &= self.handle.required_affinity(pod, nodes)
+        if one.honors_taints:
+            found &= self._taints.flags(nodes, lambda taints: _all_tolerated(pod, taints))
+        return found
+
+    @property
+    def _population(self) -> Population:
+        return self.handle.cluster.population
+
+    def _may_be_kept_out(self, pod: Pod) -> bool:
+        if pod.spec.topology_spread:
+            return any(one.hard for one in pod.spec.topology_spread)
+        return self._hard_defaults and self._defaulted(pod)
+
+    def _defaulted(self, pod: Pod) -> bool:
+        """Whether the defaults are for such a pod."""
+        if self._for_gangs or pod.group is None:
+            return self._for_gangs or self.handle.applications.of(pod) is None
+        return False
+
+    def _judgement(self, pod: Pod) -> _Judgement:
+        own = self._population.class_of(pod)
+        place = (self.name, id(pod.spec), pod.owner, self._defaulted(pod))
+        found = own.notes.get(place)
+        if isinstance(found, _Judgement) and found.spec is pod.spec:
+            return found
+        made = own.notes[place] = self._made(pod, own)
+        return made
+
+    def _made(self, pod: Pod, own: LabelClass) -> _Judgement:
+        constraints = tuple(one.of_pod(pod.labels) for one in pod.spec.topology_spread)
+        if not constraints and self._defaulted(pod):
+            selector = self._population.default_selector(pod, own)
+            if not selector.empty:
+                constraints = tuple(replace(one, selector=selector) for one in self._defaults)
+        hard = tuple(one for one in constraints if one.hard)
+        keys = tuple(one.topology_key for one in hard)
+        masks = tuple(
+            _Spread(
+                self,
+                pod,
+                one,
+                keys,
+                one.selector is not None and one.selector.matches(own.labels),
+            )
+            for one in hard
+        )
+        spec = pod.spec
+        key = (
+            tuple((mask.constraint, mask.tally, mask.itself) for mask in masks),
+            spec.node_selector,
+            spec.required_affinity,
+            spec.tolerations,
+        )
+        return _Judgement(
+            spec,
+            masks,
+            key if masks else None,
+            tuple(one for one in constraints if not one.hard),
+            needs_all=bool(spec.topology_spread) or not self._system,
+        )
+
+
+def _taints(node: Node) -> tuple[Taint, ...]:
+    return tuple(taint for taint in node.taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+
+
+def _all_tolerated(pod: Pod, taints: tuple[Taint, ...]) -> bool:
+    return all(tolerated(pod.spec.tolerations, taint) for taint in taints)

@@ -1,0 +1,103 @@
+"""Filters by what pods do to each other in domains of a topology key: affinity, anti-affinity, spread.
+
+Such a filter says for each value of a node label whether nodes with it take a pod. A pod that comes to one
+node may change that for all nodes of its domain; the class table then judges those nodes again and no others.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Bools, Ints
+from closeby.objects.pods import Pod
+from closeby.scheduling.extension import Filter, Scope
+from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.topology.labels import LabelColumn
+
+
+class DomainMask:
+    """Which domains of one topology key take a pod."""
+
+    #: The label of nodes whose values are the domains.
+    key: str
+
+    def stamp(self) -> Hashable:
+        """Another value whenever ``allowed`` may be another."""
+        raise NotImplementedError
+
+    def allowed(self) -> Bools:
+        """By code of the label's value; the first entry is for nodes without it. Never changed in place."""
+        raise NotImplementedError
+
+
+class DomainFilter(Filter):
+    """A filter whose answer is that of all its masks for a pod."""
+
+    filter_scope: ClassVar[Scope] = Scope.PER_NODE
+
+    def masks(self, pod: Pod) -> Sequence[DomainMask]:
+        """The masks for pods of this one's class, the same objects as long as its key is the same."""
+        raise NotImplementedError
+
+    def concerns(self, pod: Pod) -> bool:
+        return bool(self.masks(pod))
+
+    def affects(self, one: Pod, other: Pod) -> bool:
+        """Whether a placement of ``one`` may change where ``other`` may go, both of them waiting."""
+        raise NotImplementedError
+
+    def helped_by_pods(self, pod: Pod) -> bool:
+        """Whether a pod that is placed may let this one go where it could not before."""
+        raise NotImplementedError
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        answer: Bools | None = None
+        for mask in self.masks(pod):
+            hit = mask.allowed().take(nodes.label_codes(mask.key))
+            answer = hit if answer is None else np.logical_and(answer, hit, out=answer)
+        return nodes.all(True) if answer is None else answer
+
+    def refusing(self, pod: Pod, slot: int) -> int | None:
+        """Place of the first mask that keeps a pod from a node; None if none does."""
+        for place, mask in enumerate(self.masks(pod)):
+            code = self.handle.cluster.labels.column(mask.key).codes[slot]
+            if not mask.allowed()[code]:
+                return place
+        return None
+
+
+class WatchedMask:
+    """A mask as it was when a class was judged by it."""
+
+    __slots__ = ("_allowed", "_column", "_mask", "_stamp")
+
+    def __init__(self, mask: DomainMask) -> None:
+        self._mask = mask
+        self._stamp: Hashable = None
+        self._allowed: Bools = np.zeros(0, dtype=np.bool_)
+        self._column: LabelColumn | None = None
+
+    def moved(self, cluster: Cluster) -> Ints | None:
+        """Slots whose domain is judged otherwise than when last asked; None: all must be judged again."""
+        stamp = self._mask.stamp()
+        column = cluster.labels.column(self._mask.key)
+        if stamp == self._stamp and column is self._column:
+            return _NOTHING
+        before, same = self._allowed, column is self._column
+        self._stamp, self._allowed, self._column = stamp, self._mask.allowed(), column
+        if not same:
+            return None
+        common = min(len(before), len(self._allowed))
+        changed = before[:common] != self._allowed[:common]
+        if not changed.any():
+            return _NOTHING
+        # Nodes with values that are new came or changed since, which the cluster says itself.
+        codes = column.codes[: cluster.capacity]
+        flips = np.zeros(max(len(column.values), common), dtype=np.bool_)
+        flips[:common] = changed
+        return np.flatnonzero(flips.take(codes))
+
+
+_NOTHING: Ints = np.zeros(0, dtype=np.intp)

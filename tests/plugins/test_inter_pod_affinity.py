@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Reason
+from closeby.objects.selectors import LabelSelector, PodAffinity, PodAffinityTerm, selector_of
+from closeby.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArguments
+from closeby.scheduling.plugin_view import CycleState, Nodes
+from tests.plugins.among_pods import (
+    NAMESPACES,
+    Played,
+    affinity_allows,
+    affinity_score,
+)
+from tests.plugins.asking import allowed, handle_of, place
+
+STATE = CycleState()
+
+
+def plugin_on(*nodes: Node, **arguments: object) -> InterPodAffinity:
+    return InterPodAffinity(InterPodAffinityArguments(**arguments), handle_of(nodes))  # type: ignore[arg-type]
+
+
+def pod(name: str, app: str, affinity: PodAffinity | None = None, namespace: str = "a") -> Pod:
+    spec = PodSpec(pod_affinity=affinity)
+    return Pod(namespace=namespace, name=name, uid=f"{namespace}/{name}", spec=spec, labels={"app": app})
+
+
+def near(app: str, key: str = "zone") -> PodAffinityTerm:
+    return PodAffinityTerm(key, selector_of({"app": app}))
+
+
+FIVE = [Node(name=f"{zone}{i}", labels={"zone": zone}) for zone in "ab" for i in (1, 2)]
+FIVE.append(Node(name="bare"))
+
+
+def test_required_affinity_goes_where_such_a_pod_is() -> None:
+    plugin = plugin_on(*FIVE)
+    web = pod("web", "web", PodAffinity(required=(near("db"),)))
+    assert allowed(plugin, web) == ""
+    place(plugin.handle.cluster, pod("db", "db"), "b1")
+    assert allowed(plugin, web) == "b1 b2"
+    found = plugin.rejection(STATE, web, 0)
+    assert (found.reason, "app=db" in found.message, "zone=a" in found.message) == (
+        Reason.POD_AFFINITY_MISMATCH,
+        True,
+        True,
+    )
+
+
+def test_the_first_pod_of_a_group_may_go_anywhere_with_the_label() -> None:
+    plugin = plugin_on(*FIVE)
+    web = pod("web-0", "web", PodAffinity(required=(near("web"),)))
+    assert allowed(plugin, web) == "a1 a2 b1 b2"
+    place(plugin.handle.cluster, web, "a1")
+    assert allowed(plugin, pod("web-1", "web", web.spec.pod_affinity)) == "a1 a2"
+
+
+def test_anti_affinity_of_placed_pods_holds_against_all() -> None:
+    plugin = plugin_on(*FIVE)
+    place(plugin.handle.cluster, pod("loner", "db", PodAffinity(forbidden=(near("web"),))), "a1")
+    web = pod("web", "web")
+    assert allowed(plugin, web) == "b1 b2 bare"
+    assert allowed(plugin, pod("web", "web", namespace="b")) == "a1 a2 b1 b2 bare"
+    found = plugin.rejection(STATE, web, 1)
+    assert (found.reason, "1 pod" in found.message) == (Reason.POD_ANTI_AFFINITY_CONFLICT, True)
+
+
+def test_own_anti_affinity() -> None:
+    plugin = plugin_on(*FIVE)
+    place(plugin.handle.cluster, pod("db", "db"), "a1")
+    assert allowed(plugin, pod("web", "web", PodAffinity(forbidden=(near("db"),)))) == "b1 b2 bare"
+
+
+def test_labels_of_namespaces_decide() -> None:
+    plugin = plugin_on(*FIVE)
+    cluster = plugin.handle.cluster
+    term = PodAffinityTerm("zone", LabelSelector(), namespace_selector=selector_of({"team": "x"}))
+    web = pod("web", "web", PodAffinity(forbidden=(term,)))
+    place(cluster, pod("db", "db", namespace="b"), "a1")
+    assert allowed(plugin, web) == "a1 a2 b1 b2 bare"
+    cluster.population.namespace_changed("b", {"team": "x"})
+    assert allowed(plugin, web) == "b1 b2 bare"
+    cluster.population.namespace_changed("b", None)
+    assert allowed(plugin, web) == "a1 a2 b1 b2 bare"
+
+
+def test_clusters_without_terms_count_nothing() -> None:
+    plugin = plugin_on(*FIVE)
+    cluster = plugin.handle.cluster
+    place(cluster, pod("db", "db"), "a1")
+    assert not plugin.concerns(pod("web", "web"))
+    assert plugin.class_key(pod("web", "web")) is None
+    assert plugin.shares_by_spec and not cluster.population.active
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_against_brute_force(seed: int) -> None:
+    played = Played(seed)
+    plugin = InterPodAffinity(InterPodAffinityArguments(hard_pod_affinity_weight=7), played.handle)
+    for _ in range(25):
+        played.step()
+        asked, cluster, placed = played.some_pod(), played.cluster, played.where()
+        expected = {node.name: affinity_allows(asked, node, placed, NAMESPACES) for node in played.nodes}
+        answer = plugin.filter(STATE, asked, Nodes(cluster))
+        assert {node.name: bool(answer[cluster.slot_of(node.name)]) for node in played.nodes} == expected
+        slots = np.asarray([cluster.slot_of(node.name) for node in played.nodes])
+        scores = np.zeros(len(slots))
+        if plugin.scores(asked):
+            nodes = Nodes(cluster, slots)
+            scores = plugin.normalize(STATE, asked, plugin.score(STATE, asked, nodes))
+        assert scores.tolist() == affinity_score(asked, played.nodes, placed, NAMESPACES, 7)

@@ -1,0 +1,156 @@
+import numpy as np
+import pytest
+
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Reason
+from closeby.objects.selectors import LabelSelector, PodOwner, TopologySpreadConstraint, selector_of
+from closeby.plugins.node_affinity import NodeAffinity
+from closeby.plugins.pod_topology_spread import (
+    DefaultConstraint,
+    PodTopologySpread,
+    PodTopologySpreadArguments,
+)
+from closeby.scheduling.extension import Handle, NoArguments
+from closeby.scheduling.plugin_view import CycleState, Nodes
+from tests.plugins.among_pods import Played, spread_allows, spread_score
+from tests.plugins.asking import allowed, handle_of, place
+
+STATE = CycleState()
+WEB = selector_of({"app": "web"})
+NODES = [
+    Node(name=f"{zone}{i}", labels={"zone": zone, HOSTNAME: f"{zone}{i}"}) for zone in "abc" for i in (1, 2)
+]
+
+
+def plugin_on(handle: Handle, **arguments: object) -> PodTopologySpread:
+    affinity = NodeAffinity(NoArguments(), handle)
+    handle.required_affinity = lambda pod, nodes: affinity.filter(STATE, pod, nodes)
+    return PodTopologySpread(PodTopologySpreadArguments(**arguments), handle)  # type: ignore[arg-type]
+
+
+def web(name: str, *spread: TopologySpreadConstraint, owner: str = "", terminating: bool = False) -> Pod:
+    return Pod(
+        namespace="a",
+        name=name,
+        uid=f"a/{name}",
+        spec=PodSpec(topology_spread=spread),
+        labels={"app": "web"},
+        owner=owner,
+        terminating=terminating,
+    )
+
+
+def over(key: str, skew: int = 1, **more: object) -> TopologySpreadConstraint:
+    return TopologySpreadConstraint(topology_key=key, max_skew=skew, selector=WEB, **more)  # type: ignore[arg-type]
+
+
+def test_the_emptiest_domains_take_the_pod() -> None:
+    plugin = plugin_on(handle_of([*NODES, Node(name="bare")]))
+    pod = web("w", over("zone"))
+    assert allowed(plugin, pod) == "a1 a2 b1 b2 c1 c2"
+    place(plugin.handle.cluster, web("w-0"), "a1")
+    assert allowed(plugin, pod) == "b1 b2 c1 c2"
+    place(plugin.handle.cluster, web("w-1", terminating=True), "b1")
+    assert allowed(plugin, pod) == "b1 b2 c1 c2"
+    found = plugin.rejection(STATE, pod, 0)
+    assert found.reason == Reason.TOPOLOGY_SPREAD_VIOLATION
+    assert "zone=a has 1 such pods, the emptiest domain 0" in found.message
+    assert "no label zone" in plugin.rejection(STATE, pod, 6).message
+
+
+def test_with_too_few_domains_the_minimum_is_0() -> None:
+    plugin = plugin_on(handle_of(NODES))
+    for i, name in enumerate(("a1", "b1", "c1")):
+        place(plugin.handle.cluster, web(f"w-{i}"), name)
+    assert allowed(plugin, web("w", over("zone"))) == "a1 a2 b1 b2 c1 c2"
+    assert allowed(plugin, web("w", over("zone", min_domains=4))) == ""
+
+
+def test_an_empty_selector_counts_no_pod() -> None:
+    plugin = plugin_on(handle_of(NODES))
+    pod = web("w", TopologySpreadConstraint(topology_key="zone", max_skew=1, selector=LabelSelector()))
+    for i in range(3):
+        place(plugin.handle.cluster, web(f"w-{i}"), "a1")
+    assert allowed(plugin, pod) == "a1 a2 b1 b2 c1 c2"
+
+
+@pytest.mark.parametrize(
+    ("owner", "kind", "spread"),
+    [
+        ("ReplicaSet/web", "ReplicaSet", True),
+        ("StatefulSet/web", "StatefulSet", True),
+        ("", "Service", True),
+        ("Job/web", "ReplicaSet", False),
+        ("Job/web", "Job", False),
+    ],
+)
+def test_default_spread_goes_by_services_and_owners(owner: str, kind: str, spread: bool) -> None:
+    plugin = plugin_on(handle_of(NODES))
+    population = plugin.handle.cluster.population
+    key = f"{kind}/a/web"
+    population.owner_changed(key, PodOwner(kind=kind, namespace="a", name="web", selector=WEB))
+    pod = web("w", owner=owner)
+    assert plugin.scores(pod) == spread
+    assert not plugin.concerns(pod)
+    population.owner_changed(key, None)
+    assert not plugin.scores(pod)
+
+
+def test_default_constraints_of_the_configuration() -> None:
+    hard = DefaultConstraint(max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule")
+    plugin = plugin_on(handle_of(NODES), default_constraints=(hard,), defaulting_type="List")
+    service = PodOwner(kind="Service", namespace="a", name="web", selector=WEB)
+    plugin.handle.cluster.population.owner_changed(service.key, service)
+    place(plugin.handle.cluster, web("w-0"), "a1")
+    assert allowed(plugin, web("w")) == "b1 b2 c1 c2"
+    with pytest.raises(ValueError, match="defaultingType"):
+        PodTopologySpreadArguments(default_constraints=(hard,))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_against_brute_force(seed: int) -> None:
+    played = Played(seed)
+    plugin = plugin_on(played.handle)
+    for _ in range(25):
+        played.step()
+        asked, cluster, placed = played.some_pod(), played.cluster, played.where()
+        expected = {node.name: spread_allows(asked, node, played.nodes, placed) for node in played.nodes}
+        answer = plugin.filter(STATE, asked, Nodes(cluster))
+        assert {node.name: bool(answer[cluster.slot_of(node.name)]) for node in played.nodes} == expected
+        soft = [one for one in asked.spec.topology_spread if not one.hard]
+        assert plugin.scores(asked) == bool(soft)
+        feasible = [node for node in played.nodes if played.dice.random() < 0.7]
+        if soft and feasible:
+            slots = np.asarray([cluster.slot_of(node.name) for node in feasible])
+            scores = plugin.normalize(STATE, asked, plugin.score(STATE, asked, Nodes(cluster, slots)))
+            assert scores.tolist() == spread_score(asked, feasible, played.nodes, placed, soft)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_default_spread_against_brute_force(seed: int) -> None:
+    played = Played(seed)
+    played.specs = [PodSpec()]
+    plugin = plugin_on(played.handle)
+    selector = selector_of({"app": "1"})
+    for namespace in "abc":
+        owner = PodOwner(kind="Service", namespace=namespace, name="s", selector=selector)
+        played.cluster.population.owner_changed(owner.key, owner)
+    defaults = [
+        TopologySpreadConstraint(topology_key=HOSTNAME, max_skew=3, hard=False, selector=selector),
+        TopologySpreadConstraint(
+            topology_key="topology.kubernetes.io/zone", max_skew=5, hard=False, selector=selector
+        ),
+    ]
+    for _ in range(25):
+        played.step()
+        asked, cluster, placed = played.some_pod(), played.cluster, played.where()
+        assert plugin.scores(asked) == (asked.labels.get("app") == "1")
+        if not plugin.scores(asked):
+            continue
+        slots = np.asarray([cluster.slot_of(node.name) for node in played.nodes])
+        scores = plugin.normalize(STATE, asked, plugin.score(STATE, asked, Nodes(cluster, slots)))
+        assert scores.tolist() == spread_score(
+            asked, played.nodes, played.nodes, placed, defaults, need_all_keys=False
+        )

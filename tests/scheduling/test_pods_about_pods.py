@@ -1,0 +1,209 @@
+"""Pod affinity and topology spread in decisions: of single pods, of gangs, and of pods that wait."""
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Reason
+from closeby.objects.selectors import (
+    Namespace,
+    PodAffinity,
+    PodAffinityTerm,
+    PodOwner,
+    TopologySpreadConstraint,
+    selector_of,
+)
+from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    GroupChanged,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
+    SelectionChanged,
+    Tick,
+)
+from closeby.scheduling.outcomes import bindings_of
+from tests.plugins.among_pods import (
+    NAMESPACES,
+    affinity_allows,
+    some_node,
+    some_pod,
+    some_spec,
+    spread_allows,
+)
+
+ZONES = [
+    Node(name=f"{zone}{i}", labels={"zone": zone}, allocatable={"cpu": 4000}) for zone in "abc" for i in "12"
+]
+
+
+def engine_with(*nodes: Node) -> Engine:
+    engine = Engine(lambda handle: profile_for(Configuration(), handle))
+    engine.handle(*map(NodeUpserted, nodes))
+    return engine
+
+
+def pod(
+    name: str,
+    app: str = "web",
+    affinity: PodAffinity | None = None,
+    spread: tuple[TopologySpreadConstraint, ...] = (),
+    on: str | None = None,
+    group: str | None = None,
+    cpu: int = 100,
+) -> Pod:
+    return Pod(
+        namespace="a",
+        name=name,
+        uid=name,
+        spec=PodSpec(requests=(("cpu", cpu),), pod_affinity=affinity, topology_spread=spread),
+        labels={"app": app},
+        node_name=on,
+        group=group,
+    )
+
+
+def near(app: str) -> PodAffinityTerm:
+    return PodAffinityTerm("zone", selector_of({"app": app}))
+
+
+def over(skew: int = 1) -> tuple[TopologySpreadConstraint, ...]:
+    return (
+        TopologySpreadConstraint(topology_key="zone", max_skew=skew, selector=selector_of({"app": "web"})),
+    )
+
+
+def decide(engine: Engine, *pods: Pod) -> dict[str, str]:
+    """Node by pod of what is placed now."""
+    engine.handle(*map(PodUpserted, pods))
+    outputs = engine.handle(Tick())
+    engine.validate_state()
+    return {one.pod.uid: one.node for one in bindings_of(outputs)}
+
+
+def gang(engine: Engine, count: int, **rules: object) -> dict[str, str]:
+    engine.handle(GroupChanged(PodGroup(namespace="a", name="g", min_member=count)))
+    return decide(engine, *(pod(f"m{i}", group="g", **rules) for i in range(count)))  # type: ignore[arg-type]
+
+
+def zones(placed: dict[str, str]) -> list[str]:
+    return sorted(name[0] for name in placed.values())
+
+
+def test_a_pod_waits_until_the_pod_it_wants_to_be_near_is_there() -> None:
+    engine = engine_with(*ZONES)
+    assert decide(engine, pod("web", affinity=PodAffinity(required=(near("db"),)))) == {}
+    outcome = engine.outcome("a/web")
+    assert outcome is not None and outcome.reason == Reason.POD_AFFINITY_MISMATCH
+    placed = decide(engine, pod("db", "db"))
+    assert placed["web"][0] == placed["db"][0]
+
+
+def test_anti_affinity_of_others_keeps_a_pod_away_until_they_leave() -> None:
+    engine = engine_with(*ZONES)
+    forbids = PodAffinity(forbidden=(near("web"),))
+    decide(engine, *(pod(f"loner-{zone}", "loner", forbids, on=f"{zone}1") for zone in "abc"))
+    assert decide(engine, pod("web")) == {}
+    outcome = engine.outcome("a/web")
+    assert outcome is not None and outcome.reason == Reason.POD_ANTI_AFFINITY_CONFLICT
+    engine.handle(PodDeleted("loner-b"))
+    assert decide(engine)["web"][0] == "b"
+
+
+def test_a_pod_that_changes_its_labels_cures_what_waits() -> None:
+    engine = engine_with(*ZONES)
+    decide(engine, pod("other", "other", on="c1"))
+    assert decide(engine, pod("web", affinity=PodAffinity(required=(near("db"),)))) == {}
+    assert decide(engine, pod("other", "db", on="c1"))["web"][0] == "c"
+
+
+def test_a_namespace_that_changes_its_labels_cures_what_waits() -> None:
+    engine = engine_with(*ZONES)
+    term = PodAffinityTerm("zone", selector_of({"app": "db"}), namespace_selector=selector_of({"team": "x"}))
+    engine.handle(PodUpserted(replace(pod("db", "db", on="c1"), namespace="b")))
+    assert decide(engine, pod("web", affinity=PodAffinity(required=(term,)))) == {}
+    engine.handle(SelectionChanged(Namespace(name="b", labels={"team": "x"})))
+    assert decide(engine)["web"][0] == "c"
+
+
+def test_pods_are_spread() -> None:
+    engine = engine_with(*ZONES)
+    placed = decide(engine, *(pod(f"w{i}", spread=over()) for i in range(7)))
+    assert zones(placed) in (list("aaabbcc"), list("aabbbcc"), list("aabbccc"))
+
+
+def test_pods_of_a_service_are_spread_by_default() -> None:
+    nodes = [replace(one, labels={"topology.kubernetes.io/zone": one.name[0]}) for one in ZONES]
+    engine = engine_with(*nodes)
+    service = PodOwner(kind="Service", namespace="a", name="web", selector=selector_of({"app": "web"}))
+    engine.handle(SelectionChanged(service))
+    assert zones(decide(engine, *(pod(f"w{i}") for i in range(3)))) == list("abc")
+
+
+def test_members_of_a_gang_keep_apart() -> None:
+    assert zones(gang(engine_with(*ZONES), 3, affinity=PodAffinity(forbidden=(near("web"),)))) == list("abc")
+    assert gang(engine_with(*ZONES), 4, affinity=PodAffinity(forbidden=(near("web"),))) == {}
+
+
+def test_members_of_a_gang_are_spread() -> None:
+    assert zones(gang(engine_with(*ZONES), 6, spread=over())) == list("aabbcc")
+
+
+def test_members_of_a_gang_that_want_to_be_together_find_the_zone_that_holds_them() -> None:
+    engine = engine_with(*ZONES)
+    # Zones a and b have room for three members each.
+    decide(engine, *(pod(f"old-{name}", "old", cpu=2500, on=name) for name in ("a1", "b1")))
+    decide(engine, *(pod(f"old-{name}", "old", cpu=4000, on=name) for name in ("a2", "b2")))
+    wish = PodAffinity(required=(near("web"),))
+    assert zones(gang(engine, 6, affinity=wish, cpu=500)) == list("cccccc")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_pods_one_by_one(seed: int) -> None:
+    dice = random.Random(seed)
+    nodes = [replace(some_node(dice, f"n{i}"), allocatable={"cpu": 1000}) for i in range(dice.randint(1, 7))]
+    by_name = {node.name: node for node in nodes}
+    engine = engine_with(*nodes)
+    engine.handle(*(SelectionChanged(Namespace(name=name, labels=NAMESPACES[name])) for name in NAMESPACES))
+    specs = [some_spec(dice) for _ in range(4)]
+    held: dict[str, tuple[Pod, Node]] = {}
+
+    def allowed(one: Pod) -> bool:
+        placed = [entry for uid, entry in held.items() if uid != one.uid]
+        return any(fits(one, node, placed) for node in nodes)
+
+    def fits(one: Pod, node: Node, placed: list[tuple[Pod, Node]]) -> bool:
+        plain = all(node.labels.get(key) == value for key, value in one.spec.node_selector)
+        taints = not node.taints or bool(one.spec.tolerations)
+        about = affinity_allows(one, node, placed, NAMESPACES) and spread_allows(one, node, nodes, placed)
+        return plain and taints and about
+
+    for step in range(12):
+        if held and dice.random() < 0.25:
+            uid = dice.choice(sorted(held))
+            engine.handle(PodDeleted(uid))
+            del held[uid]
+        new = replace(some_pod(dice, f"p{step}", specs), terminating=False)
+        engine.handle(PodUpserted(new))
+        for binding in bindings_of(engine.handle(Tick())):
+            node = by_name[binding.node]
+            assert fits(binding.pod, node, list(held.values())), (seed, binding.pod.key)
+            held[binding.pod.uid] = (binding.pod, node)
+        engine.validate_state()
+        for key in engine.unschedulable:
+            outcome = engine.outcome(key.partition(":")[2] or key)
+            for one in engine.state.waiting_pods.values():
+                assert not allowed(one), (seed, one.key, outcome)
+
+
+def test_without_any_term_nothing_is_counted() -> None:
+    engine = engine_with(*ZONES)
+    decide(engine, *(pod(f"p{i}") for i in range(3)))
+    gang(engine, 3)
+    assert not engine.cluster.population.active
