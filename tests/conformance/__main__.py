@@ -18,7 +18,12 @@ from tests.control_plane.processes import StartError
 @click.option("--worlds", default=6, show_default=True)
 @click.option("--nodes", default=16, show_default=True, help="In a world.")
 @click.option("--pods", default=60, show_default=True, help="That are judged in a world.")
-def main(seed: int | None, worlds: int, nodes: int, pods: int) -> None:
+@click.option(
+    "--only",
+    multiple=True,
+    help="Families of features beside the first; else all that are switched on. May be repeated.",
+)
+def main(seed: int | None, worlds: int, nodes: int, pods: int, only: tuple[str, ...]) -> None:
     """Judges random pods on all nodes of random clusters, and prints where the two do not agree."""
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     click.echo(f"seed {seed}: {worlds * nodes * pods:,} pairs of a pod and a node")
@@ -26,7 +31,14 @@ def main(seed: int | None, worlds: int, nodes: int, pods: int) -> None:
         try:
             programs = find_programs(click.echo)
             run = compare(
-                programs, Path(name), seed, worlds=worlds, nodes=nodes, probes=pods, tell=click.echo
+                programs,
+                Path(name),
+                seed,
+                worlds=worlds,
+                nodes=nodes,
+                probes=pods,
+                only=only,
+                tell=click.echo,
             )
             found = asyncio.run(run)
         except (UnavailableError, StartError) as error:

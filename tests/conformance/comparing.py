@@ -2,13 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conformance.closeby_judge import allowed_by_closeby
 from tests.conformance.kube_judge import judging
-from tests.conformance.worlds import FAMILIES, make_world
+from tests.conformance.worlds import FAMILIES, SWITCHED_ON, make_world
 from tests.control_plane.api import Object
 from tests.control_plane.binaries import Programs
 
@@ -59,13 +59,15 @@ async def compare(
     worlds: int,
     nodes: int,
     probes: int,
+    only: Collection[str] = (),
     tell: Callable[[str], None],
 ) -> Comparison:
     """Judges the pods of some worlds, which follow from the seed."""
     found = Comparison()
+    families = {name: family for name, family in FAMILIES.items() if name in ("core", *(only or SWITCHED_ON))}
     async with judging(programs, folder) as judge:
         for number in range(worlds):
-            world = make_world(seed, number, nodes, probes, FAMILIES)
+            world = make_world(seed, number, nodes, probes, families)
             by_kube, objects = await judge.judge(world)
             by_closeby = allowed_by_closeby(objects)
             manifests = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Pod"}

@@ -10,6 +10,8 @@ from random import Random
 from typing import Any
 
 from tests.conformance.claims import add_claims, claim_devices
+from tests.conformance.terms import add_neighbours, mind_others
+from tests.conformance.volumes import add_storage, use_claims
 from tests.control_plane.api import Object
 from tests.control_plane.nodes import node
 
@@ -73,7 +75,9 @@ def make_world(
     random = Random(f"{seed} {number}")
     world = World(seed, f"world-{seed:x}-{number}")
     world.add("/api/v1/namespaces", {"metadata": {"name": world.namespace, "labels": {"team": "a"}}})
-    world.nodes = [_node(random, f"n{i:02}") for i in range(nodes)]
+    # In every other world little but the families' features keeps pods away from nodes.
+    rare = 0.2 if number % 2 else 1.0
+    world.nodes = [_node(random, f"n{i:02}", rare) for i in range(nodes)]
     for add, _ in families.values():
         add(world, random)
     for made in world.nodes:
@@ -97,7 +101,7 @@ def make_world(
             (0.4, _node_affinity),
             (0.6, _tolerations),
         ):
-            if random.random() < chance:
+            if random.random() < chance * rare:
                 change(world, random, pod)
         for _, alter in families.values():
             alter(world, random, pod)
@@ -105,7 +109,7 @@ def make_world(
     return world
 
 
-def _node(random: Random, name: str) -> Object:
+def _node(random: Random, name: str, rare: float) -> Object:
     labels = {}
     if random.random() < 0.9:
         labels["topology.kubernetes.io/zone"] = random.choice(ZONES)
@@ -126,11 +130,13 @@ def _node(random: Random, name: str) -> Object:
         allocatable["hugepages-2Mi"] = random.choice(("4Mi", "64Mi"))
     taints = [
         {"key": random.choice(("a", "b")), "value": random.choice(("", "x", "y")), "effect": effect}
-        for effect in random.sample(EFFECTS, k=random.choice((0, 0, 0, 1, 2)))
+        for effect in random.sample(
+            EFFECTS, k=random.choice((0, 0, 0, 1, 2)) if random.random() < rare else 0
+        )
     ]
     unique = {(taint["key"], taint["effect"]): taint for taint in taints}
     made = node(name, labels=labels, allocatable=allocatable, taints=list(unique.values()))
-    if random.random() < 0.1:
+    if random.random() < 0.1 * rare:
         made["spec"]["unschedulable"] = True
     return made
 
@@ -331,4 +337,8 @@ def _nothing(world: World, random: Random, pod: Object) -> None:
 FAMILIES: Mapping[str, tuple[Add, Alter]] = {
     "core": (_core, _nothing),
     "claims": (add_claims, claim_devices),
+    "terms": (add_neighbours, mind_others),
+    "volumes": (add_storage, use_claims),
 }
+#: Those that closeby is to know.
+SWITCHED_ON = ("core", "claims")
