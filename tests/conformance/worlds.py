@@ -341,4 +341,4 @@ FAMILIES: Mapping[str, tuple[Add, Alter]] = {
     "volumes": (add_storage, use_claims),
 }
 #: Those that closeby is to know.
-SWITCHED_ON = ("core", "claims")
+SWITCHED_ON = ("core", "claims", "terms")
