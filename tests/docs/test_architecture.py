@@ -38,7 +38,7 @@ ENGINE_STEPS = {
     "scheduling/placing/descent.py": "descend",
     "scheduling/placing/statement.py": "assume",
     "cluster/columns.py": "assume",
-    "scheduling/gangs/places.py": "place_of",
+    "scheduling/gangs/places.py": "place_at",
 }
 #: Modules that a gang enters inside the engine.
 ENTERED = 71

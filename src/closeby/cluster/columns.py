@@ -218,16 +218,16 @@ class Cluster:
 
     # Pods
 
-    def assume(self, batch: Batch) -> None:
-        """Charge a batch of pods to their slots."""
+    def assume(self, batch: Batch) -> list[tuple[Pod, int]]:
+        """Charge a batch of pods to their slots; returns the pods with these."""
         self._charge(batch, +1)
         slots = batch.slots.tolist()
         self._populate(batch, +1)
-        self._placed.update(
-            zip([pod.uid for pod in batch.pods], zip(batch.pods, slots, strict=True), strict=True)
-        )
+        placed = list(zip(batch.pods, slots, strict=True))
+        self._placed.update(zip([pod.uid for pod in batch.pods], placed, strict=True))
         if self._uids_at is not None:
             self._note_later(batch.pods, slots)
+        return placed
 
     def forget(self, batch: Batch) -> None:
         """Exact reverse of ``assume`` of the same batch."""

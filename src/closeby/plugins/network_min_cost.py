@@ -158,6 +158,10 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
 
     # Placed pods
 
+    def notes_any(self, pods: Sequence[Pod]) -> bool:
+        # Nearly no pods of most clusters, so that is asked first.
+        return any(APP_GROUP_LABEL in pod.labels for pod in pods)
+
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
         return self._note(pod, slot, 1)
 
@@ -168,7 +172,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
 
     def traffic(self, state: CycleState, pods: tuple[Pod, ...]) -> Traffic | None:
         """Pods of one work item, which are those of one namespace."""
-        if all(self._applications.of(pod) is None for pod in pods):
+        if not len(self._applications) or all(self._applications.of(pod) is None for pod in pods):
             return None
         network = self._distances.network(pods[0].namespace)
         kind_of: dict[tuple[str, str], int] = {}
@@ -319,7 +323,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
         return None
 
     def _note(self, pod: Pod, slot: int, change: int) -> Undo | None:
-        if APP_GROUP_LABEL not in pod.labels:  # Nearly all pods of most clusters, so that is asked first.
+        if APP_GROUP_LABEL not in pod.labels:
             return None
         key = replica_of(pod)
         if key is None:

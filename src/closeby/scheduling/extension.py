@@ -359,6 +359,10 @@ class Reserve(Plugin):
         """True while it has nothing to note about pods of the present cycle: it is called for none then."""
         return False
 
+    def notes_any(self, pods: Sequence[Pod]) -> bool:
+        """Whether it has anything to note about any of these pods: else a statement calls it for none."""
+        return True
+
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
         """A pod took a slot. Returns how to undo what was noted (None: nothing was)."""
         raise NotImplementedError

@@ -47,6 +47,12 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
         for child in self.children:
             yield from child.leaves()
 
+    def needed(self) -> tuple[Pod, ...]:
+        """All pods below this part that must find a place."""
+        leaves = tuple(self.leaves())
+        # Of a single leaf the very tuple, which is then known to hold equal pods.
+        return leaves[0].core if len(leaves) == 1 else tuple(pod for leaf in leaves for pod in leaf.core)
+
     def all_anchors(self) -> tuple[int, ...]:
         """Slots of all members below this part that already run."""
         return tuple(slot for leaf in self.leaves() for slot in leaf.anchors)

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count, islice
+from operator import itemgetter
 
 import numpy as np
 from msgspec import Struct
 
+from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.outcomes import Place
@@ -15,7 +17,17 @@ from closeby.topology.tree import ROOT, Domain, Tree
 
 def place_of(tree: Tree, members: Sequence[tuple[Pod, int]]) -> Place:
     """The tightest domain and the span of members with their slots (at least one)."""
-    positions = np.sort(tree.position_of[np.asarray([slot for _, slot in members], dtype=np.intp)])
+    return place_at(tree, slots_of(members))
+
+
+def slots_of(members: Sequence[tuple[Pod, int]]) -> Ints:
+    """The slots of members, as a column."""
+    return np.fromiter(map(itemgetter(1), members), dtype=np.intp, count=len(members))
+
+
+def place_at(tree: Tree, slots: Ints) -> Place:
+    """The tightest domain and the span of some slots (at least one)."""
+    positions = np.sort(tree.position_of[slots])
     positions = positions[: np.searchsorted(positions, tree.size)]
     domain = tree.tightest(positions) if len(positions) else ROOT
     names = tree.level_names
@@ -33,14 +45,16 @@ def place_of(tree: Tree, members: Sequence[tuple[Pod, int]]) -> Place:
     )
 
 
-def ranks(tree: Tree, taken: Collection[int], unknown: int, placed: Sequence[tuple[Pod, int]]) -> list[int]:
+def ranks(
+    tree: Tree, taken: Collection[int], unknown: int, placed: Sequence[tuple[Pod, int]], slots: Ints
+) -> list[int]:
     """Rank of each newly placed pod, in their order: the parts of the workload follow one another as in its
     spec, and within a part consecutive ranks are neighbours in topology order.
 
     Ranks that members have (``taken``) are kept; the new ones get the lowest that are free. Placed members of
     which no rank is known (so many are ``unknown``) are taken to hold the lowest.
     """
-    positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
+    positions = tree.position_of[slots]
     parts = np.asarray([pod.part for pod, _ in placed], dtype=np.intp)
     order = np.lexsort((positions, parts))
     places = np.empty(len(order), dtype=np.intp)

@@ -64,9 +64,9 @@ class Members:
 
     def settle(self, pods: Sequence[Pod], ranks: Iterable[int]) -> None:
         """Waiting members got their nodes and ranks."""
-        for pod in pods:
-            self.placed[pod.uid] = self.waiting.pop(pod.uid)
-        self.ranks.update(zip([pod.uid for pod in pods], ranks, strict=True))
+        uids = [pod.uid for pod in pods]
+        self.placed.update(zip(uids, map(self.waiting.pop, uids), strict=True))
+        self.ranks.update(zip(uids, ranks, strict=True))
         self._ordered = None
 
     def remove(self, uid: str) -> None:

@@ -146,6 +146,8 @@ class ClassTable:
         self._keyed_by_spec: tuple[Plugin, ...] = ()
         self._keyed_by_pod: tuple[Plugin, ...] = ()
         self._blank = CycleState()
+        #: Pods that were found equal last, which a cycle asks about several times.
+        self._equal: tuple[Pod, ...] = ()
         self._static_answers: OrderedDict[tuple[str, Hashable], tuple[int, Bools]] = OrderedDict()
         #: How often all was forgotten.
         self._epoch = 0
@@ -203,8 +205,9 @@ class ClassTable:
         self._notice_sharing()
         if not pods:
             return ()
-        if not self._keyed_by_pod and _all_equal(pods):
-            return (Share(self.of(pods[0]), tuple(pods)),)
+        if not self._keyed_by_pod and (pods is self._equal or _all_equal(pods)):
+            self._equal = tuple(pods)
+            return (Share(self.of(pods[0]), self._equal),)
         by_key: dict[Hashable, list[Pod]] = {}
         for pod in pods:
             by_key.setdefault(self.key_of(pod), []).append(pod)

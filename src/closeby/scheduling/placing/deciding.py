@@ -1,14 +1,16 @@
 """From a work item to its outcome: what keeps it out, one cycle, and the bindings that follow."""
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.gangs.places import place_of, ranks, split_part
+from closeby.scheduling.gangs.places import place_at, ranks, slots_of, split_part
 from closeby.scheduling.gangs.rosters import missing, tree_of, unassigned
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need, need_of
@@ -255,15 +257,15 @@ class Decider:
         elif refused and kind is ItemKind.POD:  # A gated or unsupported plain pod is its own refusal.
             reason, message = refused[0].reason, refused[0].message
         running = running_members(self._tools, self._state, key) if is_gang else ()
-        place = None
+        place, slots = None, slots_of(attempt.placed)
         if attempt.tree is not None and (running or attempt.placed):
-            place = place_of(attempt.tree, [*running, *attempt.placed])
+            place = place_at(attempt.tree, np.concatenate([slots_of(running), slots]))
         numbers: Sequence[int | None] = [None] * len(attempt.placed)
         if is_gang and attempt.placed:
             taken = self._state.ranks(key)
             unknown = len(self._state.placed(key)) - len(taken)
             tree = attempt.tree or self._tools.topologies.flat()
-            numbers = ranks(tree, set(taken.values()), unknown, attempt.placed)
+            numbers = ranks(tree, set(taken.values()), unknown, attempt.placed, slots)
         path = () if place is None else place.path
         outcome = Outcome(
             key=name_of(key),
@@ -299,18 +301,15 @@ class Decider:
                 for before, (pod, slot) in zip(labels, placed, strict=True)
             ]
         known = [number for number in numbers if number is not None]
-        self._state.settle(key, [pod for pod, _ in placed], known)
-        cluster = self._tools.cluster
-        binds = self._tools.profile.binds
-        bindings = []
-        for order, ((pod, slot), rank, extra) in enumerate(
-            zip(placed, numbers, labels, strict=True), start=self._order
-        ):
-            node = cluster.node_at(slot).name
-            binder = self._binder(pod, node) if binds else None
-            bindings.append(Binding(pod, node, order, rank, path, extra, binder))
+        pods = [pod for pod, _ in placed]
+        self._state.settle(key, pods, known)
+        names = self._tools.cluster.names
+        nodes = [names[slot] or "" for _, slot in placed]
+        binders = map(self._binder, pods, nodes) if self._tools.profile.binds else repeat(None)
+        orders = range(self._order, self._order + len(placed))
         self._order += len(placed)
-        return tuple(bindings)
+        # Gangs have thousands of these: no step of Python for each.
+        return tuple(map(Binding, pods, nodes, orders, numbers, repeat(path), labels, binders))
 
     def _binder(self, pod: Pod, node: str) -> str | None:
         return next((plugin.name for plugin in self._tools.profile.binds if plugin.bind(pod, node)), None)

@@ -163,7 +163,7 @@ class _GangCycle:
             return Attempt(refusal=refusal, tree=self._state.tree)
         traffic = self._tools.traffic(self._state, waiting)
         minimum = self._gang.parts(everyone=False)
-        demand = table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
+        demand = table.shares(minimum.needed())
         domains = self._explaining.survey()
         search = self._find(minimum, demand)
         if search is None:
@@ -238,7 +238,7 @@ class _GangCycle:
         elastic = optional or any(leaf.extra for leaf in minimum.leaves())
         if elastic:
             whole = self._gang.parts(everyone=True)
-            everyone = self._tools.table.shares([pod for leaf in whole.leaves() for pod in leaf.core])
+            everyone = self._tools.table.shares(whole.needed())
             if _short_of_room(everyone) is None:
                 search = self._close_or_any(whole, Budget(self._tools.pace))
                 if search is not None:
@@ -257,11 +257,7 @@ class _GangCycle:
         Unless ``anywhere``, nodes that plugins want tried first come before all others, but for preferences
         that can be met only there.
         """
-        first = (
-            None
-            if anywhere
-            else self._tools.tried_first([pod for leaf in part.leaves() for pod in leaf.core])
-        )
+        first = None if anywhere else self._tools.tried_first(part.needed())
         if first is not None:
             strict = preferences_required(part)
             tries = ((strict, first), (strict, EVERYWHERE), (part, first))

@@ -229,7 +229,7 @@ class Search:
 
     def candidates(self, part: Part, scope: NodeSet) -> Iterator[Candidate] | None:
         """What the plugins propose for a part inside a scope; None when none has anything to say."""
-        core = [pod for leaf in part.leaves() for pod in leaf.core]
+        core = part.needed()
         extra = [pod for leaf in part.leaves() for pod in leaf.extra]
         view = SearchedPart(
             self._group,

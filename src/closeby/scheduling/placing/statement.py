@@ -44,7 +44,7 @@ class Statement:
     def assume(self, pods: Sequence[Pod], slots: Ints) -> None:
         """Place pods of one spec; ``slots`` has shape (len(pods),). Nothing is placed if a plugin raises."""
         batch = Batch(pods[0].spec, tuple(pods), slots)
-        self._cluster.assume(batch)
+        placed = self._cluster.assume(batch)
         undos: list[Undo] = []
         try:
             self._announce(batch, undos)
@@ -52,7 +52,7 @@ class Statement:
             _undo(undos)
             self._cluster.forget(batch)
             raise
-        self.state.placed.extend(zip(batch.pods, slots.tolist(), strict=True))
+        self.state.placed.extend(placed)
         self._log.append((batch, undos))
 
     def assume_one(self, pod: Pod, slot: int) -> None:
@@ -130,7 +130,7 @@ class Statement:
     def _announce(self, batch: Batch, undos: list[Undo]) -> None:
         """Tells the plugins; what they note is added to ``undos`` at once."""
         for listener in self._listeners:
-            if listener.idle:
+            if listener.idle or not listener.notes_any(batch.pods):
                 continue
             for pod, slot in zip(batch.pods, batch.slots.tolist(), strict=True):
                 undo = listener.pod_assumed(pod, slot)
