@@ -28,6 +28,8 @@ GANG = 64
 _HOSTS_A_RACK = 20
 _RACKS_A_BLOCK = 25
 _GPU = "nvidia.com/gpu"
+#: What is first in the unique identifiers of pods, by what their names begin with.
+_KINDS = {"web": 3, "train": 4, "large": 5}
 _CREATED = "2026-11-01T08:00:00Z"
 
 
@@ -249,7 +251,7 @@ def _pod(name: str, namespace: str, number: int, container: Manifest, node: int 
                 }
             ],
             "resourceVersion": str(2_000_000 + number),
-            "uid": _uid(3 if namespace == "services" else 4 + len(name.partition("-")[0]), number),
+            "uid": _uid(_KINDS[name.partition("-")[0]], number),
         },
         "spec": {
             "containers": [copy.deepcopy(container)],
