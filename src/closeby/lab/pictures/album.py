@@ -250,7 +250,7 @@ def bars_note(scene: Scene) -> str:
     """What a bar of the rack map is."""
     if tiles_of(scene.tree) is not None:
         return (
-            f"More than {MOST_BARS:,} nodes are drawn by domains: the darker a tile, the more of its "
+            f"More than {MOST_BARS:,} nodes are drawn by domains: the colour of a tile says how many of its "
             f"{scene.unit} are held."
         )
     if scene.resource == POD:

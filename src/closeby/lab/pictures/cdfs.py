@@ -167,7 +167,8 @@ def delay_cdfs(histories: Mapping[str, Sequence[History]]) -> Spec:
     # No space is given to waits that nothing had.
     begin = max((mark for mark in MARKS if mark <= waited.min(initial=np.inf)), default=LEAST)
     begin = begin if len(waited) else LEAST
-    end = max(float(waited.max(initial=LEAST)), 10 * begin)
+    # A step at the longest wait is not at the very edge.
+    end = max(1.1 * float(waited.max(initial=LEAST)), 10 * begin)
     values = [mark for mark in MARKS if begin <= mark <= end]
     texts = " : ".join(
         f"datum.value === {mark} ? '{'≤' if mark == begin else ''}{MARKS[mark]}'" for mark in values

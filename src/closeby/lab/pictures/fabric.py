@@ -271,7 +271,7 @@ def busy_colour(scene: Scene) -> Spec:
     """How much of a domain is busy, with the legend for it."""
     return quantity(
         "busy",
-        scale={"domain": [0, 0.5, 1], "range": list(BUSY), "interpolate": "rgb"},
+        scale={"domain": [0, 0.5, 1], "range": list(BUSY), "interpolate": "rgb", "clamp": True},
         title=f"{scene.unit} busy",
         legend={**BESIDE, "format": ".0%"},
     )
@@ -319,6 +319,8 @@ def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[Spec]:
     written = data(
         left=limbs.left[chosen] + 4, middle=limbs.top[chosen] - 7, name=[shown[index] for index in chosen]
     )
+    # Links end behind the names of others than their own.
+    yield words(written, place, fontSize=10, color="#FFFFFF", stroke="#FFFFFF", strokeWidth=3)
     yield words(written, place, fontSize=10, color=INK)
     if beginning:
         note = data(text=[f"… stands for what names begin with, such as {beginning}"])

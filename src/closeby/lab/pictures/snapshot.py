@@ -134,7 +134,9 @@ def _tenants(
     first = 0
     for (group, members), span in zip(groups, used, strict=True):
         mine = amounts[first : first + len(members)]
-        within = within_text(found.tree, slots[first : first + len(members)])
+        # Only those with a colour are named.
+        mine_at = slots[first : first + len(members)]
+        within = "" if group is None else within_text(found.tree, mine_at)
         first += len(members)
         tenants.append(
             Tenant(
