@@ -27,6 +27,7 @@ def test_the_report_of_a_gang_that_fits_one_rack() -> None:
         "conditions",
         "errors",
         "unused",
+        "configuration",
         "model",
     ]
     assert (found["apiVersion"], found["kind"]) == ("closeby.dev/v1alpha1", "SchedulingReport")
@@ -360,6 +361,17 @@ def test_an_unknown_plugin_is_an_error_with_its_line(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert f"{path}:3" in result.stderr
     assert "NodeNam" in result.stderr
+
+
+def test_the_report_names_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("plugins: []")
+    manifests = text(*racks({"a/r1": 1}), pod("solo"))
+    for name in ("", "kube-scheduler", str(file)):
+        arguments = ("simulate", "-f", "-", *(("--config", name) if name else ()))
+        assert report(*arguments, stdin=manifests)["configuration"] == (name or "default")
+        shown = "".join(closeby(*arguments, stdin=manifests).stdout.split())
+        assert (f"Configuration:{name}." in shown) == bool(name)
 
 
 def test_a_configuration_changes_what_is_chosen(tmp_path: Path) -> None:

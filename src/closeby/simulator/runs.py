@@ -109,6 +109,8 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     app_edges: Mapping[str, tuple[EdgeCost, ...]] = {}
     #: Whether pods are pending and none of them names the scheduler that was asked for.
     idle: bool = False
+    #: What it was decided by: the name of a configuration that comes with closeby, or a file's path.
+    configuration: str = ""
 
     def outcomes(self) -> Iterator[Outcome]:
         """The newest decision about everything."""
@@ -160,6 +162,7 @@ class Simulation:
     ) -> None:
         """Raises what ``simulate`` does."""
         self._asked = asked
+        self._configuration = configuration.source
         self._unused = dict(sorted(manifests.others.items()))
         #: May still grow, until the decisions are made.
         self._explained = asked.explain if isinstance(asked.explain, bool) else set(asked.explain)
@@ -229,6 +232,7 @@ class Simulation:
             places=_places(self.engine, self._groups, self._pods, gathered.bindings),
             conditions=self._conditions,
             idle=self._idle,
+            configuration=self._configuration,
         )
 
 

@@ -10,6 +10,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.objects.recorded import ReservationStatus
+from closeby.plugins.configurations import DEFAULT
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.documents.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
 from closeby.report.documents.common import (
@@ -159,6 +160,8 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
     #: Objects of known kinds that were left aside, as scheduling does not need or not use them yet: their
     #: number, by kind.
     unused: Mapping[str, int] = {}
+    #: What it was decided by: the name of a configuration that comes with closeby, or the path of a file.
+    configuration: str = DEFAULT
     #: The topology that counts because of the nodes' labels; only there where no Topology object is.
     found_topology: FoundTopologyEntry | UnsetType = UNSET
     #: The constants behind what `quality` models; only there when some gang has one.
@@ -189,6 +192,7 @@ def scheduling_report(
         pods=tuple(pod_entry(run, pod) for pod in run.pods),
         groups=groups,
         app_groups=app_group_entries(run),
+        configuration=run.configuration,
         explain=_explain(run, counterfactuals) if explain else UNSET,
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),

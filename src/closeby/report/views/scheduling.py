@@ -9,6 +9,7 @@ from rich.text import Text
 
 from closeby.objects.natural import natural_key
 from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
+from closeby.plugins.configurations import DEFAULT
 from closeby.reading.registry import NOT_YET, NOTED
 from closeby.report.documents.common import NODE_LEVEL, ConditionEntry, FoundTopologyEntry
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
@@ -29,7 +30,7 @@ def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iter
         | {group.namespace for group in report.groups}
         | {app_group.namespace for app_group in report.app_groups}
     )
-    yield _summary(report.pods)
+    yield _summary(report)
     if report.groups:
         yield section("Gangs", _groups_table(report, names))
         yield from _by_nature(report, names)
@@ -94,7 +95,8 @@ def _untold(report: SchedulingReport) -> Iterator[ConditionEntry]:
     yield from report.conditions
 
 
-def _summary(pods: Sequence[PodEntry]) -> Text:
+def _summary(report: SchedulingReport) -> Text:
+    pods = report.pods
     if not pods:
         return Text("There are no pods to schedule.")
     scheduled = [pod for pod in pods if pod.phase == "Scheduled"]
@@ -110,6 +112,8 @@ def _summary(pods: Sequence[PodEntry]) -> Text:
         nodes = plural(len({pod.node for pod in running}), "node")
         text.append(" " if wanted else "")
         text.append(f"{plural(len(running), 'pod')} on {nodes} {were} running already.")
+    if wanted and report.configuration != DEFAULT:
+        text.append(f" Configuration: {report.configuration}.", style="dim")
     return text
 
 
