@@ -271,6 +271,32 @@ def test_a_kind_that_is_almost_a_known_one_is_said_with_its_place(api: str, kind
 
 
 @pytest.mark.parametrize(
+    ("api", "kind", "meant"),
+    [
+        ("batc/v1", "Job", "batch/v1"),
+        ("scheduling.kueue.x-k8s.io/v1", "Topology", "kueue.x-k8s.io/v1beta2"),
+        ("appgroup.diktyo.k8s.io/v1alpha1", "AppGroup", "appgroup.diktyo.x-k8s.io/v1alpha1"),
+        ("app/v1", "deployment", "apps/v1 Deployment"),
+        ("jobset.x-k8s.io", "JobSet", "the group jobset.x-k8s.io"),
+        ("v1", "StatefulSet", "the group apps"),
+    ],
+)
+def test_a_group_that_is_almost_a_known_one_is_said_with_its_place(api: str, kind: str, meant: str) -> None:
+    (notice,) = read(f"apiVersion: {api}\nkind: {kind}\nmetadata: {{name: a}}").notices
+    assert (notice.reason, notice.object, notice.field) == ("InvalidSpec", f"{kind}/a", "apiVersion")
+    assert notice.remedy == f"did you mean {meant}?"
+    assert "document 1, line 1" in notice.message
+
+
+@pytest.mark.parametrize(
+    "api", ["example.com/v1", "batch.tutorial.kubebuilder.io/v1", "batch.example.com/v1"]
+)
+def test_groups_of_others_are_no_slips(api: str) -> None:
+    (notice,) = read(f"apiVersion: {api}\nkind: CronJob\nmetadata: {{name: a}}").notices
+    assert (notice.reason, notice.remedy) == ("Unsupported", "it is ignored")
+
+
+@pytest.mark.parametrize(
     ("api", "kind"),
     [
         ("v1", "PersistentVolumeClaim"),

@@ -27,7 +27,16 @@ from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.wire import object_id
 from closeby.reading.dialects.plans import completed
 from closeby.reading.known_fields import FieldCheck, conditions_of
-from closeby.reading.registry import NOTED, OWN_GROUP, READERS, Record, irrelevant, meant, own_kinds
+from closeby.reading.registry import (
+    NOTED,
+    OWN_GROUP,
+    READERS,
+    Record,
+    groups_meant,
+    irrelevant,
+    meant,
+    own_kinds,
+)
 from closeby.reading.resolving import Resolving
 
 _OF_MANY_DIALECTS: Final = PodGroup | Topology | AppGroup | NetworkTopology
@@ -207,6 +216,21 @@ def _noted(document: Document, message: str) -> Condition:
     )
 
 
+def _api_version(group: str, written: Document) -> str:
+    """The API version of a group that was meant: its newest that is known, else the version as written.
+
+    With the kind, where only its case is wrong.
+    """
+    known = {kind.casefold(): (kind, entry) for (of, kind), entry in READERS.items() if of == group}
+    kind, entry = known.get(written.kind.casefold(), (written.kind, None))
+    versions = () if entry is None else entry.versions
+    version = written.api_version.rpartition("/")[2]
+    if versions and version not in versions:
+        version = versions[-1]
+    called = f"{group}/{version}" if versions or written.group else f"the group {group}"
+    return called if kind == written.kind else f"{called} {kind}"
+
+
 def _unknown_kind(first: Document, number: int) -> Condition:
     api_version, group, kind = first.api_version, first.group, first.kind
     entry = READERS.get((group, kind))
@@ -218,14 +242,16 @@ def _unknown_kind(first: Document, number: int) -> Condition:
     if number > 1:
         what += f" ({number} objects)"
     ignored = "it is ignored" if number == 1 else "they are ignored"
-    if right is None:
+    groups = groups_meant(group, kind) if entry is None and right is None else ()
+    if right is None and not groups:
         return Condition(reason=Reason.UNSUPPORTED, object=kind, message=what, remedy=ignored)
-    line = first.find_line((*first.position, "kind"))
+    field = "kind" if right is not None else "apiVersion"
+    line = first.find_line((*first.position, field))
     place = f"{first.file}, document {first.number}" + (f", line {line}" if line else "")
     return Condition(
         reason=Reason.INVALID_SPEC,
         object=_called(first),
-        field="kind",
+        field=field,
         message=f"{what}; {ignored} ({place})",
-        remedy=f"did you mean {right}?",
+        remedy=f"did you mean {right or ' or '.join(_api_version(one, first) for one in groups)}?",
     )

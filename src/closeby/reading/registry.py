@@ -122,6 +122,8 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
 
 #: How alike a kind and the one that was meant are.
 _ALIKE: Final = 0.8
+#: The same of groups, which are long names with common parts.
+_GROUP_ALIKE: Final = 0.7
 _LATER: Final = "is not used yet"
 #: Kinds that bear on placement or make pods, and are known but not used: what is said about them.
 NOTED: Final[dict[tuple[str, str], str]] = {
@@ -210,6 +212,20 @@ def meant(group: str, kind: str) -> str | None:
     same = {one.casefold(): one for one in known}
     close = difflib.get_close_matches(kind.casefold(), same, n=1, cutoff=_ALIKE)
     return same[close[0]] if close else None
+
+
+@lru_cache(maxsize=4096)
+def groups_meant(group: str, kind: str) -> tuple[str, ...]:
+    """The groups with a kind that were probably meant by one in which nothing is known.
+
+    Of the core group, which has no name that could be misspelt, all groups with that very kind.
+    """
+    groups = dict.fromkeys(of for of, one in (*READERS, *NOTED) if one.casefold() == kind.casefold())
+    if not group:
+        return () if meant(group, kind) is not None else tuple(groups)
+    if group in _GROUPS or group in _QUEUES or any(of == group for of, _ in (*READERS, *NOTED)):
+        return ()
+    return tuple(difflib.get_close_matches(group, groups, n=1, cutoff=_GROUP_ALIKE))
 
 
 def own_kinds() -> list[str]:
