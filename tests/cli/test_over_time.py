@@ -209,6 +209,20 @@ def test_a_level_that_is_not_there_is_refused_before_jobs_are_made(golden: Golde
     golden("command-errors", done.stderr)
 
 
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_a_level_may_be_named_by_the_end_of_its_label_as_for_the_topology(command: str, trace: Path) -> None:
+    levels = [{"nodeLabel": f"example.com/topology-{one}"} for one in ("block", "rack")]
+    labels = {f"example.com/topology-{one}": "x" for one in ("block", "rack")}
+    cluster = [{**CLUSTER[0], "spec": {"levels": levels}}, node("n", labels)]
+    configs = ("--config", "default", "--config", "random") if command == "compare" else ()
+    asked = (command, *configs, "--trace", trace, "-f", "-", "--preferred")
+    assert closeby(*asked, "rack", stdin=text(*cluster)).exit_code == 0
+    levels.insert(1, {"nodeLabel": "example.com/half-rack"})
+    refused = closeby(*asked, "rack", stdin=text(*cluster))
+    topology = closeby("topology", "--level", "rack", "-f", "-", stdin=text(*cluster))
+    assert (refused.exit_code, refused.stderr) == (2, topology.stderr)
+
+
 def test_no_application_is_larger_than_what_can_run(golden: Golden) -> None:
     """Ten nodes of 1.5 cores: pods of 2 cores have no place there."""
     nodes = [node(f"n{number}", {}, 0) for number in range(10)]

@@ -22,7 +22,9 @@ _MOST: Final = 1_000_000
 @output_option
 @click.option("--topology", "name", metavar="NAME", help="Show only this topology.")
 @click.option(
-    "--level", metavar="LEVEL", help="Show only the domains of this level (label, alias or short name)."
+    "--level",
+    metavar="LEVEL",
+    help="Show only the domains of this level (label, alias, short name or its last word).",
 )
 @click.option(
     "--depth",
@@ -113,17 +115,17 @@ def _level(run: "Run", name: str | None, level: str | None) -> str | None:
     """
     from closeby.cli.reading.inputs import Unusable
     from closeby.report.documents.common import NODE_LEVEL
+    from closeby.topology.tree import level_meant
 
     topologies = run.engine.topologies
     if level is None or level == NODE_LEVEL or topologies.having_level(level):
         return level
     names = topologies.usable() if name is None else (name,)
     trees = [tree for one in names if (tree := topologies.tree(one)) is not None]
-    labels = {one.node_label for tree in trees for one in tree.levels}
-    meant = sorted(label for label in labels if label.endswith(tuple(f"{mark}{level}" for mark in "-_./")))
-    if len(meant) > 1:
-        raise Unusable(f"level {level!r} may mean {' or '.join(meant)}; give one of them")
-    return meant[0] if meant else level
+    try:
+        return level_meant((one for tree in trees for one in tree.levels), level)
+    except ValueError as error:
+        raise Unusable(str(error)) from error
 
 
 def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] | None:

@@ -1,6 +1,6 @@
 """A topology's tree over node slots: every domain is a contiguous run of positions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
 import numpy as np
@@ -250,6 +250,18 @@ def short_names(levels: Sequence[TopologyLevel]) -> tuple[str, ...]:
         name if short.count(name) == 1 else level.node_label
         for name, level in zip(short, levels, strict=True)
     )
+
+
+def level_meant(levels: Iterable[TopologyLevel], word: str) -> str:
+    """The label of the only level whose label ends with a word: ``rack`` for ``example.com/topology-rack``.
+
+    The word itself if none does. Raises ValueError, for people, where several do.
+    """
+    ends = tuple(f"{mark}{word}" for mark in "-_./")
+    meant = sorted({level.node_label for level in levels if level.node_label.endswith(ends)})
+    if len(meant) > 1:
+        raise ValueError(f"level {word!r} may mean {' or '.join(meant)}; give one of them")
+    return meant[0] if meant else word
 
 
 def build_tree(

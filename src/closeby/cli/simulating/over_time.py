@@ -163,14 +163,14 @@ def says_where(command: Command) -> Command:
         click.option(
             "--required",
             metavar="LEVEL",
-            help="Place each job of several pods within one domain of this level (label, alias or short "
-            "name), such as leaf, or not at all.",
+            help="Place each job of several pods within one domain of this level (label, alias, short "
+            "name or its last word), such as leaf, or not at all.",
         ),
         click.option(
             "--preferred",
             metavar="LEVEL",
-            help="Place each job of several pods within one domain of this level (label, alias or short "
-            "name) if possible.",
+            help="Place each job of several pods within one domain of this level (label, alias, short "
+            "name or its last word) if possible.",
         ),
     )
     return with_options(options, command)

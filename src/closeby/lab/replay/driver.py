@@ -46,7 +46,7 @@ from closeby.scheduling.outcomes import (
     Reserved,
     bindings_of,
 )
-from closeby.topology.tree import Tree
+from closeby.topology.tree import Tree, level_meant
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -279,6 +279,25 @@ class _Replay:
         if len(bindings) > 1:
             bindings = tuple(sorted(bindings, key=_rank))
         return [slot_of(one.node) for one in bindings]
+
+
+def in_full(engine: Engine, wishes: Wishes) -> Wishes:
+    """The wishes with the labels of levels that are named by the last word of their label only.
+
+    Raises:
+        UnrunnableError: several levels end so.
+    """
+    tree = judged_in(engine, wishes.topology)
+
+    def meant(wish: str | None) -> str | None:
+        if wish is None or tree is None or tree.level_named(wish) is not None:
+            return wish
+        try:
+            return level_meant(tree.levels, wish)
+        except ValueError as error:
+            raise UnrunnableError(str(error)) from error
+
+    return replace(wishes, required=meant(wishes.required), preferred=meant(wishes.preferred))
 
 
 def tree_of(engine: Engine, wishes: Wishes) -> Tree:

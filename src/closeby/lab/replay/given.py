@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from closeby.errors import UnrunnableError
 from closeby.lab.replay.clusters import ClusterRoom, GivenCluster, largest_job, room_of
-from closeby.lab.replay.driver import Policy, engine_of, tree_of
+from closeby.lab.replay.driver import Policy, engine_of, in_full, tree_of
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.applications import BOUTIQUE
 from closeby.lab.workloads.generating import CPU, WORKLOADS, Load, WorkloadOptions, left_out, workload_named
@@ -75,6 +75,7 @@ def given(
     """
     conditions = _conditions(policies, cluster)
     engine = engine_of(cluster, policies[0])
+    wishes = in_full(engine, wishes)
     room, cores = room_of(engine, cluster.resource), int(room_of(engine, CPU).free.sum()) / 1000
     jobs: Jobs | Load
     if isinstance(asked, TraceJobs):
