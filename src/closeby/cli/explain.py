@@ -18,6 +18,13 @@ from closeby.cli.options import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from closeby.cli.reading.cluster import ReadCluster
+    from closeby.cli.reading.inputs import Inputs
+    from closeby.kube.metrics.asking import SchedulerAddress
+    from closeby.report.documents.explanations import Explanation
+    from closeby.report.documents.subjects import Several, Subject
+    from closeby.simulator.runs import Run
+
 
 @click.command(name="explain", short_help="Explain why something waits, or why it was placed where it is.")
 @click.argument("subject", metavar="POD|PODGROUP|APPGROUP|WORKLOAD", type=SUBJECT_NAME)
@@ -55,32 +62,55 @@ def command(
       closeby explain podgroup/train -f cluster.yaml -f my-job.yaml
     """
     from closeby.cli.output import emit
-    from closeby.cli.reading.inputs import Unusable, read_cluster_or_files, usable_configuration
+    from closeby.cli.reading.inputs import read_cluster_or_files
+
+    address = _address(sources, scheduler)
+    inputs, cluster = read_cluster_or_files(sources)
+    explanation = _explanation(subject, namespace, inputs, cluster, address)
+
+    def views() -> "Iterable[RenderableType]":
+        from closeby.report.views.explanation import explanation_views
+
+        return explanation_views(explanation, wanted=scheduler != SchedulerOptions())
+
+    emit(explanation, output, views)
+
+
+def _address(sources: Sources, scheduler: SchedulerOptions) -> "SchedulerAddress | None":
+    """Where to ask the running scheduler; None for files.
+
+    Raises:
+        UsageError: the options are about a scheduler, and files are read.
+    """
+    if sources.paths and scheduler != SchedulerOptions():
+        raise click.UsageError("-f reads files, and --scheduler is about a cluster: give one of them")
+    if sources.paths:
+        return None
+    from closeby.cli.reading.cluster import scheduler_address
+
+    return scheduler_address(scheduler)
+
+
+def _explanation(
+    subject: str,
+    namespace: str | None,
+    inputs: "Inputs",
+    cluster: "ReadCluster | None",
+    address: "SchedulerAddress | None",
+) -> "Explanation":
+    """Why the pod, gang or application that the user means waits, or is where it is.
+
+    Raises:
+        Unusable: nothing is called so, or several things are; or the configuration can't be used.
+    """
+    from closeby.cli.reading.inputs import usable_configuration
     from closeby.cli.reading.measuring import measures
     from closeby.report.documents.decided import Live, standing_of
     from closeby.report.documents.explanations import explain
-    from closeby.report.documents.subjects import (
-        Several,
-        Unclear,
-        choose,
-        find_subject,
-        left_out_as,
-        objects_of,
-        schedules,
-    )
+    from closeby.report.documents.subjects import Several, choose, objects_of, schedules
     from closeby.simulator.runs import Asked, Simulation
     from closeby.whatif.gathering import counterfactuals
 
-    if sources.paths and scheduler != SchedulerOptions():
-        raise click.UsageError("-f reads files, and --scheduler is about a cluster: give one of them")
-    address = None
-    if not sources.paths:
-        from closeby.cli.reading.cluster import scheduler_address
-
-        address = scheduler_address(scheduler)
-    inputs, cluster = read_cluster_or_files(sources)
-    near = None if cluster is None else cluster.namespace
-    workloads = inputs.manifests.workloads
     asked = Asked(
         scheduler_name=inputs.scheduler_name,
         explain=(),
@@ -92,14 +122,8 @@ def command(
     with usable_configuration():
         simulation = Simulation(inputs.manifests, inputs.configuration, asked)
     before = simulation.standing()
-    found = find_subject(before, subject, namespace=namespace, near=near, workloads=workloads)
-    if isinstance(found, Unclear):
-        left_out = left_out_as(subject, (*inputs.manifests.errors, *inputs.manifests.notices))
-        if left_out:
-            raise Unusable(*left_out)
-        choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
-        raise Unusable(f"{found.message}{choices}")
-    chosen = None
+    near = None if cluster is None else cluster.namespace
+    found, chosen = _meant(before, subject, namespace, near, inputs), None
     if isinstance(found, Several):  # Which of them waits is known once all is decided.
         found, chosen = choose(simulation.decided(), found)
         simulation = Simulation(inputs.manifests, inputs.configuration, asked)
@@ -111,14 +135,29 @@ def command(
         live = Live(standing=standing_of(before, found), status=status)
     run = simulation.decided(explain=[found.item])
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
-    about = objects_of(run, found, workloads)
-    where = (one for one in run.conditions if one.object.startswith(("Node/", "Topology")))
+    about = objects_of(run, found, inputs.manifests.workloads)
+    where = (one for one in run.conditions if one.object.startswith(("Node/", "Topology/")))
     notices = (*inputs.manifests.notices_about(about), *(one for one in where if one.object in about))
-    explanation = explain(run, found, live, different, notices, chosen)
+    return explain(run, found, live, different, notices, chosen)
 
-    def views() -> "Iterable[RenderableType]":
-        from closeby.report.views.explanation import explanation_views
 
-        return explanation_views(explanation, wanted=scheduler != SchedulerOptions())
+def _meant(
+    run: "Run", subject: str, namespace: str | None, near: str | None, inputs: "Inputs"
+) -> "Subject | Several":
+    """What the user means by a name; of several in different namespaces what is in ``near``.
 
-    emit(explanation, output, views)
+    Raises:
+        Unusable: nothing is called so, or several things are.
+    """
+    from closeby.cli.reading.inputs import Unusable
+    from closeby.report.documents.subjects import Unclear, find_subject, left_out_as
+
+    workloads = inputs.manifests.workloads
+    found = find_subject(run, subject, namespace=namespace, near=near, workloads=workloads)
+    if not isinstance(found, Unclear):
+        return found
+    left_out = left_out_as(subject, (*inputs.manifests.errors, *inputs.manifests.notices))
+    if left_out:
+        raise Unusable(*left_out)
+    choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
+    raise Unusable(f"{found.message}{choices}")

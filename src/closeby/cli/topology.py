@@ -186,15 +186,15 @@ def _gangs(run: "Run", size: _Size | None, resource: str | None) -> tuple["GangS
         Unusable: there is no such resource, or a resource is given twice or by no amount.
     """
     from closeby.cli.reading.inputs import Unusable
-    from closeby.cluster.resources import offered
+    from closeby.cluster.resources import offered, offered_accelerators
     from closeby.errors import QuantityError
     from closeby.objects.quantities import amount
-    from closeby.report.documents.fits import GangSize, accelerators
+    from closeby.report.documents.fits import GangSize
 
     if size is None:
         return ()
     known = offered(run.engine.cluster)
-    found = accelerators(run.engine.cluster) if resource is None else (resource,)
+    found = offered_accelerators(run.engine.cluster) if resource is None else (resource,)
     listed = ", ".join(known) or "nothing"
     if not found:
         raise Unusable(

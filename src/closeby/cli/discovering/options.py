@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import click
 
-from closeby.cli.options import Command, connects
+from closeby.cli.options import Command, connects, with_options
 from closeby.discovery.relabelling import Rules, reserved
 from closeby.objects.labels import is_label_key
 
@@ -58,10 +58,9 @@ def _check(chosen: Chosen) -> None:
         )
 
 
-def discovers(command: Command) -> Command:
-    """Adds ``-o``, ``--labels`` and the options of ``--apply``; the command gets them as ``chosen``."""
-
-    @click.option(
+#: How findings are shown, and by which labels.
+_OUTPUT_OPTIONS = (
+    click.option(
         "-o",
         "--output",
         type=click.Choice(FORMS),
@@ -69,35 +68,38 @@ def discovers(command: Command) -> Command:
         show_default=True,
         help="Output format: topology is a Topology object, labels a partial Node per node, slurm and "
         "slurm-block a topology.conf, slurm-yaml a topology.yaml, topograph its graph in JSON.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--labels",
         "keys",
         metavar="KEY,KEY",
         callback=label_keys,
         help="Label keys, closest first.  [default: block, datacenter and zone of "
         "network.topology.kubernetes.io, as many as there are levels]",
-    )
-    @click.option(
+    ),
+)
+#: Whether and how they are written to the nodes of a cluster.
+_APPLY_OPTIONS = (
+    click.option(
         "--qos/--no-qos",
         default=None,
         help="With -o labels or --apply: also write the annotation network.qos.kubernetes.io/switches, with "
         "the uplinks of each switch and their bandwidth.  [default: if uplinks are known and no other tool "
         "wrote one]",
-    )
-    @click.option("--apply", is_flag=True, help="Write the labels to the nodes of the cluster.")
-    @click.option(
+    ),
+    click.option("--apply", is_flag=True, help="Write the labels to the nodes of the cluster."),
+    click.option(
         "--dry-run",
         is_flag=True,
         help="With --apply: send the requests as server-side dry runs; nothing is persisted.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--watch",
         metavar="SECONDS",
         type=click.FloatRange(min=1),
         help="With --apply: repeat, with this many seconds between rounds.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--misses",
         metavar="K",
         type=click.IntRange(min=1),
@@ -105,13 +107,18 @@ def discovers(command: Command) -> Command:
         show_default=True,
         help="With --apply: remove closeby's labels from a node after it was missing in this many "
         "consecutive rounds.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--overwrite",
         is_flag=True,
         help="With --apply: overwrite labels of another writer that have different values.",
-    )
-    @connects
+    ),
+)
+
+
+def discovers(command: Command) -> Command:
+    """Adds ``-o``, ``--labels`` and the options of ``--apply``; the command gets them as ``chosen``."""
+
     @wraps(command)
     def with_choice(
         *,
@@ -132,4 +139,4 @@ def discovers(command: Command) -> Command:
         _check(chosen)
         command(chosen=chosen, **options)
 
-    return with_choice
+    return with_options((*_OUTPUT_OPTIONS, *_APPLY_OPTIONS), connects(with_choice))
