@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.nodes import is_gpu
+from closeby.objects.nodes import is_accelerator, is_gpu
 
 #: Resources of which every cluster has some, in the order in which they are shown.
 COMMON: Final = ("cpu", "memory")
@@ -18,6 +18,14 @@ def offered(cluster: Cluster) -> tuple[str, ...]:
         name for name, row in cluster.row_of.items() if name != "pods" and cluster.allocatable[row].any()
     ]
     return tuple(sorted(found, key=lambda name: (name not in COMMON, name)))
+
+
+def offered_accelerators(cluster: Cluster) -> tuple[str, ...]:
+    """The accelerators that nodes offer; where there is none, the only extended resource."""
+    names = offered(cluster)
+    extended = tuple(name for name in names if "/" in name)
+    found = tuple(name for name in extended if is_accelerator(name))
+    return found or (extended if len(extended) == 1 else ())
 
 
 def main_resources(cluster: Cluster) -> tuple[str, ...]:

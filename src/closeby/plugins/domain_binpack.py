@@ -22,7 +22,7 @@ from closeby.scheduling.extension import Handle, Scope, Score
 from closeby.scheduling.plugin_helpers import (
     ScoredRequest,
     ScoredResource,
-    accelerators,
+    asked_accelerators,
     check_resources,
     scored_requests,
 )
@@ -121,7 +121,9 @@ class DomainBinpack(Score):
         known = self._known.get(asked)
         if known is not None and known[0] == len(row_of):
             return known[1]
-        scored = scored_requests(pod, accelerators(pod) if self._weights is None else self._weights, row_of)
+        scored = scored_requests(
+            pod, asked_accelerators(pod) if self._weights is None else self._weights, row_of
+        )
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[asked] = len(row_of), scored

@@ -9,7 +9,7 @@ from closeby.objects.arrays import Scores
 from closeby.objects.nodes import Node, NodeImage
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Handle, Scope, Score
-from closeby.scheduling.plugin_helpers import accelerators
+from closeby.scheduling.plugin_helpers import asked_accelerators
 from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
 
 #: Bytes. What is had below the first is worth nothing, above the second (a container) no more.
@@ -92,7 +92,7 @@ class ImageLocality(Score):
         return points
 
     def _wanted(self, pod: Pod) -> tuple[str, ...]:
-        left_out = not self._scores_accelerators and bool(accelerators(pod))
+        left_out = not self._scores_accelerators and bool(asked_accelerators(pod))
         return () if left_out else pod.spec.images
 
     def _follow(self) -> None:

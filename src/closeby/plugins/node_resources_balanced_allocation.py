@@ -13,7 +13,7 @@ from closeby.scheduling.plugin_helpers import (
     Offers,
     ScoredRequest,
     ScoredResource,
-    accelerators,
+    asked_accelerators,
     check_resources,
     scored_requests,
 )
@@ -89,7 +89,7 @@ class NodeResourcesBalancedAllocation(Score):
         if known is not None and known[0] == len(row_of):
             return known[1]
         balanced: tuple[ScoredRequest, ...] = ()
-        if not (self._leaves_accelerators and accelerators(pod)):
+        if not (self._leaves_accelerators and asked_accelerators(pod)):
             balanced = scored_requests(pod, self._weights, row_of)
         if not any(one.amount for one in balanced):
             balanced = ()

@@ -17,7 +17,7 @@ from closeby.scheduling.plugin_helpers import (
     Offers,
     ScoredRequest,
     ScoredResource,
-    accelerators,
+    asked_accelerators,
     check_resources,
     scored_requests,
 )
@@ -147,7 +147,7 @@ class NodeResourcesFit(Capacity, Score):
         known = self._known.get(asked)
         if known is not None and known[0] == len(row_of):
             return known[1]
-        devices = accelerators(pod) if self._packs_accelerators else ()
+        devices = asked_accelerators(pod) if self._packs_accelerators else ()
         if devices:
             rule = _Rule(False, True, scored_requests(pod, devices, row_of))
         else:

@@ -142,7 +142,7 @@ class Offers:
         return np.maximum(sums, 1.0, out=sums)
 
 
-def accelerators(pod: Pod) -> tuple[tuple[str, int], ...]:
+def asked_accelerators(pod: Pod) -> tuple[tuple[str, int], ...]:
     """The accelerators that a pod asks for, each with the weight 1."""
     return tuple((name, 1) for name, amount in pod.spec.requests if amount and is_accelerator(name))
 

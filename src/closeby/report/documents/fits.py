@@ -11,9 +11,8 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
-from closeby.cluster.resources import offered
 from closeby.objects.arrays import Amounts, Bools, Counts
-from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, is_accelerator
+from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.whatif.records import DomainPath
 
@@ -79,14 +78,6 @@ class FitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     left_out: int
     #: The topologies that were asked for.
     topologies: tuple[TopologyFitEntry, ...]
-
-
-def accelerators(cluster: Cluster) -> tuple[str, ...]:
-    """The accelerators that nodes offer; where there is none, the only extended resource."""
-    names = offered(cluster)
-    found = tuple(name for name in names if is_accelerator(name))
-    extended = tuple(name for name in names if "/" in name)
-    return found or (extended if len(extended) == 1 else ())
 
 
 def fit_entry(
