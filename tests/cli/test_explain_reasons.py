@@ -324,3 +324,42 @@ class TestEachFactOnce:
         (only,) = found["counterfactuals"]
         assert (only["kind"], only["fits"]) == ("short", False)
         assert f"16 {GPU}, and the largest node has 8" in only["sentence"]
+
+    def test_a_reason_is_not_repeated_in_the_table_of_pods_and_as_a_notice(self) -> None:
+        lws = workload("leaderworkerset")
+        key = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+        lws["metadata"]["annotations"] = {key: RACK}
+        shown = closeby("explain", "lws/work", "-f", "-", stdin=text(*racks({"a/r1": 2}), lws)).stdout
+        assert shown.count(key) == 1
+
+    def test_of_a_gang_of_unequal_pods_those_that_fit_nowhere_are_named(self) -> None:
+        manifests = [*racks({"a/r1": 2}), *train(2, 1), pod("head", 0, gang="train", cpu=40)]
+        manifests[-4]["spec"]["minMember"] = 3
+        found = explained("train", *manifests)
+        assert "(head)" in found["gang"]["message"]
+        assert found["lacks"][0]["resource"] == "cpu"
+        assert len(found["sentences"]) == 1, "the lack is said once"
+
+
+class TestValuesOfLabels:
+    @pytest.mark.parametrize(("value", "said"), [("R1", "the nearest is r1"), ("blue", "nodes have r1, r2")])
+    @pytest.mark.parametrize("name", ["solo", "train"])
+    def test_a_value_that_no_node_has_is_met_with_what_nodes_have(
+        self, name: str, value: str, said: str
+    ) -> None:
+        waiting = pod("solo", nodeSelector={RACK: value})
+        if name == "train":
+            waiting["metadata"]["labels"] = {"closeby.dev/pod-group": "train"}
+        found = explained(name, *racks({"a/r1": 1, "a/r2": 1}), waiting, gang("train", 1))
+        assert f"no node has {RACK}={value}; {said}" in found["sentences"][0]
+
+    def test_the_same_of_required_affinity(self) -> None:
+        term = {"matchExpressions": [{"key": RACK, "operator": "In", "values": ["r8", "r9"]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        waiting = pod("solo", affinity={"nodeAffinity": required})
+        found = explained("solo", *racks({"a/r1": 1}), waiting)
+        assert f"no node has {RACK}=r8 or r9" in found["sentences"][0]
+
+    def test_cores_that_look_like_thousandths_are_called_that(self) -> None:
+        found = explained("solo", *racks({"a/r1": 1}), pod("solo", 0, cpu=4000))
+        assert "did you mean 4000m?" in counterfactual(found, "short")["sentence"]

@@ -111,7 +111,8 @@ def _on_no_node(room: Room) -> str:
         largest = 0 if row is None else int((cluster.allocatable[row] * cluster.alive).max(initial=0))
         if 0 < largest < amount:
             asked, most = format_amount(resource, amount), format_amount(resource, largest)
-            too_much.append(f"{asked} {resource}, and the largest node has {most}")
+            slip = f" (did you mean {asked}m?)" if resource == "cpu" and amount <= 1000 * largest else ""
+            too_much.append(f"{asked} {resource}{slip}, and the largest node has {most}")
     if too_much:
         return f"No node is large enough: it asks for {joined(too_much)}."
     return f"As the nodes are, none could hold it {_even_if(room)}."
@@ -284,7 +285,8 @@ def in_the_way(question: Question, room: Room) -> Iterator[Counterfactual]:
     """Pods without which all of an application fits, none of which could stay; or what no node could hold."""
     never = [one for one in room.alike if not (one.near & (one.empty > 0)).any()]
     for within in (False, True):
-        pods = [one.pods[0].name for one in never if bool((one.empty > 0).any()) == within]
+        kinds = [one for one in never if bool((one.empty > 0).any()) == within]
+        pods = [pod.name for one in kinds for pod in one.pods]
         if pods:
             which = pods[0] if len(pods) == 1 else f"any of {names_text(pods)}"
             limits = " within its limits of maxNetworkCost" if within else ""

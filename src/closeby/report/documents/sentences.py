@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
 from closeby.objects.words import all_pods, path_text, plural, plural_noun
 from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.lines import DomainLine, NodeLine
@@ -45,7 +46,9 @@ def gang_sentences(
         if best is None or entry.scheduled or path_text(best.domain) in (entry.message or ""):
             return
         required = group is not None and group.constraint is not None and group.constraint.required
-        if best.fits >= best.wanted or (required and not short):
+        if best.fits >= best.wanted or (
+            required and not short and entry.reason == Reason.TOPOLOGY_PLACEMENT_FAILED
+        ):
             why = _why_not(best, len(domains), group)
             yield f"As the cluster is now: {why}" if known else why
         return
@@ -165,7 +168,7 @@ def app_group_sentences(entry: AppGroupEntry, pods: Sequence[PodEntry]) -> Itera
         yield "No NetworkTopology gives network costs, so each pod went to the best node for it alone."
         return
     yield f"Traffic over its {plural(len(entry.edges), 'dependency')} costs {entry.cost}."
-    if entry.one_by_one is not None and entry.together is not None:
+    if entry.one_by_one and entry.together is not None:
         saved = "no better place was found" if entry.one_by_one == entry.together else "moved together"
         yield (
             f"One after another the pods placed now would have cost {entry.one_by_one}; {saved}, they "

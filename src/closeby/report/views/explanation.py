@@ -59,12 +59,23 @@ def explanation_views(explanation: Explanation, *, wanted: bool = False) -> Iter
         yield Text("")
         yield Indented(Text(NOW, style="dim"), (0, 0, 0, 2))
     yield from tables
-    said = explanation.gang.message if explanation.gang is not None else None
-    if len(explanation.pods) > 1 and any(pod.node or pod.message != said for pod in explanation.pods):
+    if _pods_differ(explanation):
         yield from _block(_pods_table(explanation))
+    head = explanation.message or ""
     for condition in explanation.conditions:
+        if condition.blocking and condition.message in head and condition.remedy in head:
+            continue  # It is the reason.
         yield Indented(condition_line(condition), (0, 0, 0, 2))
     yield from _facts_of_the_cluster(explanation, wanted)
+
+
+def _pods_differ(explanation: Explanation) -> bool:
+    """Whether the pods of a gang, or of an application, say more than their gang does."""
+    gang, pods = explanation.gang, explanation.pods
+    if len(pods) < 2 or gang is None:
+        return len(pods) > 1
+    alike = len({pod.message for pod in pods}) == 1 and pods[0].reason == gang.reason
+    return any(pod.node for pod in pods) or not alike
 
 
 def _different(explanation: Explanation) -> list[Counterfactual]:

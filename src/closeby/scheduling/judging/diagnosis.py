@@ -16,7 +16,14 @@ from closeby.objects.words import names_text
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.judging.figures import DomainCounts, Weighted, active_scorers, plugin_scores
-from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_of, lacks_text, unlabelled
+from closeby.scheduling.judging.lacking import (
+    ResourceLack,
+    Unlabelled,
+    lacks_of,
+    lacks_text,
+    unknown_values,
+    unlabelled,
+)
 from closeby.scheduling.judging.outlook import LooksAhead
 from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
@@ -114,10 +121,12 @@ class Diagnosis:
         lacks: tuple[ResourceLack, ...] = ()
         if reason == Reason.INSUFFICIENT_RESOURCES:
             lacks = self.lacks(self._table.shares((pod,)), slots)
-        bare = self._unlabelled(pod, refused) if reason == Reason.NODE_AFFINITY_MISMATCH else None
+        by_labels = reason == Reason.NODE_AFFINITY_MISMATCH
+        bare = self._unlabelled(pod, refused) if by_labels else None
+        unknown = unknown_values(self._cluster, pod) if by_labels and bare is None else ""
         counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
-        if lacks:
-            detail = lacks_text(lacks)
+        if lacks or unknown:
+            detail = unknown or lacks_text(lacks)
         else:
             example = next((found.message for found in examples if found.reason == reason), "")
             parts = [f"for instance {example}"] if example and (bare is None or not bare.every) else []
@@ -157,6 +166,15 @@ class Diagnosis:
             return None
         label = tree.levels[level].node_label
         return unlabelled(cluster, label, bare, every=not tree.labelled[level].any())
+
+    def label_lack(self, state: CycleState, pod: Pod) -> tuple[Unlabelled | None, str]:
+        """The label or value that nodes lack, if that keeps most of them from a pod; and in words."""
+        refused = self.refusals(state, pod)
+        (reason, _), *_ = _count(state, pod, refused).most_common(1) or [("", 0)]
+        if reason != Reason.NODE_AFFINITY_MISMATCH:
+            return None, ""
+        bare = self._unlabelled(pod, refused)
+        return bare, unknown_values(self._cluster, pod) if bare is None else bare.text
 
     def _unlabelled(self, pod: Pod, refused: Sequence[Refusal]) -> Unlabelled | None:
         """The label that most nodes lack of those that a pod's node selector or only affinity term names."""

@@ -21,6 +21,8 @@ from closeby.topology.labels import MISSING
 #: Resources that a message names, and names that are proposed for one that no node offers.
 NAMED: Final = 3
 KNOWN: Final = 5
+#: Values of a label that are looked at for the one that was meant.
+LOOKED_AT: Final = 200
 #: Nodes without a label that are listed one by one; of more, the command that lists them is given.
 LISTED: Final = 8
 
@@ -156,6 +158,33 @@ def _nearest(name: str, names: Collection[str]) -> tuple[str, ...]:
         return tuple(close)
     devices = [one for one in names if "/" in one]
     return tuple(devices or names)[:KNOWN]
+
+
+def unknown_values(cluster: Cluster, pod: Pod) -> str:
+    """The values of a label that a pod asks for and no node has, with what nodes have; else empty.
+
+    ``no node has example.com/rack=R1; the nearest is r1``: of a node selector, or a required affinity of one
+    term.
+    """
+    wanted: list[tuple[str, tuple[str, ...]]] = [(key, (value,)) for key, value in pod.spec.node_selector]
+    terms = pod.spec.required_affinity or ()
+    for one in terms[0].expressions if len(terms) == 1 else ():
+        wanted += [(one.key, tuple(one.values))] if one.operator == "In" and one.values else []
+    for key, values in wanted:
+        column = cluster.labels.column(key)
+        codes = np.unique(column.codes[: cluster.capacity][cluster.alive[: cluster.capacity]])
+        carried = codes[codes != MISSING]
+        if not len(carried) or np.isin(carried, [column.code(value) or MISSING for value in values]).any():
+            continue
+        known = sorted((column.values[code] or "" for code in carried[:LOOKED_AT].tolist()), key=natural_key)
+        spelt = {one.casefold(): one for one in reversed(known)}
+        close = get_close_matches(values[0].casefold(), spelt, n=1, cutoff=0.8)
+        asked = " or ".join(shown(one) for one in values[:NAMED])
+        there = (
+            f"the nearest is {shown(spelt[close[0]])}" if close else f"nodes have {', '.join(known[:KNOWN])}"
+        )
+        return f"no node has {shown(key)}={asked}; {there}"
+    return ""
 
 
 class Unlabelled(Struct, frozen=True, kw_only=True):

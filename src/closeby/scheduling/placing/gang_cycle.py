@@ -9,7 +9,7 @@ from closeby.cluster.columns import Batch
 from closeby.objects.arrays import Bools
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.words import all_pods
+from closeby.objects.words import all_pods, names_text, plural
 from closeby.scheduling.extension import Candidate, Placement
 from closeby.scheduling.gangs.parts import (
     EVERYWHERE,
@@ -335,17 +335,23 @@ class _GangCycle:
         short = self._short
         if short is not None and not self._budget.spent:
             self._tools.table.refresh(short.pod_class)
-            room = short.pod_class.total
-            asked = self._tools.explains(self._group.key)
-            nodes = self._tools.diagnosis.kept_out(self._state, short.pods[0], examples=asked)
-            self._lacks = self._tools.diagnosis.lacks((short,))
-            message = f"{room} of {len(short.pods)} pods fit in the whole cluster"
+            room, pods = short.pod_class.total, plural(len(short.pods), "pod")
+            diagnosis, state, pod = self._tools.diagnosis, self._state, short.pods[0]
+            self._lacks = diagnosis.lacks((short,))
+            bare, label = (None, "") if self._lacks else diagnosis.label_lack(state, pod)
+            self._unlabelled = bare
+            asked = self._tools.explains(self._group.key) and not label
+            nodes = diagnosis.kept_out(state, pod, examples=asked)
+            pods += f" ({names_text([one.name for one in short.pods])})" if len(demand) > 1 else ""
+            message = f"{room} of {pods} {'fits' if len(short.pods) == 1 else 'fit'} in the whole cluster"
             if not self._tools.cluster.node_count:
                 message = "the cluster has no nodes"
             else:
                 message += f": {lacks_text(self._lacks)}" if self._lacks else ""
                 message += f" ({nodes})" if nodes else ""
-            return self._refusal(Reason.GANG_DOES_NOT_FIT, message)
+            message += f": {label}" if label else ""
+            remedy = "" if bare is None else bare.remedy
+            return self._refusal(Reason.GANG_DOES_NOT_FIT, message, remedy)
         if self._budget.spent:
             return self._refusal(
                 Reason.SEARCH_BUDGET_EXHAUSTED,
