@@ -340,6 +340,12 @@ class TestEachFactOnce:
         assert found["lacks"][0]["resource"] == "cpu"
         assert len(found["sentences"]) == 1, "the lack is said once"
 
+    def test_where_members_are_missing_no_level_is_blamed(self) -> None:
+        wrong = gang("train", 4, required="rack")
+        wrong["spec"]["topologyConstraint"]["topology"] = "fabrik"
+        found = explained("train", *racks({"a/r1": 2}), wrong, pod("train-0", 8, gang="train"))
+        assert (found["reason"], found["counterfactuals"]) == ("TopologyNotFound", [])
+
 
 class TestValuesOfLabels:
     @pytest.mark.parametrize(("value", "said"), [("R1", "the nearest is r1"), ("blue", "nodes have r1, r2")])

@@ -72,7 +72,7 @@ def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
         if found:
             yield from found
             return
-    if not question.trials.spent:
+    if not question.trials.spent and group.min_member <= question.there + len(question.waiting):
         yield Counterfactual(
             kind=Kind.RELAXED,
             fits=False,
