@@ -212,6 +212,10 @@ def _resized(random: Random, pod: Object) -> Object | None:
             }
         ],
     }
+    together = pod["spec"].get("resources", {}).get("requests", {})
+    if together:
+        status["resources"] = {"requests": {name: _other(random, name) for name in together}}
+        status["allocatedResources"] = {name: _other(random, name) for name in together}
     if random.random() < 0.6:
         reason = random.choice(("Infeasible", "Deferred"))
         status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
