@@ -7,7 +7,8 @@ import msgspec
 
 from closeby.kube.state.feed import Fed, Feed
 from closeby.kube.watch.changes import Change, Deleted, upserted
-from closeby.kube.watch.resources import NODES, PODS, Resource
+from closeby.kube.watch.resources import NAMESPACES, NODES, PODS, SERVICES, Resource
+from closeby.objects.selectors import Namespace, PodOwner, selector_of
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
@@ -21,6 +22,7 @@ from closeby.scheduling.events import (
     PodDeleted,
     PodUpserted,
     PriorityClassChanged,
+    SelectionChanged,
     TopologyChanged,
     TopologyDeleted,
 )
@@ -195,6 +197,21 @@ def test_priorities_applications_and_networks() -> None:
     found = {type(event) for event in fed.events}
     assert found == {PriorityClassChanged, AppGroupChanged, NetworkTopologyChanged}
     assert feed.take([gone(APP_GROUPS, "a/shop")]).events == (AppGroupDeleted("a/shop"),)
+
+
+def test_namespaces_and_services() -> None:
+    feed = Feed("closeby")
+    fed = feed.take([put(NAMESPACES, {"metadata": {"name": "a", "labels": {"team": "x"}}})])
+    labels = {"team": "x", "kubernetes.io/metadata.name": "a"}
+    assert fed.events == (SelectionChanged(Namespace(name="a", labels=labels)),)
+    (gone_event,) = feed.take([gone(NAMESPACES, "a")]).events
+    assert isinstance(gone_event, SelectionChanged) and gone_event.gone
+    service = {"metadata": {"name": "web", "namespace": "a"}, "spec": {"selector": {"app": "web"}}}
+    owner = PodOwner(kind="Service", namespace="a", name="web", selector=selector_of({"app": "web"}))
+    assert feed.take([put(SERVICES, service)]).events == (SelectionChanged(owner),)
+    assert feed.take([gone(SERVICES, "a/web")]).events == (
+        SelectionChanged(PodOwner(kind="Service", namespace="a", name="web"), gone=True),
+    )
 
 
 def test_topologies_of_network_labels_follow_the_nodes() -> None:

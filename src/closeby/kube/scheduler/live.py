@@ -34,6 +34,7 @@ from closeby.kube.state.following import Following
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.state.unknown_groups import KINDS, UnknownGroups
 from closeby.kube.watch.reflector import collector_paused, settle
+from closeby.kube.watch.resources import SELECTED_BY
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
@@ -123,7 +124,11 @@ class LiveScheduler:
         )
         self._meters = meters or SchedulerMeters(settings.scheduler_name)
         self._following = Following(
-            transport, say, discover_every=settings.discover_every, meters=self._meters
+            transport,
+            say,
+            core=SELECTED_BY,
+            discover_every=settings.discover_every,
+            meters=self._meters,
         )
         unknown = UnknownGroups(
             configuration.unknown_app_group_delay,

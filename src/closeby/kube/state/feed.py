@@ -19,7 +19,7 @@ from closeby.kube.state.names import SharedNames, clash
 from closeby.kube.state.ownership import ForeignMembers, scheduler_of
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
 from closeby.kube.watch.changes import Change, Deleted, Upserted
-from closeby.kube.watch.resources import NODES, PODS, RESOURCE_CLAIM, Resource
+from closeby.kube.watch.resources import NAMESPACES, NODES, PODS, RESOURCE_CLAIM, SERVICES, Resource
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
@@ -27,6 +27,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.resource_claims import ResourceClaim
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.reading.dialects.grouping import held_for_the_grouper, undecided
 from closeby.reading.registry import Record
@@ -42,6 +43,7 @@ from closeby.scheduling.events import (
     PodUpserted,
     PriorityClassChanged,
     PriorityClassDeleted,
+    SelectionChanged,
     TopologyChanged,
     TopologyDeleted,
 )
@@ -137,6 +139,8 @@ class Feed:
                 self._pod(record, events)
             case PriorityClass():
                 events.append(PriorityClassChanged(record))
+            case Namespace() | PodOwner():
+                events.append(SelectionChanged(record))
             case ResourceClaim():
                 self._claims.put(record)
                 self._claim_changed(record.key, events)
@@ -266,6 +270,12 @@ class Feed:
         elif resource.kind == RESOURCE_CLAIM:
             self._claims.drop(change.key)
             self._claim_changed(change.key, events)
+        elif resource == NAMESPACES:
+            events.append(SelectionChanged(Namespace(name=change.key), gone=True))
+        elif resource == SERVICES:
+            namespace, _, name = change.key.partition("/")
+            owner = PodOwner(kind=resource.kind, namespace=namespace, name=name)
+            events.append(SelectionChanged(owner, gone=True))
         elif resource.kind == "PriorityClass":
             events.append(PriorityClassDeleted(change.key))
         else:

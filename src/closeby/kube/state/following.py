@@ -10,7 +10,15 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.watch.changes import Change, Resumed, Synced, Troubled
 from closeby.kube.watch.reflector import DEFAULT_WATCHING, Reflector, Watching
-from closeby.kube.watch.resources import NODES, PODS, WATCHED, Arrived, Discovery, Resource, Watched
+from closeby.kube.watch.resources import (
+    NODES,
+    PODS,
+    WATCHED,
+    Arrived,
+    Discovery,
+    Resource,
+    Watched,
+)
 from closeby.objects.saying import Say
 
 #: Only pods that Kueue has admitted wait for a scheduler, and those carry what their flavor asks for.
@@ -30,6 +38,7 @@ class Following:
         say: Say,
         *,
         followed: Iterable[Watched] = FOLLOWED,
+        core: Iterable[Resource] = (),
         watching: Watching = DEFAULT_WATCHING,
         discover_every: float = 10.0,
         meters: Meters | None = None,
@@ -40,6 +49,8 @@ class Following:
         self._watching = watching
         self._discover_every = discover_every
         self._discovery = Discovery(transport, followed)
+        #: Of the core group, which every server has.
+        self._core = tuple(core)
         self._first: tuple[Resource, ...] = ()
         #: Of the first kinds, those whose list is not complete.
         self._incomplete: set[Resource] = set()
@@ -57,7 +68,7 @@ class Following:
         served = await self._discovery.served()
         if isinstance(served, ApiError):
             return served
-        self._first = (NODES, PODS, *served)
+        self._first = (NODES, PODS, *self._core, *served)
         self._incomplete = set(self._first)
         return None
 

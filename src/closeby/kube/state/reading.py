@@ -14,7 +14,7 @@ from closeby.kube.state.following import FOLLOWED
 from closeby.kube.state.names import clash
 from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, Upserted
 from closeby.kube.watch.reflector import Reflector, Watching, collector_paused
-from closeby.kube.watch.resources import NODES, PODS, Discovery, Resource
+from closeby.kube.watch.resources import NODES, PODS, SELECTED_BY, Discovery, Resource
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
@@ -22,6 +22,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.reading.decoding.keys import POD_GROUPER
 from closeby.reading.decoding.reading import DocumentReading
@@ -68,7 +69,7 @@ async def read_cluster(
     if isinstance(served, ApiError):
         return _unreachable(transport, served)
     reader = _Reader(transport, progress)
-    kinds = (*_NEEDED, *served)
+    kinds = (*_NEEDED, *SELECTED_BY, *served)
     skipped = []
     for kind, error in zip(kinds, await asyncio.gather(*map(reader.read, kinds)), strict=True):
         # A kind that has left meanwhile has no objects.
@@ -163,6 +164,8 @@ class _Reader:
             priority_classes=_all(records, PriorityClass),
             app_groups=_all(records, AppGroup),
             network_topologies=_all(records, NetworkTopology),
+            namespaces=_all(records, Namespace),
+            services=_all(records, PodOwner),
             notices=(*self._reading.all_notices(), *self._problems.values(), *clashes),
             whole=True,
         )

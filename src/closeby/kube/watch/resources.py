@@ -76,6 +76,10 @@ class Resource(Struct, frozen=True, kw_only=True):
 
 NODES: Final = Resource(version="v1", kind="Node", plural="nodes", namespaced=False)
 PODS: Final = Resource(version="v1", kind="Pod", plural="pods", namespaced=True)
+NAMESPACES: Final = Resource(version="v1", kind="Namespace", plural="namespaces", namespaced=False)
+SERVICES: Final = Resource(version="v1", kind="Service", plural="services", namespaced=True)
+#: What selectors go by besides pods. The core group is not in the discovery document.
+SELECTED_BY: Final = (NAMESPACES, SERVICES)
 LEASES: Final = Resource(
     group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", namespaced=True, status=False
 )
