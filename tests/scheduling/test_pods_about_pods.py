@@ -164,6 +164,18 @@ def test_members_of_a_gang_that_want_to_be_together_find_the_zone_that_holds_the
     assert zones(gang(engine, 6, affinity=wish, cpu=500)) == list("cccccc")
 
 
+def test_a_gang_is_not_led_into_a_zone_that_is_too_small() -> None:
+    # The emptiest node, which scores best, is alone in its zone.
+    nodes = [
+        Node(name=name, labels={"zone": name[0]}, allocatable={"cpu": cpu})
+        for name, cpu in (("a1", 2000), ("c1", 4000), ("c2", 4000))
+    ]
+    engine = engine_with(*nodes)
+    decide(engine, *(pod(f"old-{name}", "old", cpu=2000, on=name) for name in ("c1", "c2")))
+    wish = PodAffinity(required=(near("web"),))
+    assert zones(gang(engine, 4, affinity=wish, cpu=1000)) == list("cccc")
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_random_pods_one_by_one(seed: int) -> None:
     dice = random.Random(seed)

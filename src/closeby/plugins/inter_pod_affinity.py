@@ -163,6 +163,12 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         required = [term.of_pod(other.namespace, other.labels) for term in _own(other).required]
         return bool(required) and all(population.selects(term, of_one) for term in required)
 
+    def gathering_keys(self, pod: Pod) -> Sequence[str]:
+        if not _own(pod).required:
+            return ()
+        masks = self._judgement(pod).masks
+        return [mask.key for mask in masks if isinstance(mask, _Together) and mask.begins]
+
     def helped_by_pods(self, pod: Pod) -> bool:
         return bool(_own(pod).required)
 

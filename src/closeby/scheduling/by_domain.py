@@ -48,6 +48,10 @@ class DomainFilter(Filter):
         """Whether a placement of ``one`` may change where ``other`` may go, both of them waiting."""
         raise NotImplementedError
 
+    def gathering_keys(self, pod: Pod) -> Sequence[str]:
+        """Keys of which pods like this one must share a domain that none of them has chosen yet."""
+        return ()
+
     def helped_by_pods(self, pod: Pod) -> bool:
         """Whether a pod that is placed may let this one go where it could not before."""
         raise NotImplementedError

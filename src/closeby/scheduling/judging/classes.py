@@ -190,6 +190,10 @@ class ClassTable:
         """Whether a pod that is placed may let one of these go where it could not before."""
         return any(plugin.helped_by_pods(pod) for plugin in self.domain_filters for pod in pods)
 
+    def gathering_keys(self, pod: Pod) -> list[str]:
+        """Keys of which pods like this one must share a domain that none of them has chosen yet."""
+        return [key for plugin in self.domain_filters for key in plugin.gathering_keys(pod)]
+
     def affect_each_other(self, demand: Sequence[Share]) -> bool:
         """Whether a placement of one of these pods may change where others of them may go."""
         return any(

@@ -67,6 +67,8 @@ class Filler:
             if self._pod_by_pod(pods, candidate, inside, strategy, tree):
                 return True
             self._statement.rollback(mark)
+            if mutual and self._in_one_domain(pods, demand, inside):
+                return True
             if mutual or any(share.pod_class.blind_filters for share in demand):
                 budget.spent = True  # Other nodes for the first pods might have let the last ones in.
                 return False
@@ -206,6 +208,37 @@ class Filler:
             if planned is None:
                 return False
             allowed = planned
+        return self._one_by_one_in(pods, allowed)
+
+    def _in_one_domain(self, pods: Sequence[Pod], demand: Sequence[Share], inside: NodeSet) -> bool:
+        """Pods that must be in one domain of a key, whichever that is: the tightest that holds them first.
+
+        Pod by pod the first one chooses the domain, which may have no room for the others.
+        """
+        mark = self._statement.checkpoint()
+        within = inside.allowed(self._cluster.capacity)
+        for key in dict.fromkeys(
+            key for share in demand for key in self._table.gathering_keys(share.pods[0])
+        ):
+            codes = Nodes(self._cluster).label_codes(key)
+            room = np.zeros(int(codes.max(initial=0)) + 1)
+            holds = np.ones(len(room), dtype=np.bool_)
+            for share in demand:
+                self._table.refresh(share.pod_class)
+                fits = share.pod_class.fits if within is None else np.where(within, share.pod_class.fits, 0)
+                found = np.bincount(codes, weights=fits)
+                holds &= found >= len(share.pods)
+                room += found
+            holds[0] = False
+            domains = np.flatnonzero(holds)
+            for code in domains[np.argsort(room[domains], kind="stable")].tolist():
+                allowed = codes == code if within is None else within & (codes == code)
+                if self._one_by_one_in(pods, allowed):
+                    return True
+                self._statement.rollback(mark)
+        return False
+
+    def _one_by_one_in(self, pods: Sequence[Pod], allowed: Bools | None) -> bool:
         for pod in pods:
             if self._before_pod is not None:
                 self._before_pod(pod)
