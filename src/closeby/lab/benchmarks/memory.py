@@ -13,7 +13,7 @@ from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 
 NODES = 100_000
 PODS = 500_000
-TARGET_MIB = 2 * 1024
+TARGET_MIB = 1024
 
 
 def memory() -> Iterator[Figure]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Counts, Ints
+from closeby.objects.arrays import Amounts, Counts, Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
@@ -40,11 +40,13 @@ class Trial:
         self._first, self._end = first, end
         #: (n,) slots of the domain; everything below has one entry or column per such node.
         self._slots = tree.slot_at[first:end]
+        #: The same, where possible as a slice, which costs less to read.
+        self._index = _as_slice(self._slots)
         self._owners: list[Ints] = []
         #: The classes in their order, with the number of pods of each.
         self._owing: list[tuple[PodClass, int]] = []
-        #: Rank of each node in the order in which pods of the class in hand visit them.
-        self._ranks: list[Ints] = []
+        #: The order in which pods of the class in hand visit the nodes, and the rank of each node in it.
+        self._orders: list[tuple[Ints, Ints]] = []
 
     def ways(self, demand: Sequence[Share], apart: Sequence[Tree] = ()) -> Iterator[None]:
         """Each step places all pods in another way; the way before is undone, and at last the last one.
@@ -56,7 +58,10 @@ class Trial:
         ]
         pods = [(share.pod_class, pod) for share in demand for pod in share.pods]
         self._owing = [(share.pod_class, len(share.pods)) for share in demand]
-        self._ranks = [np.zeros(0, dtype=np.intp)] * len(pods)
+        for share in demand:
+            self._cluster.demand(share.pod_class.pod.spec)  # Every resource has its row from here on.
+        nothing = np.zeros(0, dtype=np.intp)
+        self._orders = [(nothing, nothing)] * len(pods)
         visited: list[int] = []
         way = [self._options(pods, 0, visited)]
         while way:
@@ -98,24 +103,31 @@ class Trial:
         self._statement.state.pace.take(100 + len(self._slots) * (len(self._cluster.row_of) + 4) // 50)
         waiting = self._waiting(index)
         rooms = {key: self._room(pod_class) for key, (pod_class, _) in waiting.items()}
-        if not self._enough(rooms, waiting):
+        free = [self._cluster.free(row, self._index) for row in range(len(self._cluster.row_of))]
+        if not self._enough(rooms, waiting, free):
             return
         own = rooms[id(pods[index][0])]
         if index and pods[index - 1][0] is pods[index][0]:
-            rank = self._ranks[index - 1]
-            usable = np.flatnonzero((own > 0) & (rank >= rank[visited[-1]]))
+            order, rank = self._orders[index - 1]
+            usable = order[rank[visited[-1]] :]
         else:
             order = np.argsort(own, kind="stable")
             rank = np.empty(len(order), dtype=np.intp)
             rank[order] = np.arange(len(order))
-            usable = np.flatnonzero(own)
-        self._ranks[index] = rank
+            usable = order
+        self._orders[index] = order, rank
+        usable = usable[own[usable] > 0]
         if int(own[usable].sum()) < waiting[id(pods[index][0])][1]:
             return
-        usable = usable[np.argsort(rank[usable])]
-        kinds = np.stack([*rooms.values(), *self._free(), *self._owners])[:, usable]
-        _, distinct = np.unique(kinds, axis=1, return_index=True)
-        yield from usable[np.sort(distinct)].tolist()
+        # One of a kind is enough. Which others are of another kind matters only once it was in vain.
+        columns = [*rooms.values(), *free, *self._owners]
+        while len(usable):
+            first = int(usable[0])
+            yield first
+            other = np.zeros(len(usable), dtype=np.bool_)
+            for column in columns:
+                other |= column[usable] != column[first]
+            usable = usable[other]
 
     def _waiting(self, index: int) -> dict[int, tuple[PodClass, int]]:
         """The classes of the pods from ``index`` on, with the number of pods of each."""
@@ -132,18 +144,29 @@ class Trial:
         counts = scoped_counts(self._table, pod_class, self._tree, self._inside, self._cluster.capacity)
         return counts.of(self._tree.node_level)[self._first : self._end].copy()
 
-    def _enough(self, rooms: dict[int, Counts], waiting: dict[int, tuple[PodClass, int]]) -> bool:
+    def _enough(
+        self,
+        rooms: dict[int, Counts],
+        waiting: dict[int, tuple[PodClass, int]],
+        free: Sequence[Amounts],
+    ) -> bool:
         if any(int(rooms[key].sum()) < count for key, (_, count) in waiting.items()):
             return False
-        usable = self._slots[np.any(np.stack(list(rooms.values())) > 0, axis=0)]
+        usable = np.logical_or.reduce([room > 0 for room in rooms.values()])
         asked: dict[int, int] = {}
         for pod_class, count in waiting.values():
             demand = self._cluster.demand(pod_class.pod.spec)
             for row, amount in zip(demand.rows, demand.amounts, strict=True):
                 asked[row] = asked.get(row, 0) + amount * count
         # Sums of whole numbers near 2**63 would wrap round; this only has to see what is clearly too little.
-        free = {row: float(self._cluster.free(row, usable).sum(dtype=np.float64)) for row in asked}
-        return all(free[row] * (1 + 1e-9) >= amount for row, amount in asked.items())
+        return all(
+            float(np.add.reduce(free[row], where=usable, dtype=np.float64)) * (1 + 1e-9) >= amount
+            for row, amount in asked.items()
+        )
 
-    def _free(self) -> list[Counts]:
-        return [self._cluster.free(row, self._slots) for row in range(len(self._cluster.row_of))]
+
+def _as_slice(slots: Ints) -> Ints | slice:
+    """A slice of the same slots where they follow one another."""
+    if len(slots) and bool((slots[1:] == slots[:-1] + 1).all()):
+        return slice(int(slots[0]), int(slots[-1]) + 1)
+    return slots
