@@ -143,7 +143,7 @@ def test_the_online_boutique_is_placed_and_what_is_not_needed_is_counted() -> No
     found = report("simulate", "-f", shared_data("online-boutique"), "-f", "-", stdin=text(*hosts))
     assert len(found["pods"]) == 12
     assert {pod["phase"] for pod in found["pods"]} == {"Scheduled"}
-    assert found["unused"]["Service"] == 12
+    assert found["unused"] == {"ServiceAccount": 11}
 
 
 def lingjun() -> list[Manifest]:
