@@ -97,6 +97,9 @@ SECTIONS = {
     "scheduling.run.ai": "PodGroups",
     "scheduling.volcano.sh": "PodGroups",
     "scheduling.x-k8s.io": "PodGroups",
+    "/PersistentVolume": "Volumes",
+    "/PersistentVolumeClaim": "Volumes",
+    "storage.k8s.io": "Volumes",
     "kai.scheduler": "Topologies, queues and networks",
     "kueue.x-k8s.io": "Topologies, queues and networks",
 }

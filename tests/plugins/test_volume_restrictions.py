@@ -9,6 +9,7 @@ from closeby.plugins.volume_restrictions import VolumeRestrictions
 from closeby.scheduling.extension import NoArguments
 from tests.plugins.asking import handle_of, place, pod_of, room, why_not
 from tests.reading.manifest_text import read_pod
+from tests.storage import LOCAL, claim, naming
 from tests.worlds import gang, pods, spec, world
 
 
@@ -107,3 +108,17 @@ def test_members_of_a_gang_with_one_disk_go_to_different_nodes() -> None:
     needs = PodSpec(requests=spec(gpu=1).requests, inline_disks=disk)
     drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2, needs))
     assert drawn.used() == {"a1": 1, "a2": 1}
+
+
+def test_a_claim_for_one_pod_is_used_by_one_at_a_time() -> None:
+    handle = handle_of([Node(name="m"), Node(name="n")])
+    handle.cluster.volumes.put(LOCAL)
+    handle.cluster.volumes.put(claim("data", modes=("ReadWriteOncePod",)))
+    plugin = VolumeRestrictions(NoArguments(), handle)
+    first, second = (naming(pod_of(PodSpec(), name), "data") for name in ("first", "second"))
+    assert room(plugin, second) == {"m": 1, "n": 1}
+    place(handle.cluster, first, "m")
+    assert room(plugin, second) == {"m": 0, "n": 0}
+    assert why_not(plugin, second, "n").reason == Reason.VOLUME_IN_USE
+    handle.cluster.forget_pod(first.uid)
+    assert room(plugin, second) == {"m": 1, "n": 1}

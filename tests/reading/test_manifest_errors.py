@@ -299,13 +299,13 @@ def test_groups_of_others_are_no_slips(api: str) -> None:
 @pytest.mark.parametrize(
     ("api", "kind"),
     [
-        ("v1", "PersistentVolumeClaim"),
+        ("v1", "LimitRange"),
         ("apps/v1", "ControllerRevision"),
         ("resource.k8s.io/v1", "ResourceSlice"),
         ("kueue.x-k8s.io/v1beta1", "Workload"),
         ("kueue.x-k8s.io/v1beta1", "Cohort"),
         ("kueue.x-k8s.io/v1beta1", "WorkloadPriorityClass"),
-        ("storage.k8s.io/v1", "StorageClass"),
+        ("storage.k8s.io/v1", "VolumeAttributesClass"),
         ("scheduling.volcano.sh/v1beta1", "Queue"),
     ],
 )

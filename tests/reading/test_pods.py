@@ -280,11 +280,6 @@ def test_a_toleration_that_makes_no_sense_is_refused(golden: Golden) -> None:
 @pytest.mark.parametrize(
     ("spec", "unsupported"),
     [
-        (
-            {"volumes": [{"name": "a"}, {"persistentVolumeClaim": {"claimName": "c"}}]},
-            "spec.volumes[1].persistentVolumeClaim",
-        ),
-        ({"volumes": [{"ephemeral": {}}]}, "spec.volumes[0].ephemeral"),
         ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims[0]"),
     ],
 )

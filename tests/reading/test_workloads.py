@@ -237,11 +237,6 @@ def test_a_volcano_jobs_topology_is_not_known(wish: str, field: str, blocking: b
     assert (condition.object, condition.field, condition.blocking) == ("Job/ml/x", field, blocking)
 
 
-def test_a_stateful_set_with_claims_waits() -> None:
-    one = workload("apps/v1", "StatefulSet", f"{{volumeClaimTemplates: [{{}}], template: {TEMPLATE}}}")
-    assert one.pod_sets[0].template.spec.unsupported == ("spec.volumes[*].persistentVolumeClaim",)
-
-
 @pytest.mark.parametrize(
     ("api", "kind", "spec"),
     [

@@ -117,12 +117,15 @@ def test_what_is_placed_and_comes_back_starts_over() -> None:
     assert drawn.engine.next_backoff_end == pytest.approx(7.0)
 
 
+NOT_OF_VOLUMES = ANY_EVENT & ~(ClusterEvent.VOLUME | ClusterEvent.ATTACHMENT)
+
+
 @pytest.mark.parametrize(
     ("reasons", "cure"),
     [
-        ({Reason.INSUFFICIENT_RESOURCES}, ANY_EVENT),
+        ({Reason.INSUFFICIENT_RESOURCES}, NOT_OF_VOLUMES),
         ({Reason.GANG_INCOMPLETE}, ClusterEvent.TOPOLOGY),
-        ({Reason.GANG_INCOMPLETE, Reason.INSUFFICIENT_RESOURCES}, ANY_EVENT),
+        ({Reason.GANG_INCOMPLETE, Reason.INSUFFICIENT_RESOURCES}, NOT_OF_VOLUMES),
         ({Reason.TOPOLOGY_NOT_FOUND}, ClusterEvent.TOPOLOGY),
         ({Reason.TOPOLOGY_LEVEL_NOT_FOUND}, ClusterEvent.TOPOLOGY),
         ({Reason.SCHEDULING_GATED}, NO_EVENT),

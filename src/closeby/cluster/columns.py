@@ -4,7 +4,7 @@ The only writer is ``Cluster``; everybody else reads. Every change is exact inte
 ``assume`` followed by its ``forget`` restores the columns bit for bit.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from closeby.cluster.changes import ChangeLog
 from closeby.cluster.population import Population
+from closeby.cluster.volumes import Volumes
 from closeby.objects.arrays import Amounts, Ints
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Exclusive, Pod, PodSpec, conflict
@@ -77,6 +78,8 @@ class Cluster:
         self.usage_changes = ChangeLog()
         self.node_changes = ChangeLog()
         self._slot_of: dict[str, int] = {}
+        #: Claims and volumes, and what the pods here use of them.
+        self.volumes = Volumes(self, self.usage_changes, self.node_changes)
         self._free_slots: list[int] = []
         self._removals = 0
         #: pod uid -> (pod, slot), for pods that hold capacity.
@@ -109,6 +112,11 @@ class Cluster:
     def resources(self) -> tuple[str, ...]:
         """All resources that a node offers or a pod asked for, in row order."""
         return tuple(self.row_of)
+
+    @property
+    def slots_by_name(self) -> Mapping[str, int]:
+        """Slot of each node."""
+        return self._slot_of
 
     def slot(self, node_name: str) -> int | None:
         """Slot of a node, None if there is no such node."""
@@ -238,7 +246,7 @@ class Cluster:
 
     def place_pod(self, pod: Pod, slot: int) -> None:
         """Charge one pod to a slot."""
-        self._charge_one(pod.spec, slot, +1)
+        self._charge_one(pod, slot, +1)
         if self.population.minds(pod.spec):
             self.population.add(pod, slot, self.structure)
         self._placed[pod.uid] = (pod, slot)
@@ -250,7 +258,7 @@ class Cluster:
         placed = self._placed.pop(uid, None)
         if placed is None:
             return None
-        self._charge_one(placed[0].spec, placed[1], -1)
+        self._charge_one(placed[0], placed[1], -1)
         if self.population.minds(placed[0].spec):
             self.population.remove(placed[0], placed[1], self.structure)
             self.population.trim()
@@ -274,10 +282,11 @@ class Cluster:
             self.alive = alive.copy()
             self.alive[: len(inside)] &= inside
         try:
-            for pod, slot in pods:
-                self._charge_one(pod.spec, slot, +1)
-                self.population.add(pod, slot, self.structure)
-            yield
+            with self.volumes.unused():
+                for pod, slot in pods:
+                    self._charge_one(pod, slot, +1)
+                    self.population.add(pod, slot, self.structure)
+                yield
         finally:
             rows = len(self.requested) - len(requested)
             if rows:  # A resource that no pod had requested before.
@@ -289,7 +298,7 @@ class Cluster:
 
     def _charge(self, batch: Batch, sign: int) -> None:
         if len(batch.pods) == 1:
-            self._charge_one(batch.spec, int(batch.slots[0]), sign)
+            self._charge_one(batch.pods[0], int(batch.slots[0]), sign)
             return
         demand = self.demand(batch.spec)
         if bool((batch.slots[1:] >= batch.slots[:-1]).all()):
@@ -305,6 +314,10 @@ class Cluster:
         if demand.exclusive:
             for slot in batch.slots.tolist():
                 self._charge_exclusive(demand, slot, sign)
+        if batch.spec.claims:
+            use = self.volumes.take if sign > 0 else self.volumes.release
+            for pod, slot in zip(batch.pods, batch.slots.tolist(), strict=True):
+                use(pod, slot)
         self.usage_changes.add(slots)
 
     def _populate(self, batch: Batch, sign: int) -> None:
@@ -315,12 +328,15 @@ class Cluster:
             for pod, slot in zip(batch.pods, batch.slots.tolist(), strict=True):
                 note(pod, slot, structure)
 
-    def _charge_one(self, spec: PodSpec, slot: int, sign: int) -> None:
-        demand = self.demand(spec)
+    def _charge_one(self, pod: Pod, slot: int, sign: int) -> None:
+        demand = self.demand(pod.spec)
         for row, amount in zip(demand.rows, demand.amounts, strict=True):
             self.requested[row, slot] += sign * amount
         if demand.exclusive:
             self._charge_exclusive(demand, slot, sign)
+        if pod.spec.claims:
+            use = self.volumes.take if sign > 0 else self.volumes.release
+            use(pod, slot)
         self.usage_changes.add_one(slot)
 
     def _charge_exclusive(self, demand: Demand, slot: int, sign: int) -> None:

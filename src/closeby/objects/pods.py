@@ -1,11 +1,12 @@
 """A pod as the scheduler sees it: who it is, and its needs, which equal pods share."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from closeby.objects.selectors import PodAffinity, TopologySpreadConstraint
+from closeby.objects.selectors import LabelSelector, PodAffinity, TopologySpreadConstraint
 
 
 class Toleration(Struct, frozen=True):
@@ -81,6 +82,54 @@ def conflict(one: Exclusive, other: Exclusive) -> bool:
     return False
 
 
+#: Mode of a volume that has a file system.
+FILESYSTEM: Final = "Filesystem"
+
+
+class ClaimName(StrEnum):
+    """How the name of a pod's claim is made."""
+
+    #: It is the name itself.
+    GIVEN = "given"
+    #: The name, a dash, and the name of the pod: as a StatefulSet names claims.
+    BEFORE_POD = "before-pod"
+    #: The name of the pod, a dash, and the name: a generic ephemeral volume, which is the pod's own.
+    AFTER_POD = "after-pod"
+
+
+class ClaimRequest(Struct, frozen=True, kw_only=True):
+    """What a claim asks for."""
+
+    #: None where it names no class, empty where it wants none.
+    storage_class: str | None = None
+    #: Bytes.
+    size: int = 0
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = FILESYSTEM
+    attributes_class: str = ""
+    #: What the labels of its volume must meet; None where they don't matter.
+    selector: LabelSelector | None = None
+
+
+class PodClaim(Struct, frozen=True):
+    """A volume of a pod that a PersistentVolumeClaim of its namespace stands for."""
+
+    name: str
+    naming: ClaimName = ClaimName.GIVEN
+    #: What the claim asks for that a controller makes for each pod, where a manifest says so.
+    request: ClaimRequest | None = None
+
+    def of(self, pod_name: str) -> str:
+        """The claim's name, for the pod of this name."""
+        match self.naming:
+            case ClaimName.BEFORE_POD:
+                return f"{self.name}-{pod_name}"
+            case ClaimName.AFTER_POD:
+                return f"{pod_name}-{self.name}"
+            case ClaimName.GIVEN:
+                return self.name
+
+
 class PodSpec(Struct, frozen=True, kw_only=True):
     """A pod's needs. Hashable, so that pods with equal needs are recognised and judged once."""
 
@@ -102,6 +151,8 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     claimed_nodes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
     #: ``runtimeClassName`` of a pod without overhead of its own.
     runtime_class: str = ""
+    #: Sorted by name. Those that each pod has for itself are named by rule, so that equal pods share this.
+    claims: tuple[PodClaim, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     #: None without any term.
     pod_affinity: PodAffinity | None = None

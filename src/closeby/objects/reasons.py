@@ -26,6 +26,10 @@ class Reason(StrEnum):
     NODE_UNSCHEDULABLE = "NodeUnschedulable"
     HOST_PORT_CONFLICT = "HostPortConflict"
     VOLUME_IN_USE = "VolumeInUse"
+    VOLUME_NOT_BINDABLE = "VolumeNotBindable"
+    VOLUME_ZONE_MISMATCH = "VolumeZoneMismatch"
+    VOLUME_LIMIT_REACHED = "VolumeLimitReached"
+    CLAIM_NOT_FOUND = "ClaimNotFound"
     #: Other pods must be near, or must not be.
     POD_AFFINITY_MISMATCH = "PodAffinityMismatch"
     POD_ANTI_AFFINITY_CONFLICT = "PodAntiAffinityConflict"

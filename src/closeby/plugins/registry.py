@@ -15,6 +15,7 @@ from closeby.plugins.node_ports import NodePorts
 from closeby.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from closeby.plugins.node_resources_fit import NodeResourcesFit
 from closeby.plugins.node_unschedulable import NodeUnschedulable
+from closeby.plugins.node_volume_limits import NodeVolumeLimits
 from closeby.plugins.pod_topology_spread import PodTopologySpread
 from closeby.plugins.queue_sorts import PrioritySort, QOSSort, TopologicalSort
 from closeby.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
@@ -22,7 +23,9 @@ from closeby.plugins.scheduling_gates import SchedulingGates
 from closeby.plugins.taint_toleration import TaintToleration
 from closeby.plugins.task_topology import TaskTopology
 from closeby.plugins.topology import TopologyPlacement
+from closeby.plugins.volume_binding import VolumeBinding
 from closeby.plugins.volume_restrictions import VolumeRestrictions
+from closeby.plugins.volume_zone import VolumeZone
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.extension import Handle, NoArguments, Plugin
 from closeby.scheduling.plugin_view import CycleState
@@ -42,6 +45,9 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     ScarceResourceAvoidance,
     NodePorts,
     VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
     ImageLocality,
     PodTopologySpread,
     InterPodAffinity,

@@ -19,6 +19,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
+from closeby.objects.volumes import StorageObject
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
@@ -109,6 +110,7 @@ class Collection:
             network_topologies=tuple(one for one in kept if isinstance(one, NetworkTopology)),
             namespaces=tuple(one for one in kept if isinstance(one, Namespace)),
             services=tuple(one for one in kept if isinstance(one, PodOwner)),
+            storage=tuple(one for one in kept if isinstance(one, StorageObject)),
             others=dict(sorted(self._others.items())),
             notices=(
                 *self._reading.all_notices(),

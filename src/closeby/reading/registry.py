@@ -15,7 +15,9 @@ from closeby.objects.pods import Pod, PriorityClass, RuntimeClass
 from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
+from closeby.objects.volumes import StorageObject
 from closeby.objects.workloads import Workload
+from closeby.reading.decoding import volumes
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.nodes import read_node
 from closeby.reading.decoding.pods import read_pod, read_priority_class, read_runtime_class
@@ -63,6 +65,7 @@ Record = (
     | RuntimeClass
     | Namespace
     | PodOwner
+    | StorageObject
 )
 
 #: closeby's own API group, whose schema is strict.
@@ -99,6 +102,13 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ("scheduling.k8s.io", "PriorityClass"): Entry(read_priority_class),
     ("node.k8s.io", "RuntimeClass"): Entry(read_runtime_class),
     ("resource.k8s.io", "ResourceClaim"): Entry(read_resource_claim, ("v1", "v1beta2", "v1beta1")),
+    ("", "PersistentVolumeClaim"): Entry(volumes.read_claim),
+    ("", "PersistentVolume"): Entry(volumes.read_volume),
+    ("storage.k8s.io", "StorageClass"): Entry(volumes.read_storage_class),
+    ("storage.k8s.io", "CSINode"): Entry(volumes.read_csi_node),
+    ("storage.k8s.io", "CSIDriver"): Entry(volumes.read_csi_driver),
+    ("storage.k8s.io", "CSIStorageCapacity"): Entry(volumes.read_storage_capacity),
+    ("storage.k8s.io", "VolumeAttachment"): Entry(volumes.read_attachment),
     (OWN_GROUP, "PodGroup"): Entry(closeby.read_pod_group, ("v1alpha1",)),
     ("scheduling.run.ai", "PodGroup"): Entry(kai.read_pod_group, ("v2alpha2",)),
     ("scheduling.x-k8s.io", "PodGroup"): Entry(coscheduling.read_pod_group, ("v1alpha1",)),
@@ -136,17 +146,10 @@ NOTED: Final[dict[tuple[str, str], str]] = {
 #: Kinds that bear on placement and are not used: pods that depend on such an object wait.
 NOT_YET: Final = frozenset(
     {
-        "CSIDriver",
-        "CSINode",
-        "CSIStorageCapacity",
         "CompositePodGroup",
         "HyperNode",
-        "PersistentVolume",
-        "PersistentVolumeClaim",
         "ResourceClaimTemplate",
         "ResourceSlice",
-        "StorageClass",
-        "VolumeAttachment",
     }
 )
 #: Core kinds that have no bearing on placement.
@@ -158,8 +161,6 @@ _CORE: Final = frozenset(
         "Endpoints",
         "Event",
         "LimitRange",
-        "PersistentVolume",
-        "PersistentVolumeClaim",
         "PodTemplate",
         "ResourceQuota",
         "Secret",

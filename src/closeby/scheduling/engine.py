@@ -5,7 +5,6 @@ The simulator, the command line, the tests and a live scheduler all drive this v
 """
 
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -14,30 +13,22 @@ from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
+from closeby.scheduling.environment import Environment
 from closeby.scheduling.events import (
-    AppGroupChanged,
-    AppGroupDeleted,
     BindFailed,
     BindingsWithdrawn,
     Event,
     FlushUnschedulable,
     GroupChanged,
     GroupDeleted,
-    MeasurementsChanged,
-    NetworkEvent,
-    NetworkScopeChanged,
-    NetworkTopologyChanged,
-    NetworkTopologyDeleted,
+    News,
     NodeDeleted,
     NodeUpserted,
     PodDeleted,
     PodUpserted,
     PriorityClassChanged,
     PriorityClassDeleted,
-    SelectionChanged,
     Tick,
-    TopologyChanged,
-    TopologyDeleted,
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.fork import Fork
@@ -52,7 +43,6 @@ from closeby.scheduling.outcomes import (
     Stories,
     StoryEntry,
     item_key,
-    namespace_of,
 )
 from closeby.scheduling.placing.rechecking import Recheck, Surprises
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
@@ -125,6 +115,8 @@ class Engine:
             give_back=self._holdings.give_back if contain_faults else None,
         )
 
+        self._environment = Environment(tools, self.state, self._surprises, self._rounds)
+
     # The only mutator
 
     def handle(self, *events: Event) -> list[Output]:
@@ -144,7 +136,7 @@ class Engine:
                 raise
         return outputs
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: News) -> None:
         match event:
             case PodUpserted(pod):
                 self._pod_upserted(pod)
@@ -156,20 +148,14 @@ class Engine:
                 self._pod_removed(uid, "deleted")
             case GroupChanged() | GroupDeleted():
                 self._group_event(event)
-            case TopologyChanged() | TopologyDeleted():
-                self._topology_event(event)
-            case AppGroupChanged() | AppGroupDeleted():
-                self._app_group_event(event)
-            case NetworkTopologyChanged() | NetworkTopologyDeleted() | NetworkScopeChanged():
-                self._network_event(event)
             case PriorityClassChanged() | PriorityClassDeleted():
                 self.state.priorities.take(event)
-            case MeasurementsChanged() | SelectionChanged():
-                self._judged_otherwise(event)
             case FlushUnschedulable():
                 self._rounds.flush_unschedulable()
             case BindFailed() | BindingsWithdrawn():
                 self._bindings_ended(event)
+            case _:
+                self._environment.take(event)
 
     # Reading
 
@@ -360,52 +346,6 @@ class Engine:
                 self.state.groups.pop(key, None)
                 self._surprises.gang(key)
                 self._rounds.requeue(key)
-
-    def _topology_event(self, event: TopologyChanged | TopologyDeleted) -> None:
-        match event:
-            case TopologyChanged(topology, ignored):
-                self.topologies.declare(topology, ignored)
-            case TopologyDeleted(name):
-                self.topologies.withdraw(name)
-        self._tools.rooms.forget()
-        self._surprises.everything()
-        self._rounds.note_event(ClusterEvent.TOPOLOGY)
-
-    def _app_group_event(self, event: AppGroupChanged | AppGroupDeleted) -> None:
-        match event:
-            case AppGroupChanged(app_group):
-                key, change = app_group.key, partial(self.applications.declare, app_group)
-            case AppGroupDeleted(key):
-                change = partial(self.applications.withdraw, key)
-        for item in self.state.regroup(key, change):
-            self._rounds.requeue_or_forget(item)
-        namespace = namespace_of(key)
-        self._surprises.namespace(namespace)
-        self._rounds.note_app_group_change(namespace)
-
-    def _network_event(self, event: NetworkEvent) -> None:
-        match event:
-            case NetworkTopologyChanged(network):
-                counted = self.applications.declare_network(network)
-            case NetworkTopologyDeleted(key):
-                counted = self.applications.withdraw_network(key)
-            case NetworkScopeChanged(scope):
-                counted = self.applications.limit(scope)
-        if counted:
-            self._surprises.everything()
-            self._rounds.note_event(ClusterEvent.NETWORK)
-
-    def _judged_otherwise(self, event: MeasurementsChanged | SelectionChanged) -> None:
-        if isinstance(event, SelectionChanged):
-            if self.cluster.population.selection_changed(event.subject, event.gone):
-                self._surprises.everything()
-                self._rounds.note_event(ClusterEvent.SELECTION)
-            return
-        for plugin in self.profile.measured:
-            if plugin.name == event.plugin and plugin.take(event.measurements):
-                self._tools.table.forget_all()
-                self._surprises.everything()
-                self._rounds.note_event(ClusterEvent.MEASUREMENT)
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self.stories.tell(key, StoryEntry(self._stimulus, what, outcome, self._wall))

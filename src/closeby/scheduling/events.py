@@ -12,6 +12,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
+from closeby.objects.volumes import StorageObject
 from closeby.scheduling.services import Measurements
 
 
@@ -113,6 +114,19 @@ class SelectionChanged(Struct, frozen=True):
     gone: bool = False
 
 
+class StorageChanged(Struct, frozen=True):
+    """A claim, a volume, a storage class, or what a node or a driver says of volumes appeared or changed."""
+
+    one: StorageObject
+
+
+class StorageDeleted(Struct, frozen=True):
+    """One was deleted; ``key`` is its name, after ``namespace/`` where it has one."""
+
+    kind: type[StorageObject]
+    key: str
+
+
 class MeasurementsChanged(Struct, frozen=True, eq=False):
     """The values by which the plugin of this name decides were measured again, or are not known any more."""
 
@@ -163,7 +177,8 @@ class Tick(Struct, frozen=True):
 
 
 NetworkEvent = NetworkTopologyChanged | NetworkTopologyDeleted | NetworkScopeChanged
-Event = (
+#: What may have happened in the cluster.
+News = (
     NodeUpserted
     | NodeDeleted
     | PodUpserted
@@ -178,9 +193,11 @@ Event = (
     | SelectionChanged
     | PriorityClassChanged
     | PriorityClassDeleted
+    | StorageChanged
+    | StorageDeleted
     | MeasurementsChanged
     | BindFailed
     | BindingsWithdrawn
     | FlushUnschedulable
-    | Tick
 )
+Event = News | Tick

@@ -89,7 +89,7 @@ class Plugin:
 
     @property
     def shares_by_spec(self) -> bool:
-        """True when ``class_key`` looks at nothing but ``pod.spec`` and ``pod.node_name``.
+        """True when ``class_key`` looks at nothing but ``pod.spec``, ``pod.node_name`` and a pod's claims.
 
         Saves asking for every pod. The answer may change between cycles, not within one.
         """
@@ -187,6 +187,13 @@ class Filter(Plugin):
     def concerns(self, pod: Pod) -> bool:
         """False when the plugin would let this pod go anywhere; saves the question."""
         return True
+
+    def reaches_beyond(self, pod: Pod) -> bool:
+        """Whether placing a pod changes where others like it may go beyond its own node.
+
+        Of a filter per node: the members of a gang then go one by one.
+        """
+        return False
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         """True where the pod may go; shape (len(nodes),)."""

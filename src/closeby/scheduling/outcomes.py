@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from closeby.cluster.claims import ClaimedVolume
 from closeby.objects.bounds import line
 from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
 from closeby.objects.pods import Pod
@@ -60,6 +61,8 @@ class Binding(Struct, frozen=True, gc=False):
     labels: Mapping[str, str] = {}
     #: Name of the plugin that writes the binding itself; None leaves it to the caller of the engine.
     binder: str | None = None
+    #: What the pod's claims have or get, in the order of their names.
+    volumes: tuple[ClaimedVolume, ...] = ()
 
     @property
     def pod_labels(self) -> dict[str, str]:

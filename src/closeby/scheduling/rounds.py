@@ -1,6 +1,6 @@
 """Rounds of decisions: changed items and items that an event may help are queued, and decided one by one."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from math import inf
 
@@ -78,6 +78,8 @@ class Rounds:
         self.changed: dict[str, None] = {}
         #: Cluster events since the last tick.
         self._events = NO_EVENT
+        #: Items whose claims, or what these can be bound to, changed since the last tick, in order.
+        self._volumes_of: dict[str, None] = {}
         #: Namespaces of which AppGroups changed since the last tick.
         self._changed_applications: set[str] = set()
         #: Whether a refusal may be given to all pods that are judged alike: no plugin hears of each.
@@ -134,6 +136,15 @@ class Rounds:
         """An AppGroup changed. It concerns the items of its namespace only, so only those are tried again."""
         self._changed_applications.add(namespace)
         self.suspensions.cancel_all(namespace)
+
+    def note_storage_event(self, event: ClusterEvent, keys: Iterable[str] | None) -> None:
+        """Something about volumes changed, which concerns the items of these keys (None: all)."""
+        self._tools.rooms.forget()
+        self.suspensions.cancel_all()
+        if keys is None:
+            self._events |= event
+        else:
+            self._volumes_of.update(dict.fromkeys(keys))
 
     def forget(self, key: str) -> None:
         """No pod of an item waits any more."""
@@ -309,6 +320,11 @@ class Rounds:
         if self._events:
             self.queue.move_to_active_or_backoff(self._events, now if self._backoff else None)
             self._events = NO_EVENT
+        for key in self._volumes_of:
+            self.queue.move_item_to_active_or_backoff(
+                key, ClusterEvent.VOLUME, now if self._backoff else None
+            )
+        self._volumes_of.clear()
         if self._changed_applications:
             self.queue.move_namespaces_to_active_or_backoff(
                 self._changed_applications, ClusterEvent.NETWORK, now if self._backoff else None

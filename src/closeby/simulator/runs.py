@@ -181,7 +181,7 @@ class Simulation:
             f"{pod.namespace}/{pod.group}" for pod in expansion.pods if pod.finished and pod.group is not None
         )
         measured = asked.measure(self.engine.profile.measured)
-        world = _World(surroundings_of(manifests), self._groups, measured, asked.networks)
+        world = _World(surroundings_of(manifests, expansion.pods), self._groups, measured, asked.networks)
         world.enter(self.engine, (pod for pod in self._pods if pod.node_name is not None))
         classes = unknown_classes(expansion.pods, expansion.groups, manifests.priority_classes)
         strangers = other_schedulers(self._pods, asked.scheduler_name, DEFAULT_SCHEDULER)

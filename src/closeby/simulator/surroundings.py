@@ -14,6 +14,7 @@ from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.selectors import PodOwner
 from closeby.objects.topologies import TopologyLevel
+from closeby.objects.volumes import StorageObject, storage_key
 from closeby.objects.words import guess, similar
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
@@ -23,8 +24,10 @@ from closeby.scheduling.events import (
     NetworkTopologyChanged,
     PriorityClassChanged,
     SelectionChanged,
+    StorageChanged,
     TopologyChanged,
 )
+from closeby.simulator.claims import storage_of
 from closeby.topology.constraints import writes_one
 from closeby.topology.finding import found_topologies, likely_levels
 from closeby.topology.presets import ZONES
@@ -42,8 +45,11 @@ class Surroundings(Struct, frozen=True, kw_only=True, eq=False):
     conditions: tuple[Condition, ...]
 
 
-def surroundings_of(manifests: Manifests) -> Surroundings:
-    """The surroundings that manifests tell of, whatever the order of their objects."""
+def surroundings_of(manifests: Manifests, pods: Iterable[Pod]) -> Surroundings:
+    """The surroundings that manifests tell of, whatever the order of their objects.
+
+    ``pods`` are all that there are, also those made of workloads.
+    """
     nodes = tuple(sorted(manifests.nodes, key=lambda node: natural_key(node.name)))
     network = found_topologies(nodes, declared=any(one.usable for one in manifests.topologies))
     events: tuple[Event, ...] = (
@@ -55,6 +61,7 @@ def surroundings_of(manifests: Manifests) -> Surroundings:
             for one in sorted(manifests.network_topologies, key=lambda one: one.key)
         ),
         *(AppGroupChanged(one) for one in sorted(manifests.app_groups, key=lambda one: one.key)),
+        *(StorageChanged(one) for one in sorted(storage_of(manifests, pods), key=_storage_order)),
         *(PriorityClassChanged(one) for one in sorted(manifests.priority_classes, key=lambda one: one.name)),
         *(SelectionChanged(one) for one in sorted(manifests.namespaces, key=lambda one: one.name)),
         *(SelectionChanged(one) for one in sorted(_owners(manifests), key=lambda one: one.key)),
@@ -73,6 +80,10 @@ def _owners(manifests: Manifests) -> Iterator[PodOwner]:
     for one in manifests.workloads:
         if one.selector is not None:
             yield PodOwner(kind=one.kind, namespace=one.namespace, name=one.name, selector=one.selector)
+
+
+def _storage_order(one: StorageObject) -> tuple[str, str]:
+    return type(one).__name__, storage_key(one)
 
 
 def conditions_of(engine: Engine, noted: Iterable[Condition] = ()) -> tuple[Condition, ...]:

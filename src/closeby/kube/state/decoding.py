@@ -155,6 +155,8 @@ def held_for_its_gang(pod: Pod) -> Pod:
 
     Placed alone it would break what it requires.
     """
+    if pod.spec.claims:
+        return _held(pod, "spec.volumes[*] with a claim, whose volumes are not followed on a cluster yet")
     if pod.group is not None:
         return pod
     if pod.workload_ref is not None:

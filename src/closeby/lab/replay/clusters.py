@@ -116,7 +116,8 @@ def judged_in(engine: Engine, topology: str | None) -> Tree | None:
 
 def cluster_of(manifests: Manifests, name: str, resource: str = GPU) -> GivenCluster:
     """The nodes of manifests with what runs on them; pods that wait are counted and left aside."""
-    surroundings, expansion = surroundings_of(manifests), expand(manifests)
+    expansion = expand(manifests)
+    surroundings = surroundings_of(manifests, expansion.pods)
     pods = [pod for pod in expansion.pods if not pod.finished]
     held = sorted((pod for pod in pods if pod.node_name is not None), key=_by_name)
     return GivenCluster(

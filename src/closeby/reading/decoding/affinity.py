@@ -130,12 +130,17 @@ def _term(term: TermWire, path: Path) -> NodeSelectorTerm:
     expressions = term.match_expressions or ()
     fields = term.match_fields or ()
     return NodeSelectorTerm(
-        tuple(_requirement(one, (*path, "matchExpressions", i)) for i, one in enumerate(expressions)),
-        tuple(_requirement(one, (*path, "matchFields", i)) for i, one in enumerate(fields)),
+        tuple(requirement(one, (*path, "matchExpressions", i)) for i, one in enumerate(expressions)),
+        tuple(requirement(one, (*path, "matchFields", i)) for i, one in enumerate(fields)),
     )
 
 
-def _requirement(wire: RequirementWire, path: Path) -> Requirement:
+def requirement(wire: RequirementWire, path: Path) -> Requirement:
+    """One requirement.
+
+    Raises:
+        FieldError: an operator or its values make no sense; ``path`` says where it stands.
+    """
     values = tuple(wire.values or ())
     if not wire.key:
         raise FieldError((*path, "key"), "is missing", "name a label")

@@ -17,7 +17,7 @@ from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.keys import EXPECTED_END, POD_GROUP, ROLE, SUBGROUP, unread_wishes, wish_path
-from closeby.reading.decoding.podspecs import PodSpecWire
+from closeby.reading.decoding.podspecs import PodSpecWire, claims_of
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.requests import read_amounts, whole_amounts
 from closeby.reading.decoding.resizing import ResizeStatusWire, hold_what_it_has
@@ -155,6 +155,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     refers = spec_wire.workload_ref
     unmet, claims = _resource_claims(spec_wire, wire.status if isinstance(wire, PodWire) else None)
     try:
+        volume_claims = claims_of(spec_wire, identity.name) if spec_wire.volumes else ()
         read = reading.pool.read(spec_wire)
     except FieldError as error:
         raise FieldError((*path, *error.path), error.message, error.remedy) from error
@@ -164,6 +165,8 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     hard = [wish_path(wish, "metadata.annotations") for wish in unread_wishes(annotations) if wish.hard]
     hard += [wish_path(wish, "metadata.labels") for wish in unread_wishes(labels, labels=True) if wish.hard]
     hard += unmet
+    if volume_claims:
+        spec = reading.pool.intern(msgspec.structs.replace(spec, claims=volume_claims))
     if hard:
         spec = reading.pool.intern(msgspec.structs.replace(spec, unsupported=(*spec.unsupported, *hard)))
     limits = None

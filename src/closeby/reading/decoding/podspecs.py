@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from closeby.objects.nodes import NodeImage
-from closeby.objects.pods import InlineDisk, PodSpec
+from closeby.objects.pods import ClaimName, InlineDisk, PodClaim, PodSpec
 from closeby.reading.decoding.affinity import (
     NodeAffinityWire,
     TolerationWire,
@@ -15,6 +15,7 @@ from closeby.reading.decoding.affinity import (
     required_terms,
     tolerations_of,
 )
+from closeby.reading.decoding.claims import ClaimWire, claim_request
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import is_part_of_a_device
 from closeby.reading.decoding.requests import (
@@ -64,11 +65,25 @@ class ImageVolumeWire(Wire, gc=False):
     reference: str | None = None
 
 
+class ClaimSourceWire(Wire, gc=False):
+    """``persistentVolumeClaim``."""
+
+    claim_name: str = ""
+
+
+class EphemeralWire(Wire):
+    """``ephemeral``."""
+
+    volume_claim_template: ClaimWire | None = None
+
+
 class VolumeWire(Wire):
     """``volumes[]``, of which only those that can bind a pod to a place or draw it there matter."""
 
-    persistent_volume_claim: Present | None = None
-    ephemeral: Present | None = None
+    #: Of these two only their names count, which ``claims_of`` reads.
+    name: str | None = None
+    persistent_volume_claim: ClaimSourceWire | None = None
+    ephemeral: EphemeralWire | None = None
     gce_persistent_disk: InlineDiskWire | None = None
     aws_elastic_block_store: InlineDiskWire | None = None
     rbd: InlineDiskWire | None = None
@@ -172,6 +187,30 @@ class SpecPool:
         return known
 
 
+def claims_of(wire: PodSpecWire, pod_name: str) -> tuple[PodClaim, ...]:
+    """The claims of a pod, which ``wire`` loses: they have another name for each pod of a StatefulSet.
+
+    Raises:
+        FieldError: a template makes no sense; the path starts at ``spec``.
+    """
+    found = set[PodClaim]()
+    after = f"-{pod_name}"
+    for i, volume in enumerate(wire.volumes or ()):
+        if volume.persistent_volume_claim is not None:
+            name = volume.persistent_volume_claim.claim_name
+            stem = name.removesuffix(after)
+            if stem and stem != name:
+                found.add(PodClaim(stem, ClaimName.BEFORE_POD))
+            else:
+                found.add(PodClaim(name))
+        elif volume.ephemeral is not None:
+            template = volume.ephemeral.volume_claim_template or ClaimWire()
+            request = claim_request(template.spec, ("volumes", i, "ephemeral", "volumeClaimTemplate", "spec"))
+            found.add(PodClaim(volume.name or "", ClaimName.AFTER_POD, request))
+        volume.name = volume.persistent_volume_claim = volume.ephemeral = None
+    return tuple(sorted(found, key=lambda one: (one.name, one.naming)))
+
+
 def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
     affinity = wire.affinity or AffinityWire()
     among_pods = pod_affinity(affinity.pod_affinity, affinity.pod_anti_affinity, refused)
@@ -194,10 +233,7 @@ def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
         images=_images(wire),
         runtime_class="" if wire.overhead else wire.runtime_class_name or "",
         scheduling_gates=tuple(gate.name for gate in wire.scheduling_gates or ()),
-        unsupported=(
-            *_unsupported(wire),
-            *(f"spec.containers[*].resources of {name}, a part of a device" for name in parts),
-        ),
+        unsupported=tuple(f"spec.containers[*].resources of {name}, a part of a device" for name in parts),
         qos_class=qos_class(wire),
         scheduler_name=wire.scheduler_name or "",
         priority_class_name=wire.priority_class_name or "",
@@ -231,14 +267,3 @@ def _inline_disks(volumes: Sequence[VolumeWire]) -> tuple[InlineDisk, ...]:
             shared = bool(disk.read_only) and kind != "awsElasticBlockStore"
             disks.add(InlineDisk(kind, name, shared, monitors))
     return tuple(sorted(disks, key=astuple))
-
-
-def _unsupported(wire: PodSpecWire) -> tuple[str, ...]:
-    """Hard constraints that nothing here can check yet, as field paths of the pod."""
-    found = []
-    for i, volume in enumerate(wire.volumes or ()):
-        if volume.persistent_volume_claim is not None:
-            found.append(f"spec.volumes[{i}].persistentVolumeClaim")
-        elif volume.ephemeral is not None:
-            found.append(f"spec.volumes[{i}].ephemeral")
-    return tuple(found)

@@ -14,6 +14,7 @@ from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
+from closeby.objects.volumes import StorageObject
 from closeby.objects.workloads import Workload
 
 
@@ -42,6 +43,8 @@ class Manifests(Struct, frozen=True, kw_only=True):
     namespaces: tuple[Namespace, ...] = ()
     #: By which default spread goes, beside the workloads.
     services: tuple[PodOwner, ...] = ()
+    #: Claims, volumes, storage classes, and what nodes and drivers say of them.
+    storage: tuple[StorageObject, ...] = ()
     #: How many objects there were of each known kind that is not used.
     others: Mapping[str, int] = {}
     #: What was left out or read in part, and why.

@@ -8,9 +8,10 @@ import msgspec
 from closeby.errors import FieldError
 from closeby.objects.selectors import NAMESPACE_NAME, LabelSelector, Namespace, PodOwner
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.claims import ClaimWire, templates_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path
-from closeby.reading.decoding.owners import CLAIMS, Owner, StatusWire, count, finished, numbered
+from closeby.reading.decoding.owners import Owner, StatusWire, count, finished, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
@@ -26,7 +27,7 @@ class ReplicatedSpecWire(Wire):
     pod_management_policy: str | None = None
     #: A label selector; of a ReplicationController labels that must be there.
     selector: dict[str, object] | None = None
-    volume_claim_templates: list[Present] | None = None
+    volume_claim_templates: list[ClaimWire] | None = None
 
 
 class ServiceSpecWire(Wire):
@@ -169,8 +170,13 @@ def _replicated(document: Document, reading: DocumentReading, *, indexed: bool) 
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or ReplicatedSpecWire()
     names = numbered(owner.name, count(spec.replicas, ("spec", "replicas")))
-    claims = [CLAIMS] if spec.volume_claim_templates else []
-    pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), unsupported=claims)
+    pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"))
+    claims = templates_of(spec.volume_claim_templates, ("spec", "volumeClaimTemplates")) if indexed else ()
+    if claims:
+        needs = pods.template.spec
+        needs = msgspec.structs.replace(needs, claims=(*needs.claims, *claims))
+        template = msgspec.structs.replace(pods.template, spec=reading.pool.intern(needs))
+        pods = msgspec.structs.replace(pods, template=template)
     at_start = 1 if indexed and spec.pod_management_policy != "Parallel" else None
     workload = owner.workload((msgspec.structs.replace(pods, indexed=indexed, at_start=at_start),))
     selector = _selector(document, spec, reading, workload.id)

@@ -23,9 +23,22 @@ from closeby.report.documents.common import (
 )
 from closeby.report.documents.quality import QualityEntry, gang_qualities
 from closeby.report.documents.subgroups import SubGroupEntry, sub_group_entries
-from closeby.scheduling.outcomes import DomainFit, Improvement, Outcome, PodExplanation
+from closeby.scheduling.outcomes import Binding, DomainFit, Improvement, Outcome, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
 from closeby.whatif.records import Counterfactual, DomainPath
+
+
+class VolumeEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one claim of a pod has or gets."""
+
+    #: Name of the claim.
+    claim: str
+    #: Name of the volume; null where one is made for the pod's node.
+    volume: str | None
+    #: Name of its StorageClass; empty where it has none.
+    storage_class: str
+    #: Whether it was bound to its volume before.
+    bound: bool
 
 
 class PodEntry(Struct, frozen=True, kw_only=True):
@@ -49,6 +62,8 @@ class PodEntry(Struct, frozen=True, kw_only=True):
     sub_group: str | UnsetType = field(default=UNSET, name="subGroup")
     #: Name of the AppGroup it belongs to; only there when it belongs to one.
     app_group: str | UnsetType = field(default=UNSET, name="appGroup")
+    #: What its claims have or get; only there when it was scheduled in this run and names some.
+    volumes: tuple[VolumeEntry, ...] | UnsetType = UNSET
 
     @property
     def application(self) -> str | None:
@@ -230,6 +245,21 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
         message=message,
         sub_group=pod.subgroup or UNSET,
         app_group=UNSET if application is None else application.group.name,
+        volumes=_volumes(binding),
+    )
+
+
+def _volumes(binding: Binding | None) -> tuple[VolumeEntry, ...] | UnsetType:
+    if binding is None or not binding.volumes:
+        return UNSET
+    return tuple(
+        VolumeEntry(
+            claim=one.claim.partition("/")[2],
+            volume=one.volume,
+            storage_class=one.storage_class,
+            bound=one.bound,
+        )
+        for one in binding.volumes
     )
 
 

@@ -179,6 +179,15 @@ def app_group_sentences(entry: AppGroupEntry, pods: Sequence[PodEntry]) -> Itera
         yield f"The least possible is {entry.optimum}{gap}."
 
 
+def _volume_sentences(entry: PodEntry) -> Iterable[str]:
+    """What the claims of a pod get with its node."""
+    for one in entry.volumes or ():
+        if one.volume is None:
+            yield f"For its claim {one.claim} a volume of class {one.storage_class} is made for that node."
+        elif not one.bound:
+            yield f"Its claim {one.claim} gets volume {one.volume}."
+
+
 def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine], weights: Mapping[str, float]) -> Iterable[str]:
     """What became of a pod that belongs to no gang, and why; ``nodes`` with the best first.
 
@@ -193,6 +202,7 @@ def pod_sentences(entry: PodEntry, nodes: Sequence[NodeLine], weights: Mapping[s
         yield f"{key} waits{reason}: {entry.message}."
         return
     yield f"{key} went to {entry.node}."
+    yield from _volume_sentences(entry)
     here = next((line for line in nodes if line.node == entry.node), None)
     others = [line for line in nodes if line.node != entry.node]
     if here is None:

@@ -19,6 +19,8 @@ from closeby.report.views.decisions import decision_views
 from closeby.report.views.layout import Indented, found_text, plain_table, section, worth_knowing
 from closeby.report.views.quality import quality_sections
 
+#: Lines of claims.
+VOLUME_LINES = 16
 #: Lines that one gang or owner may take in the table of pods.
 LINES_PER_GANG = 8
 
@@ -41,6 +43,9 @@ def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iter
     placed = [pod for pod in report.pods if pod.phase == "Scheduled"]
     if placed:
         yield section("Pods placed", _pods_table(placed, names))
+    volumes = _volumes_table(placed, names)
+    if volumes is not None:
+        yield section("Volumes", volumes)
     waiting = list(_waiting(report, names))
     if waiting:
         yield section("Waiting", Group(*waiting))
@@ -184,6 +189,19 @@ def _pods_table(pods: Sequence[PodEntry], names: Names) -> Table:
             nodes = plural(len({node for _, node in left}), "node")
             table.add_row("", Text(f"{more} on {nodes} (-o json lists all)", style="dim"))
     return table
+
+
+def _volumes_table(pods: Sequence[PodEntry], names: Names) -> Table | None:
+    """What claims get that had no volume; None where there are none."""
+    table = plain_table("claim", "class", "volume", "node")
+    found = [(pod, one) for pod in pods for one in pod.volumes or () if not one.bound]
+    for pod, one in found[:VOLUME_LINES]:
+        volume = Text("is made", style="dim") if one.volume is None else Text(one.volume)
+        table.add_row(names.of(pod.namespace, one.claim), one.storage_class, volume, pod.node or "")
+    if len(found) > VOLUME_LINES:
+        more = plural(len(found) - VOLUME_LINES, "more claim")
+        table.add_row("", "", Text(f"{more} (-o json lists all)", style="dim"), "")
+    return table if found else None
 
 
 def _rows(members: Sequence[PodEntry]) -> list[tuple[list[str], str]]:

@@ -28,6 +28,10 @@ class ClusterEvent(Flag):
     PLACED = auto()
     #: New values of measurements that a plugin uses.
     MEASUREMENT = auto()
+    #: A claim of the item, or what its claims can be bound to, was added, changed or deleted.
+    VOLUME = auto()
+    #: What nodes say of their CSI drivers, or have attached, was added, changed or deleted.
+    ATTACHMENT = auto()
 
 
 NO_EVENT: Final = ClusterEvent(0)
@@ -39,6 +43,12 @@ _HINTS: Final[Mapping[ReasonToken, ClusterEvent]] = {
     Reason.NAMESPACE_EXCLUDED: NO_EVENT,
     Reason.APP_GROUP_NOT_FOUND: NO_EVENT,
     Reason.UNSUPPORTED: NO_EVENT,
+    Reason.CLAIM_NOT_FOUND: ClusterEvent.VOLUME,
+    Reason.VOLUME_NOT_BINDABLE: ClusterEvent.VOLUME | ClusterEvent.CAPACITY,
+    Reason.VOLUME_ZONE_MISMATCH: ClusterEvent.VOLUME | ClusterEvent.CAPACITY,
+    Reason.VOLUME_IN_USE: ClusterEvent.VOLUME | ClusterEvent.CAPACITY,
+    Reason.VOLUME_LIMIT_REACHED: ClusterEvent.VOLUME | ClusterEvent.CAPACITY | ClusterEvent.ATTACHMENT,
+    Reason.INSUFFICIENT_RESOURCES: ANY_EVENT & ~(ClusterEvent.VOLUME | ClusterEvent.ATTACHMENT),
     # New members requeue the gang itself; without its topology it waits for that first.
     Reason.GANG_INCOMPLETE: ClusterEvent.TOPOLOGY,
     Reason.TOPOLOGY_NOT_FOUND: ClusterEvent.TOPOLOGY,

@@ -127,8 +127,9 @@ class SchedulingQueue:
             self._move(eclass, event, now)
 
     def move_item_to_active_or_backoff(self, key: str, event: ClusterEvent, now: float | None) -> None:
-        """The same for the equivalence class of one unschedulable item."""
-        self._move(self._waiting[key], event, now)
+        """The same for the equivalence class of an item, if it is unschedulable."""
+        if key in self._waiting:
+            self._move(self._waiting[key], event, now)
 
     def move_namespaces_to_active_or_backoff(
         self, namespaces: Collection[str], event: ClusterEvent, now: float | None

@@ -38,6 +38,8 @@ class SchedulingState:
         self._lost: dict[str, str] = {}
         #: uids of pods whose binding was refused: the plan is void for them.
         self.binding_refused: set[str] = set()
+        #: Key of a claim -> uids of the pods that name it, whether they wait or hold a node.
+        self.users: dict[str, dict[str, None]] = {}
         #: uids of long-running pods.
         self.long_running: set[str] = set()
         #: uid of each member that has done its work -> key of its gang.
@@ -61,6 +63,8 @@ class SchedulingState:
     def add(self, pod: Pod, placed: bool, rank: int | None = None) -> None:
         """Note a pod that waits or holds a node; ``rank`` is what it was given, if that is known."""
         self.pods[pod.uid] = pod
+        for one in pod.spec.claims:
+            self.users.setdefault(f"{pod.namespace}/{one.of(pod.name)}", {})[pod.uid] = None
         if is_long_running(pod):
             self.long_running.add(pod.uid)
         if pod.group is None:
@@ -97,6 +101,8 @@ class SchedulingState:
         self.leave_unknown_node(uid)
         if pod is None:
             return None
+        for one in pod.spec.claims:
+            self._use_no_more(f"{pod.namespace}/{one.of(pod.name)}", uid)
         if pod.group is None:
             self._waits_no_more(pod)
             return pod
@@ -276,6 +282,17 @@ class SchedulingState:
         if not members.waiting and not members.placed and not members.done:
             del self.members[key]
 
+    def users_of(self, claims: Iterable[str]) -> tuple[Pod, ...]:
+        """The pods that name one of these claims."""
+        return tuple(self.pods[uid] for claim in claims for uid in self.users.get(claim, ()))
+
+    def _use_no_more(self, claim: str, uid: str) -> None:
+        users = self.users.get(claim)
+        if users is not None:
+            users.pop(uid, None)
+            if not users:
+                del self.users[claim]
+
     def _waits_no_more(self, pod: Pod) -> None:
         """Forget a pod without a gang that waited; a newer pod of the same name goes on waiting."""
         key = self.item_key(pod)
@@ -337,6 +354,7 @@ def assert_state_and_cluster_agree(state: SchedulingState, cluster: Cluster) -> 
         assert known is not None, f"{pod.key} is placed but unknown"
         assert not state.is_on_unknown_node(pod.uid), f"{pod.key} is placed, but on an unknown node"
     assert (usage == cluster.requested).all(), "columns do not equal the sum of the pods on them"
+    cluster.volumes.validate(cluster.placed_pods())
     _assert_pods_wait_or_hold(state, cluster)
     for node_name, lost in state.on_unknown_nodes.items():
         assert cluster.slot(node_name) is None, (

@@ -139,7 +139,7 @@ class ClassTable:
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
         plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
-        self._keyed = tuple(p for p in plugins.values() if not _constant_key(p))
+        self._keyed = tuple(p for p in plugins.values() if type(p).class_key is not Plugin.class_key)
         self._members_apart = any(p.minds_membership for p in plugins.values())
         #: Which of these look at the spec alone; that may change with the events.
         self._sharing: tuple[bool, ...] | None = None
@@ -168,7 +168,8 @@ class ClassTable:
             key = tuple([plugin.class_key(pod) for plugin in self._keyed_by_spec])
             if len(self._by_spec) > REMEMBERED_SPECS:
                 self._by_spec.clear()
-            self._by_spec[id(pod.spec)] = (pod.spec, key)
+            if not pod.spec.claims:  # Pods of one spec have different claims, and these change.
+                self._by_spec[id(pod.spec)] = (pod.spec, key)
         if self._members_apart and pod.group is not None:
             key = _OfMembers(key)
         if pod.node_name is not None:
@@ -179,6 +180,8 @@ class ClassTable:
 
     def kind_of(self, pod: Pod) -> Hashable:
         """Plain pods that wait with equal kinds are of one class, as long as the stamp is the same."""
+        if pod.spec.claims:
+            return pod.uid  # What keeps it waiting may be its own claim.
         return self.waiting_key(pod) if self._keyed_by_pod or self._sharing is None else pod.spec
 
     def waiting_key(self, pod: Pod) -> Hashable:
@@ -224,8 +227,8 @@ class ClassTable:
             key = _KeepsOff(key, self._reserved.number)
         found = self._by_key.get(key)
         if found is None:
-            found = PodClass(key, pod, self._filters)
-            self._by_key[key] = found
+            judged = self._cluster.volumes.stand_in(pod)
+            self._by_key[key] = found = PodClass(key, judged, self._filters)
             room = max(8, CACHED_FIGURES // max(self._cluster.capacity, 1))
             while len(self._by_key) > room:
                 self._by_key.popitem(last=False)
@@ -428,9 +431,10 @@ _node_of = attrgetter("node_name")
 
 
 def _all_equal(pods: Sequence[Pod]) -> bool:
-    """Whether all pods have one spec and none is bound to a node."""
+    """Whether all pods have one spec, without claims, and none is bound to a node."""
     specs = list(map(_spec_of, pods))
-    return specs.count(specs[0]) == len(specs) and not any(map(_node_of, pods))
+    alike = specs.count(specs[0]) == len(specs) and not specs[0].claims  # Those may be in different states.
+    return alike and not any(map(_node_of, pods))
 
 
 def _distinct(slots: Ints) -> Ints:
@@ -438,7 +442,3 @@ def _distinct(slots: Ints) -> Ints:
     if len(slots) < 2 or bool((slots[1:] > slots[:-1]).all()):
         return slots
     return np.unique(slots)
-
-
-def _constant_key(plugin: Plugin) -> bool:
-    return type(plugin).class_key is Plugin.class_key

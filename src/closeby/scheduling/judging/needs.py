@@ -49,11 +49,13 @@ class Need(Struct, frozen=True, kw_only=True, eq=False):
 
 def need_of(
     table: ClassTable, demand: Sequence[Share], levels: Levels | None = None, *, alone: bool = False
-) -> Need:
+) -> Need | None:
     """The need of pods that must all find a place; ``levels`` is the constraint on all of them together.
 
-    ``alone``: no other item waits for quite the same.
+    ``alone``: no other item waits for quite the same. None for pods with claims: each of these may change.
     """
+    if any(pod.spec.claims for share in demand for pod in share.pods[:1]):
+        return None
     wants = tuple(
         Want(share.pods[0], table.waiting_key(share.pods[0]), len(share.pods))
         for share in demand

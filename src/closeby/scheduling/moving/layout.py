@@ -69,7 +69,7 @@ def sites_of(
         needs=needs,
         allowed=fits[:, slots] > 0,
         class_of=np.asarray([class_of[pod.uid] for pod in pods], dtype=np.intp),
-        pinned=np.asarray([bool(pod.spec.exclusive) for pod in pods], dtype=np.bool_),
+        pinned=np.asarray([bool(pod.spec.exclusive or pod.spec.claims) for pod in pods], dtype=np.bool_),
     )
 
 

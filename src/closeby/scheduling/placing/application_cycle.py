@@ -55,10 +55,12 @@ class _ApplicationCycle:
         if left:
             self._tools.post_filter(self._state, tuple(pod for pod, _, _ in left))
         explanations = tuple(self._explanations[pod.uid] for pod in pods if pod.uid in self._explanations)
+        waiting = [pod for pod, _, _ in left]
+        lasting = bool(waiting) and not any(pod.spec.claims for pod in waiting)  # Claims may change.
         return Attempt(
             placed=placed,
             leftover=left,
-            need=need_of_any(self._tools.table, [pod for pod, _, _ in left]) if left else None,
+            need=need_of_any(self._tools.table, waiting) if lasting else None,
             explanations=explanations,
             improvement=improvement,
         )

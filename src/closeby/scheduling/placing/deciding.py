@@ -307,9 +307,12 @@ class Decider:
         nodes = [names[slot] or "" for _, slot in placed]
         binders = map(self._binder, pods, nodes) if self._tools.profile.binds else repeat(None)
         orders = range(self._order, self._order + len(placed))
+        claims = self._tools.cluster.volumes
+        volumes = map(claims.claimed, pods) if claims.any_used else repeat(())
         self._order += len(placed)
         # Gangs have thousands of these: no step of Python for each.
-        return tuple(map(Binding, pods, nodes, orders, numbers, repeat(path), labels, binders))
+        paths = repeat(path)
+        return tuple(map(Binding, pods, nodes, orders, numbers, paths, labels, binders, volumes))
 
     def _binder(self, pod: Pod, node: str) -> str | None:
         return next((plugin.name for plugin in self._tools.profile.binds if plugin.bind(pod, node)), None)

@@ -69,7 +69,13 @@ class Filler:
             self._statement.rollback(mark)
             if mutual and self._in_one_domain(pods, demand, inside):
                 return True
-            if mutual or any(share.pod_class.blind_filters for share in demand):
+            beyond = any(_reaches_beyond(share) for share in demand)
+            if beyond and candidate is not None:
+                # What was planned did not know that pods take volumes from each other.
+                if self._pod_by_pod(pods, None, inside, strategy, tree):
+                    return True
+                self._statement.rollback(mark)
+            if mutual or beyond or any(share.pod_class.blind_filters for share in demand):
                 budget.spent = True  # Other nodes for the first pods might have let the last ones in.
                 return False
         if len(demand) == 1:
@@ -102,7 +108,8 @@ class Filler:
         Nodes in different domains of the trees in ``apart`` make different ways.
         """
         demand = self._table.shares(pods)
-        if any(share.pod_class.blind_filters for share in demand) or self._table.affect_each_other(demand):
+        beyond = any(share.pod_class.blind_filters or _reaches_beyond(share) for share in demand)
+        if beyond or self._table.affect_each_other(demand):
             budget.spent = True
             return
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
@@ -329,7 +336,7 @@ class Filler:
         return allowed if mask is None else allowed & mask
 
     def _must_go_pod_by_pod(self, share: Share) -> bool:
-        if self._one_by_one or share.pod_class.blind_filters:
+        if self._one_by_one or share.pod_class.blind_filters or _reaches_beyond(share):
             return True
         # The pods themselves are asked: their class may have been made for a pod of no gang or of another.
         return any(
@@ -361,6 +368,12 @@ class Filler:
         slots = np.concatenate([batch.slots for batch in self._statement.since(mark)])
         self._statement.rollback(mark)
         self._statement.assume(pods, slots[np.argsort(tree.position_of[slots], kind="stable")])
+
+
+def _reaches_beyond(share: Share) -> bool:
+    """Whether one of the pods that is placed changes where the others may go beyond its own node."""
+    filters = (*share.pod_class.capacities, *share.pod_class.node_filters)
+    return any(plugin.reaches_beyond(share.pod_class.pod) for plugin in filters)
 
 
 def _outward(candidate: Candidate | None, inside: NodeSet, tree: Tree) -> Iterator[tuple[Domain, int | None]]:

@@ -253,6 +253,8 @@ class Recheck:
             return None
         again = [(pod, slot) for pod, slot in placed if pod.uid in suspects]
         state.placed.extend((pod, slot) for pod, slot in placed if pod.uid not in suspects)
+        volumes = self._cluster.volumes
+        chosen = [one for pod, _ in again if pod.spec.claims for one in volumes.chosen(pod)]
         broken = self._tools.pre_filter(state, tuple(pod for pod, _ in again))
         for pod, _ in again:
             self._holdings.release(pod.uid)
@@ -265,6 +267,7 @@ class Recheck:
             for pod, slot in again:
                 if self._cluster.placement(pod.uid) is None:  # A plugin has failed.
                     self._holdings.hold(pod, slot)
+            volumes.choose_again(chosen)
         return broken or self._tools.permit(state, tuple(state.placed))
 
     def _kept_off(self, state: CycleState, pod: Pod, slot: int) -> Condition | None:

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 from closeby.applications.registry import replica_of
+from closeby.cluster.claims import ChosenVolume
 from closeby.cluster.columns import Batch, Cluster
 from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod
@@ -150,6 +151,8 @@ class Holdings:
         self._cluster = cluster
         self._state = state
         self._reserves = tuple(reserves)
+        #: What was chosen for the claims of the pod that was released last: it may be held again.
+        self._chosen: tuple[ChosenVolume, ...] = ()
 
     def settle_on(self, pod: Pod, node_name: str) -> None:
         """The pod holds a node, which may not be there (yet)."""
@@ -162,11 +165,15 @@ class Holdings:
     def hold(self, pod: Pod, slot: int) -> None:
         """Charge the pod to a slot."""
         self._cluster.place_pod(pod, slot)
+        if self._chosen and pod.spec.claims:
+            self._cluster.volumes.choose_again(self._chosen)
         for plugin in self._reserves:
             plugin.pod_assumed(pod, slot)
 
     def release(self, uid: str) -> str | None:
         """Free what a pod holds; returns the name of its node, None if it held none."""
+        pod = self._state.pods.get(uid)
+        self._chosen = self._cluster.volumes.chosen(pod) if pod is not None and pod.spec.claims else ()
         slot = self._cluster.forget_pod(uid)
         if slot is None:
             return self._state.leave_unknown_node(uid)
@@ -180,6 +187,8 @@ class Holdings:
 
     def lift(self, pod: Pod) -> Undo:
         """Free what a pod holds; returns how to put it back exactly, with what plugins had noted."""
+        volumes = self._cluster.volumes
+        chosen = volumes.chosen(pod) if pod.spec.claims else ()
         slot = self._cluster.forget_pod(pod.uid)
         if slot is None:
             name = self._state.leave_unknown_node(pod.uid)
@@ -188,6 +197,7 @@ class Holdings:
 
         def put_back() -> None:
             self._cluster.place_pod(pod, slot)
+            volumes.choose_again(chosen)
             _undo(notes)
 
         return put_back

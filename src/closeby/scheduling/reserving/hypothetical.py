@@ -71,7 +71,10 @@ class HypotheticalCluster:
     def knows_all(self, pod: Pod) -> bool:
         """Whether what such a pod may do depends on nodes alone, not on what was placed elsewhere."""
         filters = self._tools.profile.filters
-        return not any(one.filter_scope is Scope.PER_PLACEMENT and one.concerns(pod) for one in filters)
+        apart = (one for one in filters if one.filter_scope is Scope.PER_PLACEMENT)
+        return not any(one.concerns(pod) for one in apart) and not any(
+            one.reaches_beyond(pod) for one in filters
+        )
 
     def try_placing(self, gang: WaitingGang, inside: Bools) -> Ints | None:
         """The slots on which the gang would be placed, among the nodes of ``inside``.

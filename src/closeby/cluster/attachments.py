@@ -1,0 +1,180 @@
+"""How many volumes each node has attached, by driver, and how many it can have."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.cluster.changes import ChangeLog
+from closeby.cluster.claims import ClaimNeed
+from closeby.cluster.selecting import NodesByName
+from closeby.cluster.storage import Storage
+from closeby.cluster.volume_use import VolumeUse
+from closeby.objects.arrays import Bools, Counts, Ints
+from closeby.objects.volumes import CSINode
+
+#: Stands for any number of volumes.
+UNLIMITED = 1 << 31
+
+
+class Brought(Struct, frozen=True):
+    """What a pod brings to a node of one driver's volumes."""
+
+    driver: str
+    #: Volumes that are not attached there yet, those that are, and how many the node takes.
+    new: int
+    attached: int
+    limit: int
+
+
+class Attachments:
+    """Counts per slot and driver, worked out again only where something changed."""
+
+    def __init__(self, nodes: NodesByName, node_changes: ChangeLog, storage: Storage, use: VolumeUse) -> None:
+        self._nodes = nodes
+        self._log = node_changes
+        self._cursor = -1
+        self._storage = storage
+        self.use = use
+        #: What nodes say of their drivers, by name.
+        self.csi_nodes: dict[str, CSINode] = {}
+        self._used: dict[str, Counts] = {}
+        self._limits: dict[str, Counts] = {}
+        self._changed = set[int]()
+
+    def room(self, needs: Sequence[ClaimNeed], slots: Ints | None) -> Counts:
+        """How many pods with claims like these find their volumes attached, or a place for them.
+
+        Shape (len(slots),), or of all slots.
+        """
+        capacity = self._nodes.capacity
+        index: Ints | slice = slice(0, capacity) if slots is None else slots
+        room = np.full(capacity if slots is None else len(slots), UNLIMITED, dtype=np.int64)
+        for driver, of_driver in self._by_driver(needs).items():
+            left = self._limit(driver)[index] - self._count(driver)[index]
+            own = sum(not one.known for one in of_driver)
+            once = np.zeros(len(room), dtype=np.int64)
+            for key in {one.known for one in of_driver if one.known}:
+                once += ~self._attached_where(key)[index]
+            if own:
+                room = np.minimum(room, np.maximum(left - once, 0) // own)
+            else:  # What is attached already takes no further place.
+                room[(once > 0) & (once > left)] = 0
+        return room
+
+    def brought(self, needs: Sequence[ClaimNeed], slot: int) -> list[Brought]:
+        """The same for one node, driver by driver."""
+        found = []
+        for driver, of_driver in self._by_driver(needs).items():
+            new = sum(not one.known for one in of_driver)
+            new += sum(not self._attached_where(key)[slot] for key in {one.known for one in of_driver} - {""})
+            attached, limit = self._count(driver)[slot], self._limit(driver)[slot]
+            found.append(Brought(driver, new, int(attached), int(limit)))
+        return found
+
+    def topology_keys(self, driver: str, node: str) -> tuple[str, ...]:
+        """Labels of nodes by which a driver on a node says which nodes reach a volume."""
+        said = self.csi_nodes.get(node)
+        return next((one.topology_keys for one in said.drivers if one.name == driver), ()) if said else ()
+
+    def put(self, node: CSINode) -> None:
+        """A node says this of its drivers."""
+        self.csi_nodes[node.name] = node
+        self._touch(node.name)
+
+    def remove(self, name: str) -> CSINode | None:
+        """A node says nothing any more; returns what it said."""
+        self._touch(name)
+        return self.csi_nodes.pop(name, None)
+
+    def touch(self, slot: int) -> None:
+        """What is attached to the node in this slot has changed."""
+        self._changed.add(slot)
+
+    def _touch(self, name: str) -> None:
+        slot = self._nodes.slots_by_name.get(name)
+        if slot is not None:
+            self._changed.add(slot)
+
+    def _count(self, driver: str) -> Counts:
+        """Different volumes of a driver, by slot."""
+        self._follow()
+        return self._column(self._used, driver, 0)
+
+    def _limit(self, driver: str) -> Counts:
+        """Volumes of a driver that nodes take at most, by slot."""
+        self._follow()
+        return self._column(self._limits, driver, UNLIMITED)
+
+    def _by_driver(self, needs: Sequence[ClaimNeed]) -> dict[str, list[ClaimNeed]]:
+        """What is needed of each driver that some node limits."""
+        self._follow()
+        found: dict[str, list[ClaimNeed]] = {}
+        for need in needs:
+            if need.driver in self._limits:
+                found.setdefault(need.driver, []).append(need)
+        return found
+
+    def _attached_where(self, claim: str) -> Bools:
+        """Where the volume of a claim is attached already, or will be; shape (capacity,)."""
+        mask = np.zeros(self._nodes.capacity, dtype=np.bool_)
+        mask[list(self.use.slots(claim))] = True
+        found = self._storage.claims.get(claim)
+        for one in self._storage.attachments_of(found.volume) if found is not None else ():
+            slot = self._nodes.slots_by_name.get(one.node)
+            if slot is not None:
+                mask[slot] = True
+        return mask
+
+    def _attached_at(self, slot: int, node: str) -> set[tuple[str, str]]:
+        """Driver and handle of what a node has attached, or will have."""
+        storage = self._storage
+        names = [one.volume for one in storage.attached_to(node)]
+        found = set[tuple[str, str]]()
+        for key in self.use.at(slot):
+            claim = storage.claims.get(key)
+            if claim is None:
+                continue
+            if claim.bound:
+                names.append(claim.volume)
+                continue
+            made = storage.classes.get(claim.request.storage_class or "")
+            if made is not None and made.provisions:
+                found.add((made.provisioner, key))
+        volumes = (storage.volumes.get(name) for name in names)
+        return found | {(one.driver, one.handle) for one in volumes if one is not None and one.driver}
+
+    def _column(self, columns: dict[str, Counts], driver: str, blank: int) -> Counts:
+        column, capacity = columns.get(driver), self._nodes.capacity
+        if column is None:
+            column = columns[driver] = np.full(capacity, blank, dtype=np.int64)
+        elif len(column) < capacity:
+            more = np.full(2 * capacity - len(column), blank, dtype=np.int64)
+            column = columns[driver] = np.concatenate([column, more])
+        return column[:capacity]
+
+    def _follow(self) -> None:
+        if self._cursor != self._log.cursor:
+            changed = None if self._cursor < 0 else self._log.since(self._cursor)
+            self._changed.update(range(self._nodes.capacity) if changed is None else changed.tolist())
+            self._cursor = self._log.cursor
+        if not self._changed:
+            return
+        for slot in self._changed:
+            self._write(slot)
+        self._changed.clear()
+
+    def _write(self, slot: int) -> None:
+        for driver in self._used:
+            self._column(self._used, driver, 0)[slot] = 0
+        for driver in self._limits:
+            self._column(self._limits, driver, UNLIMITED)[slot] = UNLIMITED
+        node = self._nodes.nodes[slot]
+        if node is None:
+            return
+        said = self.csi_nodes.get(node.name)
+        for one in said.drivers if said is not None else ():
+            if one.limit is not None:
+                self._column(self._limits, one.name, UNLIMITED)[slot] = one.limit
+        for driver, _ in self._attached_at(slot, node.name):
+            self._column(self._used, driver, 0)[slot] += 1

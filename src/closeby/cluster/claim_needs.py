@@ -1,0 +1,76 @@
+"""Works out what one claim of a pod amounts to, as things stand."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from closeby.cluster.attachments import Attachments
+from closeby.cluster.claims import ClaimNeed, ClaimState
+from closeby.cluster.provisioning import Provisioning
+from closeby.cluster.selecting import NodesByName
+from closeby.cluster.storage import Storage
+from closeby.cluster.volume_use import VolumeUse
+from closeby.cluster.zones import zones_of
+from closeby.objects.pods import ClaimName, PodClaim
+from closeby.objects.volumes import READ_WRITE_ONCE_POD, PersistentVolume, PersistentVolumeClaim, StorageClass
+
+
+class Facts(Struct, frozen=True, eq=False):
+    """All that it depends on."""
+
+    nodes: NodesByName
+    storage: Storage
+    use: Callable[[], VolumeUse]
+    attachments: Attachments
+    provisioning: Provisioning
+
+
+def need_of(key: str, one: PodClaim, uid: str, facts: Facts) -> ClaimNeed:
+    """What a claim of a pod with this uid amounts to."""
+    shared = key if one.naming is ClaimName.GIVEN else ""
+    claim = facts.storage.claims.get(key)
+    if claim is None:
+        return ClaimNeed(ClaimState.NOT_FOUND, shared)
+    if claim.terminating:
+        return ClaimNeed(ClaimState.TERMINATING, shared)
+    if one.naming is ClaimName.AFTER_POD and claim.controller not in ("", uid):
+        return ClaimNeed(ClaimState.FOREIGN, shared)
+    if claim.lost:
+        return ClaimNeed(ClaimState.LOST, shared)
+    exclusive = READ_WRITE_ONCE_POD in claim.request.access_modes
+    used = key in facts.use()
+    need = ClaimNeed(shared=shared, exclusive=exclusive, in_use=exclusive and used)
+    if claim.bound:
+        volume = facts.storage.volumes.get(claim.volume)
+        if volume is None:
+            return ClaimNeed(ClaimState.NO_VOLUME, shared)
+        known = shared or used or any(facts.storage.attachments_of(volume.name))
+        return _with_volume(replace(need, known=claim.key if known else ""), volume)
+    found = facts.storage.classes.get(claim.request.storage_class or "")
+    if claim.volume or found is None or not found.waits:
+        return ClaimNeed(ClaimState.NOT_BOUND, shared)
+    return _open(facts, claim, found, replace(need, known=claim.key if shared or used else ""))
+
+
+def _with_volume(need: ClaimNeed, volume: PersistentVolume) -> ClaimNeed:
+    return replace(need, reach=volume.node_affinity, zones=zones_of(volume), driver=volume.driver)
+
+
+def _open(facts: Facts, claim: PersistentVolumeClaim, made: StorageClass, need: ClaimNeed) -> ClaimNeed:
+    """Of a claim without a volume, in a class that waits for the node."""
+    chosen = facts.use().chosen.get(claim.key)
+    volume = facts.storage.kept_for(claim)
+    if chosen is not None and chosen.volume is not None:
+        volume = facts.storage.volumes.get(chosen.volume)
+    if volume is not None:
+        return _with_volume(need, volume)
+    need = replace(need, driver=made.provisioner if made.provisions else "")
+    if chosen is not None:
+        node = facts.nodes.nodes[chosen.slot]
+        name = "" if node is None else node.name
+        return replace(need, node=name, same=facts.attachments.topology_keys(need.driver, name))
+    name = claim.selected_node or ""
+    same = facts.attachments.topology_keys(need.driver, name) if need.shared else ()
+    epoch = facts.provisioning.epoch(made.name)
+    return replace(need, node=name, same=same, request=claim.request, epoch=epoch)

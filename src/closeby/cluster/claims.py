@@ -1,0 +1,78 @@
+"""What the claims of a pod amount to, whatever they are called, and what each of them gets."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from closeby.cluster.selecting import Terms
+from closeby.objects.pods import ClaimRequest, Pod
+
+#: Labels of a volume that name its zone and region, with the values that will do.
+Zones = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class ClaimState(StrEnum):
+    """What a claim waits for before its pod can go anywhere, or that it waits for none of these."""
+
+    READY = "ready"
+    NOT_FOUND = "is not there"
+    TERMINATING = "is being deleted"
+    LOST = "has lost its volume"
+    #: It is another pod's of the same name.
+    FOREIGN = "was not made for this pod"
+    #: It is bound to a volume that is not there.
+    NO_VOLUME = "is bound to a volume that is not there"
+    #: It names its volume, or its class binds at once.
+    NOT_BOUND = "is not bound yet"
+
+
+class ClaimNeed(Struct, frozen=True):
+    """What one claim of a pod amounts to. Pods with equal needs can go to the same nodes."""
+
+    state: ClaimState = ClaimState.READY
+    #: Key of a claim that other pods may share; empty for one that each pod has for itself.
+    shared: str = ""
+    #: Nodes that reach the volume; None for all.
+    reach: Terms = None
+    zones: Zones = ()
+    #: The node for which its volume is to be made, and the labels that other nodes that reach it share.
+    node: str = ""
+    same: tuple[str, ...] = ()
+    #: What is asked for, where the volume is chosen or made with the node; the class, and when that changed.
+    request: ClaimRequest | None = None
+    epoch: int = 0
+    #: The driver that attaches it, and the key of the claim where it may be attached somewhere already.
+    driver: str = ""
+    known: str = ""
+    #: Whether one pod at a time may use it, and whether one does.
+    exclusive: bool = False
+    in_use: bool = False
+
+
+class StandIn(Pod, frozen=True, kw_only=True):
+    """A pod by which its class is judged: the needs stay when the pod itself has got its volumes."""
+
+    needs: tuple[ClaimNeed, ...] = ()
+
+
+class ClaimedVolume(Struct, frozen=True):
+    """What a claim of a placed pod has, or gets with the pod's node."""
+
+    #: Key of the claim.
+    claim: str
+    #: Name of the volume; None where one is made for the node.
+    volume: str | None
+    storage_class: str
+    #: Whether it was bound to its volume before.
+    bound: bool
+
+
+class ChosenVolume(Struct, frozen=True):
+    """What a claim gets that had no volume when its pod was placed."""
+
+    #: Key of the claim.
+    claim: str
+    #: Name of the volume; None where it is made.
+    volume: str | None
+    #: The slot for which it was chosen.
+    slot: int

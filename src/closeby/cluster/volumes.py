@@ -1,0 +1,383 @@
+"""Volumes of a cluster: where the claims of a pod can be met, and what is chosen for pods that are placed.
+
+What is in use is what the placed pods use: it follows each of them, and is undone exactly.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from closeby.cluster.attachments import UNLIMITED, Attachments, Brought
+from closeby.cluster.changes import ChangeLog
+from closeby.cluster.claim_needs import Facts, need_of
+from closeby.cluster.claims import ChosenVolume, ClaimedVolume, ClaimNeed, StandIn
+from closeby.cluster.provisioning import Provisioning
+from closeby.cluster.selecting import NodeReach, NodesByName
+from closeby.cluster.shelves import Shelf, VolumeWant
+from closeby.cluster.storage import Storage
+from closeby.cluster.volume_use import VolumeUse
+from closeby.cluster.zones import nodes_in
+from closeby.objects.arrays import Bools, Counts, Ints
+from closeby.objects.pods import NodeSelectorTerm, Pod, Requirement
+from closeby.objects.volumes import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageObject,
+    VolumeAttachment,
+)
+
+
+class Volumes:
+    """All that there is, and its use."""
+
+    def __init__(self, nodes: NodesByName, usage_changes: ChangeLog, node_changes: ChangeLog) -> None:
+        """Slots where other pods may go than before are added to ``usage_changes``."""
+        self._nodes = nodes
+        self._touched = usage_changes
+        self.storage = Storage()
+        self._use = VolumeUse()
+        self._places = NodeReach(nodes)
+        self._attachments = Attachments(nodes, node_changes, self.storage, self._use)
+        self._provisioning = Provisioning(self._places, self.storage)
+        self._shelves: dict[str, Shelf] = {}
+        self._facts = Facts(nodes, self.storage, lambda: self._use, self._attachments, self._provisioning)
+        #: The nodes as they were when the shelves were filled.
+        self._stamp: tuple[int, ...] = ()
+        #: Grows with each change of objects or use.
+        self._version = 0
+        self._last: tuple[Pod | None, int, tuple[ClaimNeed, ...]] = (None, 0, ())
+
+    # Objects
+
+    def put(self, one: StorageObject) -> tuple[str, ...] | None:
+        """An object was added or changed.
+
+        Returns the keys of the claims for which that may matter; None for all that are to be attached.
+        """
+        if isinstance(one, CSINode):
+            self._attachments.put(one)
+            self._node_changed(one.name)
+            return None
+        before = self.storage.put(one)
+        return () if before == one else self._changed(before, one)
+
+    def remove(self, kind: type[StorageObject], key: str) -> tuple[str, ...] | None:
+        """An object was deleted; returns the same."""
+        if kind is CSINode:
+            self._attachments.remove(key)
+            self._node_changed(key)
+            return None
+        before = self.storage.remove(kind, key)
+        return () if before is None else self._changed(before, None)
+
+    def _changed(self, before: StorageObject | None, after: StorageObject | None) -> tuple[str, ...] | None:
+        self._version += 1
+        storage = self.storage
+        concerned: dict[str, None] = {}
+        if isinstance(before, PersistentVolume) or isinstance(after, PersistentVolume):
+            self._put_on_shelf(before, after)
+        for one in (before, after):
+            match one:
+                case VolumeAttachment(node=node):
+                    self._node_changed(node)
+                    return None
+                case PersistentVolumeClaim(key=key):
+                    self._claims_changed((key,))
+                    concerned[key] = None
+                case PersistentVolume():
+                    if self._shelves:
+                        self._touched.add(self._places.slots(one.node_affinity))
+                    named = storage.claims_naming(one)
+                    self._claims_changed(named)
+                    concerned |= dict.fromkeys((*named, *storage.claims_of(one.storage_class)))
+                case StorageClass(name=name) | CSIStorageCapacity(storage_class=name):
+                    self._provisioning.changed(name)
+                    concerned |= dict.fromkeys(storage.claims_of(name))
+                case CSIDriver(name=name):
+                    for each in storage.classes_of(name):
+                        self._provisioning.changed(each)
+                        concerned |= dict.fromkeys(storage.claims_of(each))
+        return tuple(concerned)
+
+    def _put_on_shelf(self, before: StorageObject | None, after: StorageObject | None) -> None:
+        self._notice_nodes()
+        if isinstance(before, PersistentVolume) and before.storage_class in self._shelves:
+            self._shelves[before.storage_class].remove(before.name)
+        if isinstance(after, PersistentVolume) and after.storage_class in self._shelves:
+            self._shelves[after.storage_class].put(after)
+
+    def _claims_changed(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            for slot in self._use.slots(key):
+                self._attachments.touch(slot)
+                self._touched.add_one(slot)
+
+    def _node_changed(self, name: str) -> None:
+        self._version += 1
+        slot = self._nodes.slots_by_name.get(name)
+        if slot is not None:
+            self._attachments.touch(slot)
+            self._touched.add_one(slot)
+
+    # Use
+
+    def take(self, pod: Pod, slot: int) -> None:
+        """A pod with claims was placed: those without a volume get one, or have one made."""
+        self._version += 1
+        without = []
+        for place in range(len(pod.spec.claims)):
+            key = self.claim_key(pod, place)
+            self._use.add(key, slot)
+            claim = self.storage.claims.get(key)
+            if claim is not None and self._is_open(claim):
+                without.append(claim)
+        self._attachments.touch(slot)
+        for claim in sorted(without, key=lambda one: (one.request.size, one.name)):
+            volume = self.storage.kept_for(claim)
+            if volume is None:
+                volume = self._shelf(claim.request.storage_class or "").smallest(claim.request, slot)
+            self._choose(ChosenVolume(claim.key, None if volume is None else volume.name, slot))
+
+    def release(self, pod: Pod, slot: int) -> None:
+        """The exact reverse."""
+        self._version += 1
+        for place in range(len(pod.spec.claims)):
+            key = self.claim_key(pod, place)
+            self._use.remove(key, slot)
+            if key not in self._use:
+                self._give_back(key)
+        self._attachments.touch(slot)
+
+    def chosen(self, pod: Pod) -> tuple[ChosenVolume, ...]:
+        """What was chosen for the claims of a placed pod, in the order of their names."""
+        keys = (self.claim_key(pod, place) for place in range(len(pod.spec.claims)))
+        return tuple(self._use.chosen[key] for key in keys if key in self._use.chosen)
+
+    @property
+    def any_used(self) -> bool:
+        """Whether any placed pod names a claim."""
+        return self._use.any
+
+    def claimed(self, pod: Pod) -> tuple[ClaimedVolume, ...]:
+        """What the claims of a placed pod have or get, in the order of their names."""
+        found = []
+        for place in range(len(pod.spec.claims)):
+            key = self.claim_key(pod, place)
+            claim, chosen = self.storage.claims.get(key), self._use.chosen.get(key)
+            if claim is not None:
+                volume = chosen.volume if chosen is not None else claim.volume or None
+                name = claim.request.storage_class or ""
+                found.append(ClaimedVolume(key, volume, name, bound=claim.bound))
+        return tuple(found)
+
+    def validate(self, placed: Iterable[tuple[Pod, int]]) -> None:
+        """Assert that what is in use is what these pods use, and that no volume was chosen twice."""
+        self._use.validate(
+            (self.claim_key(pod, place), slot)
+            for pod, slot in placed
+            for place in range(len(pod.spec.claims))
+        )
+
+    def choose_again(self, before: Iterable[ChosenVolume]) -> None:
+        """A pod that was released and placed again keeps what was chosen for it, where that is still free."""
+        now = self._use.chosen
+        changed = [
+            one for one in before if one != now.get(one.claim, one) and one.slot == now[one.claim].slot
+        ]
+        for one in changed:
+            self._give_back(one.claim)
+        for one in changed:
+            taken = one.volume is not None and self._use.is_taken(one.volume)
+            self._choose(ChosenVolume(one.claim, None, one.slot) if taken else one)
+
+    @contextmanager
+    def unused(self) -> Iterator[None]:
+        """For questions: as if no pod used anything; what is placed meanwhile is forgotten."""
+        before = self._use
+        self._swap(VolumeUse())
+        try:
+            yield
+        finally:
+            self._swap(before)
+
+    def _swap(self, use: VolumeUse) -> None:
+        self._version += 1
+        for slot in {*self._use.used_slots, *use.used_slots}:
+            self._attachments.touch(slot)
+        self._use = self._attachments.use = use
+
+    def _choose(self, one: ChosenVolume) -> None:
+        self._version += 1
+        self._use.choose(one)
+        self._taken_or_free(one)
+
+    def _give_back(self, key: str) -> None:
+        one = self._use.give_back(key)
+        if one is not None:
+            self._taken_or_free(one)
+
+    def _taken_or_free(self, one: ChosenVolume) -> None:
+        volume = None if one.volume is None else self.storage.volumes.get(one.volume)
+        if volume is not None:
+            slots = self._places.slots(volume.node_affinity)
+            if len(slots) > 1:
+                self._touched.add(slots)
+
+    def _is_open(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether a claim gets its volume with the node of its pod, and has none chosen yet."""
+        found = self.storage.classes.get(claim.request.storage_class or "")
+        waits = found is not None and found.waits and not claim.volume and not claim.lost
+        return waits and claim.key not in self._use.chosen
+
+    def needs(self, pod: Pod) -> tuple[ClaimNeed, ...]:
+        """What each claim of a pod amounts to now, in the order of their names."""
+        if isinstance(pod, StandIn):
+            return pod.needs
+        last, version, found = self._last
+        if last is pod and version == self._version:
+            return found  # Several plugins ask one after another.
+        found = tuple(
+            [
+                need_of(f"{pod.namespace}/{one.of(pod.name)}", one, pod.uid, self._facts)
+                for one in pod.spec.claims
+            ]
+        )
+        self._last = pod, self._version, found
+        return found
+
+    def stand_in(self, pod: Pod) -> Pod:
+        """A pod that needs what this one needs now, whatever becomes of it."""
+        if not pod.spec.claims:
+            return pod
+        return StandIn(**{name: getattr(pod, name) for name in Pod.__struct_fields__}, needs=self.needs(pod))
+
+    def claim_key(self, pod: Pod, place: int) -> str:
+        """Key of the claim to which the need of that place belongs."""
+        return f"{pod.namespace}/{pod.spec.claims[place].of(pod.name)}"
+
+    # Where they can be met
+
+    def reached(self, need: ClaimNeed) -> Bools | None:
+        """Nodes that reach the volume of a claim that has one, or can reach the one that is made elsewhere.
+
+        Shape (capacity,); None for all.
+        """
+        if need.node:
+            return self._around(need)
+        return None if need.reach is None else self._places.mask(need.reach)
+
+    def in_zones(self, need: ClaimNeed) -> Bools:
+        """Nodes in the zone and region of a claim's volume; shape (capacity,)."""
+        return nodes_in(need.zones, self._places)
+
+    def room(self, pod: Pod, slots: Ints | None) -> Counts:
+        """How many pods with claims like these find volumes that are there, or can have them made.
+
+        By slot, each looked at as if no such pod went elsewhere; shape (len(slots),), or of all slots.
+        """
+        n = self._nodes.capacity if slots is None else len(slots)
+        room = np.full(n, UNLIMITED, dtype=np.int64)
+        for name, needs in self._by_class(pod).items():
+            found = self._count(name, needs, slots)
+            own = [need for need in needs if not need.shared]
+            if len(own) < len(needs):
+                # A claim that pods share takes one volume, however many pods there are.
+                room[found == 0] = 0
+                found = self._count(name, own, slots)
+            room = np.minimum(room, found)
+        return room
+
+    def attachable(self, pod: Pod, slots: Ints | None) -> Counts:
+        """How many pods like this one find their volumes attached, or a place for them; shape as ``room``."""
+        return self._attachments.room(self.needs(pod), slots)
+
+    def brought(self, pod: Pod, slot: int) -> list[Brought]:
+        """The volumes that a pod brings to a node, by driver, as far as they are limited."""
+        return self._attachments.brought(self.needs(pod), slot)
+
+    def depends(self, pod: Pod) -> bool:
+        """Whether where a pod goes changes where others like it may go, beyond its own node."""
+        if any(one.exclusive or (one.shared and one.request is not None) for one in self.needs(pod)):
+            return True
+        return any(
+            self._shelf(name).is_shared(need.request for need in needs if need.request is not None)
+            for name, needs in self._by_class(pod).items()
+        )
+
+    def room_for(self, need: ClaimNeed, slot: int) -> bool:
+        """Whether a claim finds a volume, or can have one made, for the node of a slot."""
+        request = need.request
+        if request is None:
+            return True
+        name = request.storage_class or ""
+        made = bool(self._provisioning.where(name, request.size)[slot])
+        return made or self._shelf(name).smallest(request, slot) is not None
+
+    def volumes_at(self, storage_class: str, slot: int) -> list[PersistentVolume]:
+        """The volumes of a class that a node reaches, free or not."""
+        return list(self._shelf(storage_class).at(slot))
+
+    def allowed_at(self, made: StorageClass, slot: int) -> bool:
+        """Whether a class lets volumes be made for the node of a slot."""
+        return not made.topologies or bool(self._places.mask(made.topologies)[slot])
+
+    def _by_class(self, pod: Pod) -> dict[str, list[ClaimNeed]]:
+        """The claims whose volume is still to be chosen, by class, the smallest first."""
+        found: dict[str, list[ClaimNeed]] = {}
+        for need in self.needs(pod):
+            if need.request is not None:
+                found.setdefault(need.request.storage_class or "", []).append(need)
+        for needs in found.values():
+            needs.sort(key=_size)
+        return found
+
+    def _count(self, name: str, needs: Sequence[ClaimNeed], slots: Ints | None) -> Counts:
+        wants = []
+        for need in needs:
+            if need.request is not None:
+                made = self._provisioning.where(name, need.request.size)
+                wants.append(VolumeWant(need.request, made if slots is None else made[slots]))
+        if not wants:
+            return np.full(self._nodes.capacity if slots is None else len(slots), UNLIMITED, dtype=np.int64)
+        return self._shelf(name).count(wants, slots)
+
+    def _around(self, need: ClaimNeed) -> Bools:
+        """The node for which a volume is made, or the nodes that share its labels that the driver names."""
+        slot = self._nodes.slots_by_name.get(need.node)
+        mask = np.zeros(self._nodes.capacity, dtype=np.bool_)
+        if slot is None:
+            return mask
+        mask[slot] = True
+        node = self._nodes.nodes[slot]
+        if node is None or not need.same or any(key not in node.labels for key in need.same):
+            return mask
+        same = tuple(Requirement(key, "In", (node.labels[key],)) for key in need.same)
+        return self._places.mask((NodeSelectorTerm(same),))
+
+    def _shelf(self, name: str) -> Shelf:
+        self._notice_nodes()
+        shelf = self._shelves.get(name)
+        if shelf is None:
+            shelf = self._shelves[name] = Shelf(self._places.slots, self._nodes.capacity, self._is_free)
+            for volume in self.storage.volumes_of(name):
+                shelf.put(volume)
+        return shelf
+
+    def _is_free(self, volume: PersistentVolume) -> bool:
+        kept = volume.claim or volume.terminating or not volume.available
+        return not kept and not self._use.is_taken(volume.name)
+
+    def _notice_nodes(self) -> None:
+        stamp = self._places.current()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._shelves.clear()
+
+
+def _size(need: ClaimNeed) -> int:
+    return 0 if need.request is None else need.request.size

@@ -1,0 +1,161 @@
+"""VolumeBinding: a node must reach the volumes of a pod's claims, or let them be found or made there."""
+
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+import numpy as np
+
+from closeby.cluster.claims import ClaimNeed, ClaimState
+from closeby.cluster.shelves import serves
+from closeby.objects.arrays import Counts
+from closeby.objects.bounds import quoted, some
+from closeby.objects.pods import ClaimRequest, Pod
+from closeby.objects.quantities import format_amount
+from closeby.objects.reasons import Condition, Reason, Rejection
+from closeby.objects.words import plural
+from closeby.scheduling.extension import Capacity, PreFilter
+from closeby.scheduling.plugin_view import CycleState, Nodes
+
+_ASK: Final = "kubectl get pvc,pv,storageclasses -A -o yaml"
+_REMEDIES: Final[Mapping[ClaimState, str]] = {
+    ClaimState.NOT_FOUND: f"create it, or add to the input what {_ASK} prints",
+    ClaimState.TERMINATING: "let its pods end, and create it again",
+    ClaimState.LOST: "restore its volume, or create the claim again",
+    ClaimState.FOREIGN: "delete it, and the pod gets its own",
+    ClaimState.NO_VOLUME: f"add to the input what {_ASK} prints",
+}
+
+
+class VolumeBinding(PreFilter, Capacity):
+    """Upstream's plugin of that name.
+
+    A claim that is bound takes its pod to nodes that reach its volume. One whose class waits for its first
+    consumer gets the smallest free volume that fits and that the node reaches. Where there is none, one is
+    made for the node if the class allows that. All other claims keep their pod waiting.
+    """
+
+    name = "VolumeBinding"
+    shares_by_spec = True
+    reason = Reason.VOLUME_NOT_BINDABLE
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return self.handle.cluster.volumes.needs(pod) if pod.spec.claims else None
+
+    def concerns(self, pod: Pod) -> bool:
+        return bool(pod.spec.claims)
+
+    def reaches_beyond(self, pod: Pod) -> bool:
+        return bool(pod.spec.claims) and self.handle.cluster.volumes.depends(pod)
+
+    def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
+        """The first claim without which too few pods are left."""
+        volumes = self.handle.cluster.volumes
+        first: Condition | None = None
+        hindered = 0
+        for pod in pods:
+            if not pod.spec.claims:
+                continue
+            for place, need in enumerate(volumes.needs(pod)):
+                if need.state is not ClaimState.READY:
+                    hindered += 1
+                    first = first or self._hindered(pod, place, need)
+                    break
+        if first is None or hindered == len(pods) or state.group is None:
+            # Other pods of an application are placed without those that are hindered.
+            return None if hindered < len(pods) else first
+        enough = len(pods) - hindered + len(state.anchors) >= state.group.min_member
+        return None if enough else first
+
+    def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
+        volumes = self.handle.cluster.volumes
+        needs = volumes.needs(pod)
+        if any(need.state is not ClaimState.READY for need in needs):
+            return np.zeros(len(nodes), dtype=np.int64)
+        index = nodes.index
+        slots = None if isinstance(index, slice) else index
+        room = volumes.room(pod, slots)
+        for need in needs:
+            reached = volumes.reached(need)
+            if reached is not None:
+                room = np.where(reached[index], room, 0)
+        return room
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        volumes = self.handle.cluster.volumes
+        for place, need in enumerate(volumes.needs(pod)):
+            claim = volumes.claim_key(pod, place)
+            if need.state is not ClaimState.READY:
+                found = self._hindered(pod, place, need)
+                return Rejection(found.reason, found.message)
+            reached = volumes.reached(need)
+            if reached is not None and not reached[slot]:
+                return Rejection(Reason.VOLUME_NOT_BINDABLE, self._out_of_reach(claim, need))
+            if need.request is not None and not volumes.room_for(need, slot):
+                return Rejection(Reason.VOLUME_NOT_BINDABLE, self._none_free(claim, need.request, slot))
+        message = f"{plural(len(pod.spec.claims), 'claim')} together find too few free volumes on the node"
+        return Rejection(Reason.VOLUME_NOT_BINDABLE, message)
+
+    def _hindered(self, pod: Pod, place: int, need: ClaimNeed) -> Condition:
+        key = self.handle.cluster.volumes.claim_key(pod, place)
+        missing = need.state is ClaimState.NOT_FOUND
+        message, remedy = f"claim {key} {need.state.value}", _REMEDIES.get(need.state, "")
+        if need.state is ClaimState.NOT_BOUND:
+            message, remedy = self._not_bound(key)
+        return Condition(
+            reason=Reason.CLAIM_NOT_FOUND if missing else Reason.VOLUME_NOT_BINDABLE,
+            object=f"Pod/{pod.key}",
+            message=message,
+            remedy=remedy,
+            blocking=True,
+        )
+
+    def _not_bound(self, key: str) -> tuple[str, str]:
+        storage = self.handle.cluster.volumes.storage
+        claim = storage.claims[key]
+        name = claim.request.storage_class
+        if claim.volume:
+            return f"claim {key} is not bound yet to the volume that it names, {claim.volume}", ""
+        if not name:
+            return f"claim {key} is not bound yet, and names no storage class", "name one, or its volume"
+        if name not in storage.classes:
+            message = f"claim {key} is not bound, and its StorageClass {quoted(name)} is not there"
+            return message, f"create it, or add to the input what {_ASK} prints"
+        message = f"claim {key} is not bound yet: its class {name} binds at once, without the scheduler"
+        return message, "wait for the controllers, or use a class with volumeBindingMode WaitForFirstConsumer"
+
+    def _out_of_reach(self, claim: str, need: ClaimNeed) -> str:
+        if need.node:
+            made = "whose volume is made for" if not need.same else "whose volume is made near"
+            return f"the node does not reach claim {claim}, {made} node {need.node}"
+        storage = self.handle.cluster.volumes.storage
+        found = storage.claims.get(claim)
+        name = found.volume if found is not None else ""
+        return (
+            f"the node does not reach volume {name} of claim {claim}"
+            if name
+            else (f"the node does not reach the volume that is kept for claim {claim}")
+        )
+
+    def _none_free(self, claim: str, request: ClaimRequest, slot: int) -> str:
+        volumes = self.handle.cluster.volumes
+        name = request.storage_class or ""
+        here = volumes.volumes_at(name, slot)
+        fitting = sum(serves(one, request) for one in here)
+        size = format_amount("storage", request.size)
+        there = f"{plural(len(here), 'volume')} of class {name} on the node"
+        what = f"claim {claim} ({size}) finds no free volume: {there}"
+        if here:
+            what += f", {fitting} of them would do, none of them free"
+        return f"{what}; {self._not_made(request, slot)}"
+
+    def _not_made(self, request: ClaimRequest, slot: int) -> str:
+        storage = self.handle.cluster.volumes.storage
+        made = storage.classes.get(request.storage_class or "")
+        if made is None or not made.provisions:
+            return "the class makes none"
+        node = self.handle.cluster.node_at(slot)
+        keys = {one.key for term in made.topologies for one in term.expressions}
+        labels = some(sorted(f"{key}={node.labels.get(key, '')}" for key in keys))
+        if not self.handle.cluster.volumes.allowed_at(made, slot):
+            return f"the class makes none where {labels}"
+        return f"{made.provisioner} has no room for it there (CSIStorageCapacity)"

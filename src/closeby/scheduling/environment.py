@@ -1,0 +1,129 @@
+"""What changes around pods, nodes and gangs: topologies, applications, networks, measurements and volumes.
+
+Each change makes doubtful what it may concern: decisions that are being carried out, and refusals.
+"""
+
+from functools import partial
+
+from closeby.scheduling.events import (
+    AppGroupChanged,
+    AppGroupDeleted,
+    MeasurementsChanged,
+    NetworkEvent,
+    NetworkScopeChanged,
+    NetworkTopologyChanged,
+    NetworkTopologyDeleted,
+    SelectionChanged,
+    StorageChanged,
+    StorageDeleted,
+    TopologyChanged,
+    TopologyDeleted,
+)
+from closeby.scheduling.intake.cluster_events import ClusterEvent
+from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.outcomes import namespace_of
+from closeby.scheduling.placing.rechecking import Surprises
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.rounds import Rounds
+
+EnvironmentEvent = (
+    TopologyChanged
+    | TopologyDeleted
+    | AppGroupChanged
+    | AppGroupDeleted
+    | NetworkEvent
+    | MeasurementsChanged
+    | SelectionChanged
+    | StorageChanged
+    | StorageDeleted
+)
+
+
+class Environment:
+    """Takes in such events for an engine."""
+
+    def __init__(self, tools: Tools, state: SchedulingState, surprises: Surprises, rounds: Rounds) -> None:
+        self._tools = tools
+        self._cluster = tools.cluster
+        self._topologies = tools.topologies
+        self._applications = state.applications
+        self._state = state
+        self._surprises = surprises
+        self._rounds = rounds
+
+    def take(self, event: EnvironmentEvent) -> None:
+        """Takes in one event."""
+        match event:
+            case TopologyChanged() | TopologyDeleted():
+                self._topology_event(event)
+            case AppGroupChanged() | AppGroupDeleted():
+                self._app_group_event(event)
+            case NetworkTopologyChanged() | NetworkTopologyDeleted() | NetworkScopeChanged():
+                self._network_event(event)
+            case MeasurementsChanged() | SelectionChanged():
+                self._judged_otherwise(event)
+            case StorageChanged() | StorageDeleted():
+                self._storage_event(event)
+
+    def _topology_event(self, event: TopologyChanged | TopologyDeleted) -> None:
+        match event:
+            case TopologyChanged(topology, ignored):
+                self._topologies.declare(topology, ignored)
+            case TopologyDeleted(name):
+                self._topologies.withdraw(name)
+        self._tools.rooms.forget()
+        self._surprises.everything()
+        self._rounds.note_event(ClusterEvent.TOPOLOGY)
+
+    def _app_group_event(self, event: AppGroupChanged | AppGroupDeleted) -> None:
+        match event:
+            case AppGroupChanged(app_group):
+                key, change = app_group.key, partial(self._applications.declare, app_group)
+            case AppGroupDeleted(key):
+                change = partial(self._applications.withdraw, key)
+        for item in self._state.regroup(key, change):
+            self._rounds.requeue_or_forget(item)
+        namespace = namespace_of(key)
+        self._surprises.namespace(namespace)
+        self._rounds.note_app_group_change(namespace)
+
+    def _network_event(self, event: NetworkEvent) -> None:
+        match event:
+            case NetworkTopologyChanged(network):
+                counted = self._applications.declare_network(network)
+            case NetworkTopologyDeleted(key):
+                counted = self._applications.withdraw_network(key)
+            case NetworkScopeChanged(scope):
+                counted = self._applications.limit(scope)
+        if counted:
+            self._surprises.everything()
+            self._rounds.note_event(ClusterEvent.NETWORK)
+
+    def _storage_event(self, event: StorageChanged | StorageDeleted) -> None:
+        match event:
+            case StorageChanged(one):
+                concerned = self._cluster.volumes.put(one)
+            case StorageDeleted(kind, key):
+                concerned = self._cluster.volumes.remove(kind, key)
+        if concerned is None:
+            self._rounds.note_storage_event(ClusterEvent.ATTACHMENT, None)
+            return
+        pods = self._state.users_of(concerned)
+        for pod in pods:
+            slot = self._cluster.placement(pod.uid)
+            if slot is not None and pod.node_name is None:
+                self._surprises.node(slot)
+            self._surprises.gang(self._state.item_key(pod))
+        self._rounds.note_storage_event(ClusterEvent.VOLUME, map(self._state.item_key, pods))
+
+    def _judged_otherwise(self, event: MeasurementsChanged | SelectionChanged) -> None:
+        if isinstance(event, SelectionChanged):
+            if self._cluster.population.selection_changed(event.subject, event.gone):
+                self._surprises.everything()
+                self._rounds.note_event(ClusterEvent.SELECTION)
+            return
+        for plugin in self._tools.profile.measured:
+            if plugin.name == event.plugin and plugin.take(event.measurements):
+                self._tools.table.forget_all()
+                self._surprises.everything()
+                self._rounds.note_event(ClusterEvent.MEASUREMENT)

@@ -1,0 +1,308 @@
+"""Gangs and plain pods with claims, decided by the engine."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.labels import ZONE
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.objects.volumes import (
+    CSINode,
+    NodeDriver,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageObject,
+)
+from closeby.scheduling.events import PodDeleted, PodUpserted, StorageChanged, StorageDeleted, Tick
+from closeby.scheduling.fork import Change
+from closeby.scheduling.outcomes import bindings_of, outcomes_of
+from tests.storage import AT_ONCE, DISKS, LOCAL, claim, naming, on_label, volume, with_claims
+from tests.worlds import World, draw, gang, node, pods, spec, world
+
+RACKS = """
+a r1 : a1=4 a2=4
+a r2 : b1=4 b2=4
+"""
+
+
+def stocked(drawn: World, *there: StorageObject) -> World:
+    return drawn.tell(*(StorageChanged(one) for one in (LOCAL, DISKS, AT_ONCE, *there)))
+
+
+def claims_of(prefix: str, count: int, storage_class: str = "local") -> list[PersistentVolumeClaim]:
+    return [claim(f"data-{prefix}-{i}", storage_class) for i in range(count)]
+
+
+def test_a_gang_goes_where_its_local_volumes_are() -> None:
+    there = [volume(f"v{i}", name) for i, name in enumerate(("a1", "b1", "b1", "b2"))]
+    drawn = stocked(world(RACKS), *there, *claims_of("train", 3))
+    drawn.run(gang(min_member=3, required="rack"), members=pods("train", 3, with_claims(spec(gpu=1), "data")))
+    assert drawn.used() == {"b1": 2, "b2": 1}
+
+
+def test_a_domain_without_the_volumes_is_passed_over_and_says_so() -> None:
+    there = [volume(f"v{i}", name) for i, name in enumerate(("a1", "b1", "b1", "b2"))]
+    drawn = stocked(world(RACKS, explain=True), *there, *claims_of("train", 3))
+    drawn.run(gang(min_member=3, required="rack"), members=pods("train", 3, with_claims(spec(gpu=1), "data")))
+    fits = {fit.path[-1]: (fit.fits, dict(fit.blocked_by)) for fit in drawn.outcome("train").domains}
+    assert fits == {"r1": (1, {Reason.VOLUME_NOT_BINDABLE: 1}), "r2": (3, {})}
+
+
+def test_a_gang_without_enough_volumes_waits_for_them() -> None:
+    drawn = stocked(world(RACKS), volume("v0", "a1"), *claims_of("train", 2))
+    drawn.run(gang(min_member=2), members=pods("train", 2, with_claims(spec(gpu=1), "data")))
+    assert drawn.reason("train") == Reason.GANG_DOES_NOT_FIT
+    drawn.tell(StorageChanged(volume("v1", "a2"))).run()
+    assert drawn.used() == {"a1": 1, "a2": 1}
+
+
+def test_volumes_that_many_nodes_reach_are_given_to_one_member_each() -> None:
+    labelled = [replace(one, labels={**one.labels, ZONE: one.labels["rack"]}) for one in draw(RACKS)]
+    there = [volume("v0", zone="r1"), volume("v1", zone="r1"), volume("v2", zone="r2")]
+    drawn = stocked(world(labelled), *there, *claims_of("train", 3))
+    drawn.run(gang(min_member=3), members=pods("train", 3, with_claims(spec(gpu=1), "data")))
+    assert drawn.used(by="rack") == {"r1": 2, "r2": 1}
+    found = drawn.engine.cluster.volumes
+    chosen = [one.volume for pod, _ in drawn.engine.cluster.placed_pods() for one in found.chosen(pod)]
+    assert sorted(map(str, chosen)) == ["v0", "v1", "v2"]
+
+
+def test_members_that_share_a_claim_stay_where_its_volume_will_be() -> None:
+    driver = NodeDriver("disk.example.com", None, ("rack",))
+    said = [CSINode(name=name, drivers=(driver,)) for name in ("a1", "a2", "b1", "b2")]
+    drawn = stocked(world(RACKS), claim("data", "disks"), *said)
+    drawn.run(gang(min_member=6), members=pods("train", 6, with_claims(spec(gpu=1), "data", own=False)))
+    assert set(drawn.used(by="rack").values()) == {6}
+
+
+def test_of_two_members_with_a_claim_for_one_pod_one_has_to_wait() -> None:
+    drawn = stocked(world(RACKS), claim("data", "disks", modes=("ReadWriteOncePod",)))
+    drawn.run(gang(min_member=2), members=pods("train", 2, with_claims(spec(gpu=1), "data", own=False)))
+    assert drawn.reason("train") in (Reason.VOLUME_IN_USE, Reason.SEARCH_BUDGET_EXHAUSTED)
+    assert drawn.used() == {}
+
+
+def test_a_member_beyond_the_minimum_waits_alone_for_its_claim() -> None:
+    drawn = stocked(world(RACKS), *claims_of("train", 2, "disks"))
+    drawn.run(gang(min_member=2), members=pods("train", 3, with_claims(spec(gpu=1), "data")))
+    assert len(drawn.where) == 2
+    assert drawn.left("train") == {"train-2": Reason.VOLUME_NOT_BINDABLE}
+    drawn.tell(StorageChanged(claim("data-train-2", "disks"))).run()
+    assert len(drawn.where) == 3
+
+
+def test_what_each_claim_gets_is_in_the_binding() -> None:
+    drawn = stocked(world(RACKS), claim("mine"), claim("made", "disks"), volume("v", "b1"))
+    (pod,) = (naming(one, "mine", "made") for one in pods(None, 1))
+    (binding,) = bindings_of(drawn.engine.handle(PodUpserted(pod), Tick()))
+    found = {one.claim: (one.volume, one.storage_class, one.bound) for one in binding.volumes}
+    assert binding.node == "b1"
+    assert found == {"default/made": (None, "disks", False), "default/mine": ("v", "local", False)}
+
+
+# Queueing hints
+
+
+def decided(drawn: World) -> set[str]:
+    return {one.key.partition("/")[2] for one in outcomes_of(drawn.engine.handle(Tick()))}
+
+
+def test_a_change_wakes_what_it_may_cure_and_nothing_else() -> None:
+    full = [naming(one, "bound") for one in pods(None, 1, spec(gpu=9), prefix="full")]
+    lost = [naming(one, "nowhere") for one in pods(None, 1, prefix="lost")]
+    shelf = [naming(one, "shelf") for one in pods(None, 1, prefix="shelf")]
+    away = [naming(one, "away") for one in pods(None, 1, prefix="away")]
+    many = [naming(one, "made") for one in pods(None, 1, prefix="many")]
+    none = NodeDriver("disk.example.com", 0)
+    here: list[StorageObject] = [
+        claim("bound", volume="b", bound=True),
+        volume("b", claim="default/bound"),
+        claim("shelf"),
+        claim("away", "elsewhere"),
+        replace(DISKS, name="elsewhere", provisioner="other.example.com", topologies=on_label("rack", "x")),
+        claim("made", "disks"),
+        *(CSINode(name=name, drivers=(none,)) for name in ("a1", "a2", "b1", "b2")),
+    ]
+    drawn = stocked(world(RACKS), *here).run(members=[*full, *lost, *shelf, *away, *many])
+    assert drawn.where == {}
+
+    def wakes(*events: StorageChanged | StorageDeleted) -> set[str]:
+        drawn.tell(*events)
+        return decided(drawn)
+
+    assert wakes(StorageChanged(claim("nobody"))) == set()
+    assert wakes(StorageChanged(volume("w", "a1", size=0))) == {"shelf-0"}
+    assert wakes(StorageChanged(claim("nowhere", "at-once"))) == {"lost-0"}
+    assert wakes(StorageChanged(replace(AT_ONCE, default=True))) == {"lost-0"}
+    narrower = replace(
+        DISKS, name="elsewhere", provisioner="other.example.com", topologies=on_label("rack", "y")
+    )
+    assert wakes(StorageChanged(narrower)) == {"away-0"}
+    assert wakes(StorageChanged(CSINode(name="a1", drivers=(NodeDriver("other", 1),)))) == {"many-0"}
+    assert wakes(StorageDeleted(PersistentVolume, "w")) == {"shelf-0"}
+
+
+# Random worlds
+
+
+def drawn_world(seed: int) -> tuple[list[StorageObject], list[Pod], World]:
+    draws = random.Random(seed)
+    nodes = [
+        node(f"n{i}", {"rack": f"r{i % 2}", ZONE: f"z{i % 3}"}, {"example.com/gpu": draws.randint(1, 4)})
+        for i in range(draws.randint(2, 5))
+    ]
+    names = [one.name for one in nodes]
+    there: list[StorageObject] = [LOCAL]
+    made = draws.choice([(), on_label(ZONE, "z0", "z1"), on_label("rack", "r1")])
+    there.append(replace(DISKS, topologies=made))
+    for i in range(draws.randint(0, 6)):
+        where = draws.choice([{"node": draws.choice(names)}, {"zone": f"z{draws.randint(0, 2)}"}, {}])
+        owner = draws.choice(["local", "local", "disks"])
+        there.append(volume(f"v{i}", storage_class=owner, size=draws.randint(1, 3), **where))
+    if draws.random() < 0.5:
+        there += [
+            CSINode(name=name, drivers=(NodeDriver(DISKS.provisioner, draws.randint(0, 2)),))
+            for name in names
+        ]
+    members = []
+    for pod in pods(None, draws.randint(1, 6)):
+        wanted = [f"c{pod.name}-{i}" for i in range(draws.randint(0, 2))]
+        for name in wanted:
+            there.append(claim(name, draws.choice(["local", "disks"]), draws.randint(1, 3)))
+        if draws.random() < 0.2:
+            wanted.append("shared")
+        members.append(naming(pod, *wanted))
+    there.append(claim("shared", "disks", modes=("ReadWriteOncePod",)))
+    return there, members, stocked(world(nodes, levels=("rack",)), *there)
+
+
+def allowed_by_hand(
+    drawn: World, there: Sequence[StorageObject], pod: Pod, before: Sequence[Pod]
+) -> set[str]:
+    """The nodes for a pod by upstream's rules, one claim and one volume after another."""
+    volumes = drawn.engine.cluster.volumes
+    claims = {one.key: one for one in there if isinstance(one, PersistentVolumeClaim)}
+    classes = {one.name: one for one in there if isinstance(one, StorageClass)}
+    limits = {one.name: one.drivers[0].limit for one in there if isinstance(one, CSINode)}
+    used = {key for other in before for key in keys(other)}
+    taken = {one.volume for other in before for one in volumes.chosen(other) if one.volume}
+    found = set()
+    for candidate in (one for one in drawn.engine.cluster.nodes if one is not None):
+        free = [
+            one
+            for one in there
+            if isinstance(one, PersistentVolume) and one.name not in taken and reaches(one, candidate.labels)
+        ]
+        fits = True
+        for key in sorted(keys(pod), key=lambda key: claims[key].request.size):
+            wanted = claims[key].request
+            if key in used and "ReadWriteOncePod" in wanted.access_modes:
+                fits = False
+                continue
+            modes = set(wanted.access_modes)
+            usable = [
+                one
+                for one in free
+                if one.storage_class == wanted.storage_class
+                and one.size >= wanted.size
+                and modes <= set(one.access_modes)
+            ]
+            if usable:
+                free.remove(min(usable, key=lambda one: (one.size, one.name)))
+                continue
+            made = classes[wanted.storage_class or ""]
+            terms = made.topologies
+            here = not terms or any(
+                candidate.labels.get(one.key) in one.values for term in terms for one in term.expressions
+            )
+            fits = fits and made.provisions and here
+        of_driver = {
+            key for other in before if drawn.where[other.name] == candidate.name for key in keys(other)
+        }
+        limit = limits.get(candidate.name)
+        new = {key for key in keys(pod) if claims[key].request.storage_class == "disks"} - of_driver
+        old = {key for key in of_driver if claims[key].request.storage_class == "disks"}
+        if limit is not None and new and len(new | old) > limit:
+            fits = False
+        if fits:
+            found.add(candidate.name)
+    return found
+
+
+def keys(pod: Pod) -> list[str]:
+    return [f"{pod.namespace}/{one.of(pod.name)}" for one in pod.spec.claims]
+
+
+def reaches(one: PersistentVolume, labels: object) -> bool:
+    assert isinstance(labels, dict)
+    if one.node_affinity is None:
+        return True
+    return any(
+        all(labels.get(part.key) in part.values for part in term.expressions) for term in one.node_affinity
+    )
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_pods_go_where_a_search_by_hand_lets_them(seed: int) -> None:
+    there, members, drawn = drawn_world(seed)
+    before: list[Pod] = []
+    for pod in members:
+        by_hand = allowed_by_hand(drawn, there, pod, before)
+        room = {
+            name
+            for name, left in zip(drawn.engine.cluster.names, drawn.engine.diagnosis.room(pod), strict=False)
+            if name and left > 0
+        }
+        count = Counter(drawn.where[other.name] for other in before)
+        nodes = [one for one in drawn.engine.cluster.nodes if one is not None]
+        free = {one.name for one in nodes if count[one.name] < one.allocatable["example.com/gpu"]}
+        assert room == by_hand & free, f"seed {seed}, {pod.name}"
+        drawn.run(members=[pod])
+        if pod.name in drawn.where:
+            before.append(pod)
+            assert drawn.where[pod.name] in room, f"seed {seed}, {pod.name}"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_leaving_and_coming_back_changes_nothing(seed: int) -> None:
+    _, members, drawn = drawn_world(seed)
+    drawn.run(members=members)
+    state = drawn.engine.cluster.volumes
+    placed = list(drawn.engine.cluster.placed_pods())
+    before = {pod.uid: state.chosen(pod) for pod, _ in placed}
+    with drawn.engine.fork() as fork:
+        fork.apply(Change(gone=tuple(pod for pod, _ in placed[::2])))
+        fork.decide()
+    drawn.engine.validate_state()
+    assert {pod.uid: state.chosen(pod) for pod, _ in drawn.engine.cluster.placed_pods()} == before, seed
+    drawn.tell(*(PodDeleted(pod.uid) for pod, _ in placed))
+    assert all(not state.chosen(pod) for pod, _ in placed)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_order_of_objects_changes_nothing(seed: int) -> None:
+    there, members, drawn = drawn_world(seed)
+    other = world([one for one in drawn.engine.cluster.nodes if one is not None], levels=("rack",))
+    random.Random(seed).shuffle(there)
+    stocked(other, *there)
+    assert drawn.run(members=members).where == other.run(members=members).where, seed
+
+
+def test_a_chain_of_claims_is_bound_one_after_another() -> None:
+    sizes = [claim(f"data-p-{i}", size=i + 1) for i in range(4)]
+    there = [volume(f"v{i}", "a1", size=i + 1) for i in range(4)]
+    drawn = stocked(world(RACKS), *sizes, *there)
+    drawn.run(members=pods(None, 4, with_claims(spec(gpu=1), "data"), prefix="p"))
+    assert drawn.used() == {"a1": 4}
+    chosen = [
+        one.volume
+        for pod, _ in drawn.engine.cluster.placed_pods()
+        for one in drawn.engine.cluster.volumes.chosen(pod)
+    ]
+    assert all(one < other for one, other in pairwise(sorted(map(str, chosen))))
