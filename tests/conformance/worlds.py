@@ -345,4 +345,4 @@ FAMILIES: Mapping[str, tuple[Add, Alter]] = {
     "volumes": (add_storage, use_claims),
 }
 #: Those that closeby is to know.
-SWITCHED_ON = ("core", "claims", "terms")
+SWITCHED_ON = ("core", "claims", "terms", "volumes")
