@@ -1,6 +1,7 @@
 """Short ways for tests to read manifests that stand in the test."""
 
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ def read_good(text: str) -> Manifests:
     return manifests
 
 
-def read_objects(*objects: dict[str, Any]) -> Manifests:
+def read_objects(*objects: Mapping[str, Any]) -> Manifests:
     """What some objects say that are given as plain values."""
     return read_manifests(
         ["-"], stdin=lambda: msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": objects})

@@ -97,6 +97,11 @@ class Population:
         """The labels of a namespace; one that is not known has only that of every namespace."""
         return self.namespaces.get(namespace) or {NAMESPACE_NAME: namespace}
 
+    @property
+    def keys_stamp(self) -> tuple[object, int]:
+        """Another value whenever pods that were alike may not be so any more."""
+        return self.epoch, len(self._carried)
+
     # Pods come and go
 
     def without_pods(self) -> "Population":

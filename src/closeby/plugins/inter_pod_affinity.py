@@ -17,7 +17,7 @@ from closeby.objects.arrays import Bools, Counts, Scores
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm
-from closeby.scheduling.by_domain import DomainFilter, DomainMask
+from closeby.scheduling.by_domain import DomainFilter, DomainLimit, DomainMask
 from closeby.scheduling.extension import Handle, NormalizeScore, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes
 
@@ -40,8 +40,12 @@ class InterPodAffinityArguments(Struct, frozen=True, forbid_unknown_fields=True)
 class _Apart(DomainMask):
     """Domains without any of the pods that a term selects, or that carry a term."""
 
-    def __init__(self, cluster: Cluster, key: str, tally: Tally, term: PodAffinityTerm, own: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, key: str, tally: Tally, term: PodAffinityTerm, own: bool, itself: bool = False
+    ) -> None:
+        """``itself``: the term selects the pods that carry it."""
         self.key = key
+        self._counts_itself = itself
         self.term = term
         #: Whether it is a term of the pod that is judged, not of placed ones.
         self.own = own
@@ -60,6 +64,23 @@ class _Apart(DomainMask):
             self._answer = (counts.flips, free)
         return self._answer[1]
 
+    @property
+    def asks(self) -> str:
+        return f"pod anti-affinity to {self.term}"
+
+    @property
+    def apart(self) -> bool:
+        return self._counts_itself
+
+    def limit(self) -> DomainLimit | None:
+        if not self._counts_itself:
+            return None
+        cluster = self._cluster
+        return DomainLimit(
+            codes=cluster.labels.column(self.key).codes[: cluster.capacity],
+            counts=self._tally.domains(cluster.structure, self.key).by_code,
+        )
+
     def pods_there(self, slot: int) -> int:
         """How many pods stand against a node."""
         return _in_domain(self._cluster, self._tally, self.key, slot)
@@ -68,12 +89,15 @@ class _Apart(DomainMask):
 class _Together(DomainMask):
     """Domains of one key with a pod that all required terms select; anywhere for the first of a group."""
 
-    def __init__(self, cluster: Cluster, keys: Sequence[str], key: str, tally: Tally, first: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, keys: Sequence[str], key: str, terms: Sequence[PodAffinityTerm], first: bool
+    ) -> None:
         self.key = key
+        self._terms = tuple(terms)
         #: All keys of the terms: a group has no pod yet where none is in a domain of any of them.
         self._keys = tuple(keys)
         self._cluster = cluster
-        self._tally = tally
+        self._tally = cluster.population.tally(terms)
         #: Whether the pod that is judged is itself selected.
         self._first = first
         self._answer: tuple[Hashable, Bools] = (None, np.zeros(0, dtype=np.bool_))
@@ -90,6 +114,21 @@ class _Together(DomainMask):
             there[0] = False
             self._answer = (stamp, there)
         return self._answer[1]
+
+    def grows_with(self, pod: Pod) -> bool:
+        population = self._cluster.population
+        own = tuple(term.of_pod(pod.namespace, pod.labels) for term in _own(pod).required)
+        if own == self._terms and self.allowed().any():
+            return False  # It goes only to domains that are open already.
+        return all(population.selects(term, population.class_of(pod)) for term in self._terms)
+
+    @property
+    def asks(self) -> str:
+        return f"pod affinity to {' and '.join(map(str, self._terms))}"
+
+    @property
+    def gathers(self) -> bool:
+        return self.begins
 
     @property
     def begins(self) -> bool:
@@ -162,12 +201,6 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
                 return True
         required = [term.of_pod(other.namespace, other.labels) for term in _own(other).required]
         return bool(required) and all(population.selects(term, of_one) for term in required)
-
-    def gathering_keys(self, pod: Pod) -> Sequence[str]:
-        if not _own(pod).required:
-            return ()
-        masks = self._judgement(pod).masks
-        return [mask.key for mask in masks if isinstance(mask, _Together) and mask.begins]
 
     def helped_by_pods(self, pod: Pod) -> bool:
         return bool(_own(pod).required)
@@ -256,15 +289,15 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         required = tuple(term.of_pod(pod.namespace, pod.labels) for term in affinity.required)
         first = False
         if required:
-            group = population.tally(required)
             first = all(population.selects(term, own) for term in required)
             keys = tuple(dict.fromkeys(term.topology_key for term in required))
-            masks += [_Together(cluster, keys, key, group, first) for key in keys]
-            tallies += [group, keys]
+            masks += [_Together(cluster, keys, key, required, first) for key in keys]
+            tallies += [population.tally(required), keys]
         for written in affinity.forbidden:
             term = written.of_pod(pod.namespace, pod.labels)
             tally = population.tally((term,))
-            masks.append(_Apart(cluster, term.topology_key, tally, term, own=True))
+            itself = population.selects(term, own)
+            masks.append(_Apart(cluster, term.topology_key, tally, term, own=True, itself=itself))
             tallies += [tally, term.topology_key]
         for carried in own.carried:
             if carried.kind == FORBIDDEN:

@@ -19,7 +19,7 @@ from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, Taint, tolerate
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
 from closeby.objects.selectors import TopologySpreadConstraint
-from closeby.scheduling.by_domain import DomainFilter, DomainMask
+from closeby.scheduling.by_domain import DomainFilter, DomainLimit, DomainMask
 from closeby.scheduling.extension import Handle, NormalizeScore, Scope
 from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
 
@@ -97,6 +97,10 @@ class _Spread(DomainMask):
             None if selector is None or selector.empty else population.tally_in(pod.namespace, selector)
         )
 
+    @property
+    def asks(self) -> str:
+        return f"topology spread of {self.constraint}"
+
     def stamp(self) -> Hashable:
         counts, eligible = self._look()
         return None if counts is None else counts.version, id(eligible), self._plugin.handle.cluster.structure
@@ -109,6 +113,27 @@ class _Spread(DomainMask):
             allowed[0] = False
             self._answer = (stamp, allowed)
         return self._answer[1]
+
+    def grows_with(self, pod: Pod) -> bool:
+        selector = self.constraint.selector
+        if self.tally is None or selector is None or pod.namespace != self._pod.namespace:
+            return False
+        return selector.matches(self._plugin.handle.cluster.population.class_of(pod).labels)
+
+    def limit(self) -> DomainLimit | None:
+        if self.tally is None or not self.itself:
+            return None
+        counts, there = self.counts()
+        eligible = np.zeros(len(counts), dtype=np.bool_)
+        eligible[: len(there)] = there[: len(counts)]
+        cluster = self._plugin.handle.cluster
+        return DomainLimit(
+            codes=cluster.labels.column(self.key).codes[: cluster.capacity],
+            counts=counts,
+            eligible=eligible,
+            max_skew=self.constraint.max_skew,
+            min_domains=max(self.constraint.min_domains, 1),
+        )
 
     def counts(self) -> tuple[Counts, Bools]:
         """Pods per domain, and which domains count, by code."""

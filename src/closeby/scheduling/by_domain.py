@@ -8,13 +8,34 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Bools, Ints
+from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.labels import LabelColumn
+
+
+class DomainLimit(Struct, frozen=True, kw_only=True, eq=False):
+    """What a term allows in each domain to the pods that carry it and that it selects, all of them alike.
+
+    Domains are codes of the values of the topology key; 0 stands for nodes without it.
+    """
+
+    #: (slots,) the domain of each node.
+    codes: NDArray[np.int32]
+    #: (domains,) the placed pods that the term counts.
+    counts: Counts
+    #: Of a spread constraint the domains of which the least counts, (domains,). None of anti-affinity, which
+    #: allows one pod in a domain and any number on nodes without the key.
+    eligible: Bools | None = None
+    #: How far a domain may be above the least.
+    max_skew: int = 1
+    #: With fewer eligible domains than this, the least counts as 0.
+    min_domains: int = 1
 
 
 class DomainMask:
@@ -22,6 +43,29 @@ class DomainMask:
 
     #: The label of nodes whose values are the domains.
     key: str
+
+    def grows_with(self, pod: Pod) -> bool:
+        """Whether more domains may be open once a pod like this one is placed in one of them."""
+        return False
+
+    @property
+    def gathers(self) -> bool:
+        """Whether several pods like the one that is judged must share one domain, which is still open."""
+        return False
+
+    @property
+    def apart(self) -> bool:
+        """Whether two pods like the one that is judged can't be in one domain, hence on one node."""
+        return False
+
+    def limit(self) -> DomainLimit | None:
+        """How many pods like the one that is judged each domain takes; None where they don't count."""
+        return None
+
+    @property
+    def asks(self) -> str:
+        """What it asks for, for people."""
+        raise NotImplementedError
 
     def stamp(self) -> Hashable:
         """Another value whenever ``allowed`` may be another."""
@@ -47,10 +91,6 @@ class DomainFilter(Filter):
     def affects(self, one: Pod, other: Pod) -> bool:
         """Whether a placement of ``one`` may change where ``other`` may go, both of them waiting."""
         raise NotImplementedError
-
-    def gathering_keys(self, pod: Pod) -> Sequence[str]:
-        """Keys of which pods like this one must share a domain that none of them has chosen yet."""
-        return ()
 
     def helped_by_pods(self, pod: Pod) -> bool:
         """Whether a pod that is placed may let this one go where it could not before."""

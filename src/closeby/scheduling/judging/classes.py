@@ -15,7 +15,7 @@ from msgspec import Struct
 from closeby.cluster.columns import UNLIMITED, Cluster
 from closeby.objects.arrays import Bools, Counts, Ints, Scores
 from closeby.objects.pods import Pod, PodSpec
-from closeby.scheduling.by_domain import DomainFilter, WatchedMask
+from closeby.scheduling.by_domain import DomainFilter, DomainMask, WatchedMask
 from closeby.scheduling.extension import Capacity, Filter, Plugin, Scope
 from closeby.scheduling.judging.figures import (
     DomainCounts,
@@ -43,6 +43,7 @@ class PodClass:
     """One class and its cached figures; the arrays have one entry per slot."""
 
     __slots__ = (
+        "apart",
         "blind_filters",
         "capacities",
         "counts",
@@ -51,6 +52,7 @@ class PodClass:
         "masks",
         "node_cursor",
         "node_filters",
+        "only",
         "pod",
         "ranked",
         "stale",
@@ -61,7 +63,10 @@ class PodClass:
         "usage_cursor",
     )
 
-    def __init__(self, key: Hashable, pod: Pod, filters: Sequence[Filter]) -> None:
+    def __init__(
+        self, key: Hashable, pod: Pod, filters: Sequence[Filter], only: Sequence[DomainMask] | None = None
+    ) -> None:
+        """``only`` these masks of the filters by domain are kept; None: all."""
         self.key = key
         #: Any pod of the class, to ask plugins with.
         self.pod = pod
@@ -73,10 +78,15 @@ class PodClass:
         self.node_filters = [
             p for p in concerned if p.filter_scope is Scope.PER_NODE and not isinstance(p, Capacity)
         ]
-        #: Where the answers of some of these may change without the node being touched.
-        self.masks = [
-            WatchedMask(mask) for p in concerned if isinstance(p, DomainFilter) for mask in p.masks(pod)
-        ]
+        #: What is asked in place of filters by domain; None: those are asked themselves.
+        self.only = None if only is None else tuple(only)
+        if only is not None:
+            self.node_filters = [p for p in self.node_filters if not isinstance(p, DomainFilter)]
+        masks = masks_of(filters, pod) if only is None else only
+        #: Masks whose answers may change without the node being touched.
+        self.masks = [WatchedMask(mask) for mask in masks]
+        #: Labels of nodes: of those that have one, each takes one such pod.
+        self.apart = tuple(mask.key for mask in masks if mask.apart)
         #: Filters whose answer depends on what was placed elsewhere; not part of ``fits``.
         self.blind_filters = [p for p in concerned if p.filter_scope is Scope.PER_PLACEMENT]
         self.static: Bools = np.zeros(0, dtype=np.bool_)
@@ -151,6 +161,8 @@ class ClassTable:
         self._static_answers: OrderedDict[tuple[str, Hashable], tuple[int, Bools]] = OrderedDict()
         #: How often all was forgotten.
         self._epoch = 0
+        #: The pods that were sorted into classes last, with the result.
+        self._last: tuple[Sequence[Pod], Hashable, tuple[tuple[Pod, ...], ...]] = ((), None, ())
 
     @property
     def stamp(self) -> tuple[int, ...]:
@@ -193,10 +205,6 @@ class ClassTable:
         """Whether a pod that is placed may let one of these go where it could not before."""
         return any(plugin.helped_by_pods(pod) for plugin in self.domain_filters for pod in pods)
 
-    def gathering_keys(self, pod: Pod) -> list[str]:
-        """Keys of which pods like this one must share a domain that none of them has chosen yet."""
-        return [key for plugin in self.domain_filters for key in plugin.gathering_keys(pod)]
-
     def affect_each_other(self, demand: Sequence[Share]) -> bool:
         """Whether a placement of one of these pods may change where others of them may go."""
         return any(
@@ -215,20 +223,68 @@ class ClassTable:
         if not self._keyed_by_pod and (pods is self._equal or _all_equal(pods)):
             self._equal = tuple(pods)
             return (Share(self.of(pods[0]), self._equal),)
+        kinds = self._kinds(pods)
+        return tuple(Share(self.of(members[0]), members) for members in kinds)
+
+    def _kinds(self, pods: Sequence[Pod]) -> tuple[tuple[Pod, ...], ...]:
+        """Pods by class, in order of first appearance.
+
+        The pods of a gang are asked for again with each candidate, and their keys mostly stay the same.
+        """
+        stamp = self._epoch, self._cluster.population.keys_stamp
+        lasts = all(isinstance(plugin, DomainFilter) for plugin in self._keyed_by_pod)
+        if self._last[0] is pods and self._last[1] == stamp and lasts and isinstance(pods, tuple):
+            return self._last[2]
         by_key: dict[Hashable, list[Pod]] = {}
         for pod in pods:
             by_key.setdefault(self.key_of(pod), []).append(pod)
-        return tuple(Share(self.of(members[0]), tuple(members)) for members in by_key.values())
+        kinds = tuple(tuple(members) for members in by_key.values())
+        # Asking may have made selectors known.
+        stamp = self._epoch, self._cluster.population.keys_stamp
+        self._last = pods, stamp, kinds
+        return kinds
+
+    def beside_each_other(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
+        """The same for pods that are placed together: masks that their own placing may widen are left out.
+
+        Their figures then say what room there is at the most.
+        """
+        demand = self.shares(pods)
+        if not any(share.pod_class.masks for share in demand):
+            return demand
+        return tuple(self._widened(share, demand) for share in demand)
+
+    def asked_among(self, demand: Sequence[Share]) -> tuple[str, ...]:
+        """What pods that are placed together ask of each other, for people."""
+        found: dict[str, None] = {}
+        for share in demand:
+            others = [one.pods[0] for one in demand if one is not share or len(one.pods) > 1]
+            for mask in masks_of(self.domain_filters, share.pods[0]):
+                if mask.apart or mask.gathers or any(map(mask.grows_with, others)):
+                    found[mask.asks] = None
+        return tuple(found)
+
+    def _widened(self, share: Share, demand: Sequence[Share]) -> Share:
+        pod = share.pods[0]
+        others = [one.pods[0] for one in demand if one is not share or len(one.pods) > 1]
+        masks = masks_of(self.domain_filters, pod)
+        kept = [mask for mask in masks if not any(mask.grows_with(other) for other in others)]
+        if len(kept) == len(masks):
+            return share
+        places = tuple(place for place, mask in enumerate(masks) if mask in kept)
+        return Share(self._class(_Widened(self.key_of(pod), places), pod, kept), share.pods)
 
     def of(self, pod: Pod) -> PodClass:
         """The pod's class, up to date."""
-        key = self.key_of(pod)
+        return self._class(self.key_of(pod), pod)
+
+    def _class(self, key: Hashable, pod: Pod, only: Sequence[DomainMask] | None = None) -> PodClass:
         if self._reserved.applies:
             key = _KeepsOff(key, self._reserved.number)
         found = self._by_key.get(key)
         if found is None:
             judged = self._cluster.volumes.stand_in(pod)
-            self._by_key[key] = found = PodClass(key, judged, self._filters)
+            self._by_key[key] = found = PodClass(key, judged, self._filters, only)
             room = max(8, CACHED_FIGURES // max(self._cluster.capacity, 1))
             while len(self._by_key) > room:
                 self._by_key.popitem(last=False)
@@ -392,7 +448,12 @@ class ClassTable:
         allowed = pod_class.static if slots is None else pod_class.static[slots]
         for filtering in pod_class.node_filters:
             allowed = allowed & filtering.filter(self._blank, pod, nodes)
-        return np.where(allowed, fits, 0)
+        for mask in pod_class.only or ():
+            allowed = allowed & mask.allowed().take(nodes.label_codes(mask.key))
+        fits = np.where(allowed, fits, 0)
+        for key in pod_class.apart:
+            fits = np.where(nodes.label_codes(key) > 0, np.minimum(fits, 1), fits)
+        return fits
 
     def _notice_scorers(self, pod_class: PodClass) -> bool:
         """Whether others than before tell nodes apart for this class, now that nodes have changed."""
@@ -411,6 +472,18 @@ class ClassTable:
         for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes, fitting):
             total += scores * (weight * 100.0 / plugin.max_score)
         return np.where(fitting, total, -np.inf)
+
+
+def masks_of(filters: Sequence[Filter], pod: Pod) -> list[DomainMask]:
+    """All masks of the filters by domain for a pod."""
+    return [mask for one in filters if isinstance(one, DomainFilter) for mask in one.masks(pod)]
+
+
+class _Widened(NamedTuple):
+    """Key of a class by which only some masks of domains judge."""
+
+    key: Hashable
+    masks: tuple[int, ...]
 
 
 class _OfMembers(NamedTuple):

@@ -38,10 +38,9 @@ def follow_plan(tools: Tools, gang: WaitingGang, planned: Mapping[str, str]) -> 
     if tools.pre_filter(state, gang.waiting) is not None:
         return None
     statement = tools.statement(state)
-    for pod in gang.waiting:
-        slot = tools.cluster.slot(planned[pod.uid]) if pod.uid in planned else None
-        if slot is not None and tools.allows(state, pod, slot):
-            statement.assume_one(pod, slot)
+    slots = {uid: tools.cluster.slot(node) for uid, node in planned.items()}
+    wanted = [(pod, slot) for pod in gang.waiting if (slot := slots.get(pod.uid)) is not None]
+    statement.assume_where_allowed(wanted)
     placed = tuple(state.placed)
     whole = len(placed) == len(gang.group.plan)
     if placed and (whole or gang.members.total_running):

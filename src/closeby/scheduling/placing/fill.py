@@ -17,6 +17,7 @@ from closeby.scheduling.judging.figures import Weighted, active_scorers, greates
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.bounds import Bounds
 from closeby.scheduling.placing.descent import MeanScores, descend
+from closeby.scheduling.placing.mutual import Mutual
 from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.trial import Trial
 from closeby.scheduling.plugin_view import Nodes
@@ -62,20 +63,19 @@ class Filler:
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         tree = inside.tree or self._flat_tree()
         mark = self._statement.checkpoint()
-        mutual = self._table.affect_each_other(demand)
-        if mutual or any(self._must_go_pod_by_pod(share) for share in demand):
+        if self._table.affect_each_other(demand):
+            return self._mutually(pods, candidate, inside, strategy, tree, budget)
+        if any(self._must_go_pod_by_pod(share) for share in demand):
             if self._pod_by_pod(pods, candidate, inside, strategy, tree):
                 return True
             self._statement.rollback(mark)
-            if mutual and self._in_one_domain(pods, demand, inside):
-                return True
             beyond = any(_reaches_beyond(share) for share in demand)
             if beyond and candidate is not None:
                 # What was planned did not know that pods take volumes from each other.
                 if self._pod_by_pod(pods, None, inside, strategy, tree):
                     return True
                 self._statement.rollback(mark)
-            if mutual or beyond or any(share.pod_class.blind_filters for share in demand):
+            if beyond or any(share.pod_class.blind_filters for share in demand):
                 budget.spent = True  # Other nodes for the first pods might have let the last ones in.
                 return False
         if len(demand) == 1:
@@ -114,6 +114,43 @@ class Filler:
             return
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         yield from self._trial(inside, inside.tree or self._flat_tree(), budget).ways(demand, apart)
+
+    def _mutually(
+        self,
+        pods: Sequence[Pod],
+        candidate: Candidate | None,
+        inside: NodeSet,
+        strategy: Strategy,
+        tree: Tree,
+        budget: Budget,
+    ) -> bool:
+        """Pods that count for each other; by score where a score depends on what was just placed."""
+        demand = self._table.beside_each_other(pods)
+        by_score = any(self._must_go_pod_by_pod(share) for share in demand)
+        mutual = Mutual(
+            cluster=self._cluster,
+            table=self._table,
+            statement=self._statement,
+            demand=demand,
+            inside=inside,
+            tree=tree,
+            strategy=strategy,
+        )
+        at_once = len(demand) == 1 and not _reaches_beyond(demand[0])
+        mark = self._statement.checkpoint()
+        for meeting in mutual.meetings():
+            if by_score and self._pod_by_pod(pods, candidate, meeting, strategy, tree):
+                return True
+            self._statement.rollback(mark)
+            if any(share.pod_class.blind_filters for share in demand):
+                budget.spent = True  # Other nodes for the first pods might have let the last ones in.
+                continue
+            settled = mutual.share_out(meeting) if at_once else None
+            if settled or (settled is None and mutual.search(meeting, budget)):
+                return True
+            if not budget.take_candidate():
+                break
+        return False
 
     def _by_descent(
         self,
@@ -215,37 +252,6 @@ class Filler:
             if planned is None:
                 return False
             allowed = planned
-        return self._one_by_one_in(pods, allowed)
-
-    def _in_one_domain(self, pods: Sequence[Pod], demand: Sequence[Share], inside: NodeSet) -> bool:
-        """Pods that must be in one domain of a key, whichever that is: the tightest that holds them first.
-
-        Pod by pod the first one chooses the domain, which may have no room for the others.
-        """
-        mark = self._statement.checkpoint()
-        within = inside.allowed(self._cluster.capacity)
-        for key in dict.fromkeys(
-            key for share in demand for key in self._table.gathering_keys(share.pods[0])
-        ):
-            codes = Nodes(self._cluster).label_codes(key)
-            room = np.zeros(int(codes.max(initial=0)) + 1)
-            holds = np.ones(len(room), dtype=np.bool_)
-            for share in demand:
-                self._table.refresh(share.pod_class)
-                fits = share.pod_class.fits if within is None else np.where(within, share.pod_class.fits, 0)
-                found = np.bincount(codes, weights=fits)
-                holds &= found >= len(share.pods)
-                room += found
-            holds[0] = False
-            domains = np.flatnonzero(holds)
-            for code in domains[np.argsort(room[domains], kind="stable")].tolist():
-                allowed = codes == code if within is None else within & (codes == code)
-                if self._one_by_one_in(pods, allowed):
-                    return True
-                self._statement.rollback(mark)
-        return False
-
-    def _one_by_one_in(self, pods: Sequence[Pod], allowed: Bools | None) -> bool:
         for pod in pods:
             if self._before_pod is not None:
                 self._before_pod(pod)

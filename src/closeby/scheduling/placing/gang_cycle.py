@@ -7,6 +7,7 @@ import numpy as np
 
 from closeby.cluster.columns import Batch
 from closeby.objects.arrays import Bools
+from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.words import all_pods, names_text, plural
@@ -163,7 +164,7 @@ class _GangCycle:
             return Attempt(refusal=refusal, tree=self._state.tree)
         traffic = self._tools.traffic(self._state, waiting)
         minimum = self._gang.parts(everyone=False)
-        demand = table.shares(minimum.needed())
+        demand = table.beside_each_other(minimum.needed())
         domains = self._explaining.survey()
         search = self._find(minimum, demand)
         if search is None:
@@ -203,8 +204,11 @@ class _GangCycle:
         )
 
     def _need(self, minimum: Part, demand: Sequence[Share]) -> Need | None:
-        """What all attempts at this gang need at the least; nothing is known where parts may be left out."""
-        if minimum.may_leave_out:
+        """What all attempts at this gang need at the least; None where that is not known.
+
+        Nothing is known where parts may be left out, or where placing some pods lets others in.
+        """
+        if minimum.may_leave_out or any(share.pod_class.only is not None for share in demand):
             return None
         alone = bool(self._state.anchors)
         return need_of(self._tools.table, demand, self._constraints.levels.get(""), alone=alone)
@@ -238,7 +242,7 @@ class _GangCycle:
         elastic = optional or any(leaf.extra for leaf in minimum.leaves())
         if elastic:
             whole = self._gang.parts(everyone=True)
-            everyone = self._tools.table.shares(whole.needed())
+            everyone = self._tools.table.beside_each_other(whole.needed())
             if _short_of_room(everyone) is None:
                 search = self._close_or_any(whole, Budget(self._tools.pace))
                 if search is not None:
@@ -332,6 +336,8 @@ class _GangCycle:
         return self._refusal(Reason.NODE_RESERVED, message)
 
     def _failure(self, demand: Sequence[Share]) -> Condition:
+        among = self._tools.table.asked_among(demand)
+        constrained = f"; the pods constrain each other: {some(among)}" if among else ""
         short = self._short
         if short is not None and not self._budget.spent:
             self._tools.table.refresh(short.pod_class)
@@ -350,6 +356,7 @@ class _GangCycle:
                 message += f": {lacks_text(self._lacks)}" if self._lacks else ""
                 message += f" ({nodes})" if nodes else ""
             message += f": {label}" if label else ""
+            message += constrained
             remedy = "" if bare is None else bare.remedy
             return self._refusal(Reason.GANG_DOES_NOT_FIT, message, remedy)
         if self._budget.spent:
@@ -363,7 +370,8 @@ class _GangCycle:
             return self._refusal(Reason.GANG_DOES_NOT_FIT, message)
         if not self._constraints.required or (len(demand) > 1 and self._fits_nowhere()):
             return self._refusal(
-                Reason.GANG_DOES_NOT_FIT, "the pods fit one by one, but not all beside each other"
+                Reason.GANG_DOES_NOT_FIT,
+                "the pods fit one by one, but not all beside each other" + constrained,
             )
         levels = self._constraints.levels.get("")
         if levels is None or levels.required is None or self._group.subgroups:
@@ -385,6 +393,7 @@ class _GangCycle:
             message += f": the roomiest, {path}, takes {room}" + (f" ({lack})" if lack else "")
         if bare is not None:
             message += f"{': ' if best is None else '; '}{bare.text}"
+        message += constrained
         remedy = "" if bare is None else bare.remedy
         return self._refusal(Reason.TOPOLOGY_PLACEMENT_FAILED, message, remedy)
 

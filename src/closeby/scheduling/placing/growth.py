@@ -18,7 +18,7 @@ from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.placing.tools import Left, Placed, Tools, WaitingGang
+from closeby.scheduling.placing.tools import Left, Tools, WaitingGang
 from closeby.scheduling.services import Traffic
 from closeby.topology.tree import Domain
 
@@ -70,20 +70,11 @@ def move_together(
     found = improve(traffic, sites, [home.get(pod.uid) for pod in pods], tools.pace)
     wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
     final = found.cost
-    if found.cost >= found.cost_before or not _assume(tools, statement, wanted):
+    if found.cost >= found.cost_before or not statement.assume_where_allowed(wanted):
         statement.rollback(0)
         statement.assume_again(batches)
         final = found.cost_before
     return Improvement(greedy=found.cost_before, final=final, evaluated=found.evaluated, spent=found.spent)
-
-
-def _assume(tools: Tools, statement: Statement, wanted: Sequence[Placed]) -> bool:
-    """Place pods where they are wanted; False at the first one that a filter keeps out."""
-    for pod, slot in wanted:
-        if not tools.allows(statement.state, pod, slot):
-            return False
-        statement.assume_one(pod, slot)
-    return True
 
 
 class Growth:

@@ -224,7 +224,7 @@ class Search:
         """A leaf's pods by class."""
         found = self._shared.get(part.name)
         if found is None:
-            found = self._shared[part.name] = self._table.shares(part.core)
+            found = self._shared[part.name] = self._table.beside_each_other(part.core)
         return found
 
     def candidates(self, part: Part, scope: NodeSet) -> Iterator[Candidate] | None:
@@ -236,7 +236,7 @@ class Search:
             part,
             scope,
             # Where nothing is needed, the room for those that would like to come orders the domains.
-            self._table.shares(core or extra),
+            self._table.beside_each_other(core or extra),
             self._table,
             self._cluster.capacity,
         )

@@ -114,15 +114,29 @@ class Statement:
         cluster = self._cluster
         return bool((cluster.requested[:, slots] > cluster.allocatable[:, slots]).any())
 
+    def assume_where_allowed(self, wanted: Sequence[tuple[Pod, int]]) -> bool:
+        """Place pods where all filters let them go to their slot, in any order; False if some stay without.
+
+        A pod may be let in only once others are there: by affinity or spread among them.
+        """
+        left = list(wanted)
+        before = len(left) + 1
+        while len(left) < before:
+            before, waiting, left = len(left), left, []
+            for pod, slot in waiting:
+                if self._allows(self.state, pod, slot):
+                    self.assume_one(pod, slot)
+                else:
+                    left.append((pod, slot))
+        return not left
+
     def _confirm(self) -> None:
         """Place everything again, each pod only where all filters let it go."""
         placed = tuple(self.state.placed)
         self.rollback(0)
-        for pod, slot in placed:
-            if not self._allows(self.state, pod, slot):
-                self.rollback(0)
-                raise Outdated
-            self.assume_one(pod, slot)
+        if not self.assume_where_allowed(placed):
+            self.rollback(0)
+            raise Outdated
 
     def since(self, checkpoint: Checkpoint) -> Iterator[Batch]:
         """The batches placed after a checkpoint, in order."""

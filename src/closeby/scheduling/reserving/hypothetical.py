@@ -15,6 +15,7 @@ from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.by_domain import DomainFilter
 from closeby.scheduling.extension import Handle, NoArguments, Permit, Scope
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
@@ -71,7 +72,9 @@ class HypotheticalCluster:
     def knows_all(self, pod: Pod) -> bool:
         """Whether what such a pod may do depends on nodes alone, not on what was placed elsewhere."""
         filters = self._tools.profile.filters
-        apart = (one for one in filters if one.filter_scope is Scope.PER_PLACEMENT)
+        apart = (
+            one for one in filters if one.filter_scope is Scope.PER_PLACEMENT or isinstance(one, DomainFilter)
+        )
         return not any(one.concerns(pod) for one in apart) and not any(
             one.reaches_beyond(pod) for one in filters
         )

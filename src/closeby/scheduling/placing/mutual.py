@@ -1,0 +1,274 @@
+"""Placing pods that count for each other: by affinity, anti-affinity or spread among themselves.
+
+Pods that must share a domain are tried in one domain after another. Equal pods are then shared out by their
+limits (``limits``), all at once. What that does not settle is searched pod by pod, within the budget: each
+step is one that all filters allow at that moment, so that some order of the pods leads to every placement.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
+
+import numpy as np
+
+from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Counts, Ints
+from closeby.objects.groups import Strategy
+from closeby.scheduling.by_domain import DomainLimit, DomainMask
+from closeby.scheduling.gangs.parts import NodeSet
+from closeby.scheduling.judging.classes import ClassTable, Share, masks_of
+from closeby.scheduling.judging.figures import DomainCounts
+from closeby.scheduling.pace import Budget
+from closeby.scheduling.placing.descent import descend
+from closeby.scheduling.placing.limits import bounds, capped, finest_first, room_of
+from closeby.scheduling.placing.statement import Statement
+from closeby.topology.tree import Tree
+
+
+class Mutual:
+    """One part's pods, in one set of nodes."""
+
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        table: ClassTable,
+        statement: Statement,
+        demand: Sequence[Share],
+        inside: NodeSet,
+        tree: Tree,
+        strategy: Strategy,
+    ) -> None:
+        """``demand``: the pods by class, as ``ClassTable.beside_each_other`` says."""
+        self._cluster = cluster
+        self._table = table
+        self._statement = statement
+        self._demand = demand
+        self._inside = inside
+        self._tree = tree
+        self._strategy = strategy
+        self._masks = [masks_of(table.domain_filters, share.pods[0]) for share in demand]
+
+    def meetings(self) -> Iterator[NodeSet]:
+        """Node sets to try one after another: the domains in which all pods may have to meet, then all."""
+        found = [
+            mask
+            for share, masks in zip(self._demand, self._masks, strict=True)
+            for mask in masks
+            if (mask.gathers and (len(share.pods) > 1 or len(self._demand) > 1)) or self._opens(mask, share)
+        ]
+        if not found:
+            yield self._inside
+            return
+        yield from self._domains(found)
+        if len(self._demand) > 1:
+            yield self._inside
+
+    def share_out(self, inside: NodeSet) -> bool | None:
+        """Place equal pods by their limits; None where only trying can tell whether they fit."""
+        (share,) = self._demand
+        fits = self._fits(share, inside)
+        wanted = len(share.pods)
+        limits = finest_first([limit for mask in self._masks[0] if (limit := mask.limit()) is not None])
+        order = self._tree.slot_at[slice(*self._tree.span(inside.domain_in(self._tree)))]
+        forced: Counts | None = None
+        for place, limit in enumerate(limits):
+            found = bounds(limit, room_of(limit, fits), wanted)
+            if found is None:
+                return False if _exact(limits[: place + 1]) else None
+            if found.least.any():
+                if forced is not None or limit is not limits[-1]:
+                    return None
+                forced = capped(limit, fits, found.least, order)
+            fits = capped(limit, fits, found.most, order)
+        if int(fits.sum()) < wanted:
+            return None if limits else False
+        slots = self._chosen(fits, forced, wanted, inside)
+        self._statement.assume(share.pods, slots[np.argsort(self._tree.position_of[slots], kind="stable")])
+        return True
+
+    def search(self, inside: NodeSet, budget: Budget) -> bool:
+        """Place the pods one by one, in any order and on any node that the filters allow then."""
+        search = _Search(self, self._slots(inside), budget)
+        return search.run()
+
+    def _opens(self, mask: DomainMask, share: Share) -> bool:
+        """Whether nodes are closed to some pods until others of them are placed there."""
+        others = (one.pods[0] for one in self._demand if one is not share)
+        return not mask.allowed().any() and any(mask.grows_with(pod) for pod in others)
+
+    def _domains(self, masks: Sequence[DomainMask]) -> Iterator[NodeSet]:
+        """The domains of all keys together that could hold the pods, the tightest or the emptiest first."""
+        columns = self._cluster.labels
+        keys = dict.fromkeys(mask.key for mask in masks)
+        codes = np.stack([columns.column(key).codes[: self._cluster.capacity] for key in keys])
+        rooms = [self._fits(share, self._inside) for share in self._demand]
+        usable = np.flatnonzero((codes > 0).all(axis=0) & (np.stack(rooms) > 0).any(axis=0))
+        if not len(usable):
+            return
+        _, which = np.unique(codes[:, usable], axis=1, return_inverse=True)
+        which = which.reshape(-1)
+        held = np.stack([np.bincount(which, weights=room[usable]) for room in rooms])
+        wanted = np.asarray([len(share.pods) for share in self._demand])
+        enough = np.flatnonzero((held >= wanted[:, None]).all(axis=0))
+        total = held.sum(axis=0)[enough]
+        if self._strategy is Strategy.SPREAD:
+            total = -total
+        for domain in enough[np.argsort(total, kind="stable")].tolist():
+            mask = np.zeros(self._cluster.capacity, dtype=np.bool_)
+            mask[usable[which == domain]] = True
+            if self._inside.mask is not None:
+                mask &= self._inside.mask
+            yield NodeSet(self._inside.tree, self._inside.domain, mask)
+
+    def _fits(self, share: Share, inside: NodeSet) -> Counts:
+        """The room of each node of a set at the most, (slots,)."""
+        self._table.refresh(share.pod_class)
+        mask = inside.allowed(self._cluster.capacity)
+        fits = share.pod_class.fits
+        return fits if mask is None else np.where(mask, fits, 0)
+
+    def _slots(self, inside: NodeSet) -> Ints:
+        mask = inside.allowed(self._cluster.capacity)
+        slots = self._tree.slot_at[slice(*self._tree.span(inside.domain_in(self._tree)))]
+        return slots if mask is None else slots[mask[slots]]
+
+    def _chosen(self, fits: Counts, forced: Counts | None, wanted: int, inside: NodeSet) -> Ints:
+        """The slots that the pods go to: what the limits ask for, then the tightest domain for the others."""
+        chosen: list[Ints] = []
+        if forced is not None:
+            slots = np.flatnonzero(forced)
+            chosen.append(np.repeat(slots, forced[slots]))
+            fits, wanted = fits - forced, wanted - int(forced.sum())
+        if wanted:
+            tree = self._tree
+            counts = DomainCounts(tree, fits)
+            fill = descend(counts, inside.domain_in(tree), wanted, self._strategy, None)
+            positions, takes = fill.in_topology_order()
+            chosen.append(np.repeat(tree.slot_at[positions], takes))
+        return np.concatenate(chosen)
+
+    # What the search needs
+
+    @property
+    def demand(self) -> Sequence[Share]:
+        """The pods by class."""
+        return self._demand
+
+    @property
+    def table(self) -> ClassTable:
+        """All classes."""
+        return self._table
+
+    @property
+    def statement(self) -> Statement:
+        """What the pods are placed on."""
+        return self._statement
+
+    def kinds(self, slots: Ints) -> Ints:
+        """Rows of figures by which nodes are told apart, one column for each slot."""
+        cluster = self._cluster
+        keys = dict.fromkeys(
+            mask.key for share in self._demand for mask in masks_of(self._table.domain_filters, share.pods[0])
+        )
+        rows = [cluster.labels.column(key).codes[slots].astype(np.int64) for key in keys]
+        rows += [cluster.free(row, slots) for row in range(len(cluster.row_of))]
+        rows += [share.pod_class.fits[slots] for share in self._demand]
+        return np.stack(rows)
+
+
+def _exact(limits: Sequence[DomainLimit]) -> bool:
+    """Whether pods that limits, the finest first, do not let in can't be placed in any other way.
+
+    So it is where each domain is inside one of the next limit, and only the last shares out by its least one.
+    """
+    return all(finer.eligible is None and _inside(finer, coarser) for finer, coarser in pairwise(limits))
+
+
+def _inside(finer: DomainLimit, coarser: DomainLimit) -> bool:
+    """Whether each domain of one limit is inside one of the other; nodes without the finer key are free."""
+    known = finer.codes > 0
+    inner, outer = finer.codes[known], coarser.codes[known]
+    owner = np.zeros(len(finer.counts), dtype=np.int32)
+    owner[inner] = outer
+    return bool((owner[inner] == outer).all())
+
+
+class _Search:
+    """Depth first; a set of placements that was tried in one order is not tried in another."""
+
+    def __init__(self, mutual: Mutual, slots: Ints, budget: Budget) -> None:
+        self._mutual = mutual
+        self._slots = slots
+        self._budget = budget
+        #: The classes in the order in which they are offered a node, and how many pods of each are placed.
+        self._demand = sorted(mutual.demand, key=self._hardness)
+        self._placed = [0] * len(self._demand)
+        self._seen: set[frozenset[tuple[tuple[int, int], int]]] = set()
+        self._taken: Counter[tuple[int, int]] = Counter()
+
+    def run(self) -> bool:
+        """Whether all pods were placed; if not, none is."""
+        statement, wanted = self._mutual.statement, sum(len(share.pods) for share in self._demand)
+        start = statement.checkpoint()
+        path: list[tuple[int, int]] = []
+        way = [self._options()]
+        while way:
+            step = next(way[-1], None)
+            if step is not None:
+                kind, slot = step
+                statement.assume_one(self._demand[kind].pods[self._placed[kind]], slot)
+                self._placed[kind] += 1
+                self._taken[step] += 1
+                path.append(step)
+                if len(path) == wanted:
+                    return True
+                way.append(self._options())
+                continue
+            way.pop()
+            if path:
+                last = path.pop()
+                self._placed[last[0]] -= 1
+                self._taken[last] -= 1
+                statement.rollback(statement.checkpoint() - 1)
+                if not self._budget.take_backtrack():
+                    break
+        statement.rollback(start)
+        return False
+
+    def _options(self) -> Iterator[tuple[int, int]]:
+        counted = frozenset((+self._taken).items())
+        if counted in self._seen or not self._enough():
+            return
+        self._seen.add(counted)
+        yield from chain.from_iterable(
+            self._nodes_for(kind)
+            for kind, share in enumerate(self._demand)
+            if self._placed[kind] < len(share.pods)
+        )
+
+    def _nodes_for(self, kind: int) -> Iterator[tuple[int, int]]:
+        """Nodes for the next pod of a class, the tightest first, one of each kind."""
+        mutual, share = self._mutual, self._demand[kind]
+        mutual.statement.state.pace.take(100 + len(self._slots) // 10)
+        fits = mutual.table.of(share.pods[self._placed[kind]]).fits[self._slots]
+        usable = np.flatnonzero(fits)
+        if not len(usable):
+            return
+        usable = usable[np.argsort(fits[usable], kind="stable")]
+        _, distinct = np.unique(mutual.kinds(self._slots[usable]), axis=1, return_index=True)
+        for slot in self._slots[usable[np.sort(distinct)]].tolist():
+            yield kind, slot
+
+    def _enough(self) -> bool:
+        """Whether what is left could still fit, each class by itself."""
+        for share, placed in zip(self._demand, self._placed, strict=True):
+            self._mutual.table.refresh(share.pod_class)
+            if int(share.pod_class.fits[self._slots].sum()) < len(share.pods) - placed:
+                return False
+        return True
+
+    def _hardness(self, share: Share) -> tuple[bool, float]:
+        """Pods that others wait for come first, then those with the least room for each of them."""
+        room = float(share.pod_class.fits[self._slots].sum())
+        return self._mutual.table.helped_by_pods(share.pods[:1]), room / len(share.pods)
