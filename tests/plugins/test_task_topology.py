@@ -120,6 +120,12 @@ class TestTheProposalsTables:
             ("ps1", "worker1", "worker3"),
         )
 
+    def test_load_balance_and_distance_together_tear_no_bucket_apart(self) -> None:
+        """Nodes with memory are balanced too, and the one that holds ps0 is the nearest."""
+        nodes = [replace(one, allocatable={**one.allocatable, "memory": 64 << 30}) for one in NODES]
+        drawn = world(nodes, fabric(HOSTNAME)).run(JOB, members=SIX)
+        assert {name for name, node in drawn.where.items() if node == "node1"} == {"ps1", "worker1"}
+
 
 def tables(drawn: World) -> dict[str, dict[str, float]]:
     """What the plugin gave each node for each pod."""

@@ -55,10 +55,12 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
     name: ClassVar[str] = "task-topology"
     Arguments = TaskTopologyArguments
     score_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
-    #: One task more of the bucket on a node counts as much as the whole range of another plugin, so that
-    #: others decide only among nodes that are alike for the bucket, as in the proposal's example.
     max_score: ClassVar[float] = 1.0
     unbounded: ClassVar[bool] = True
+    #: One task more of the bucket on a node counts for more than the whole ranges of load, balance, images
+    #: and distance together, so that those decide only among nodes that are alike for the bucket, as in the
+    #: proposal's example.
+    default_weight: ClassVar[float] = 5.0
 
     def __init__(self, arguments: TaskTopologyArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)
