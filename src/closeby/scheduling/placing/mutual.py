@@ -166,7 +166,7 @@ class Mutual:
         return self._statement
 
     def kinds(self, slots: Ints) -> Ints:
-        """Rows of figures by which nodes are told apart, one column for each slot."""
+        """Rows of figures in which nodes differ, one column for each slot."""
         cluster = self._cluster
         keys = dict.fromkeys(
             mask.key for share in self._demand for mask in masks_of(self._table.domain_filters, share.pods[0])
