@@ -7,6 +7,7 @@ from closeby.objects.pods import NodeSelectorTerm, PodSpec, PreferredTerm, Requi
 from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.node_affinity import NodeAffinity
 from closeby.scheduling.extension import Handle, NoArguments
+from closeby.scheduling.plugin_view import Nodes
 from tests.plugins.asking import allowed, handle_of, pod_of, scores, why_not
 
 #   node   zone   disk   cores   note
@@ -149,6 +150,16 @@ def test_node_selector(selector: tuple[tuple[str, str], ...], nodes: str) -> Non
 def test_selector_and_affinity_must_both_hold() -> None:
     spec = PodSpec(node_selector=(("disk", "ssd"),), required_affinity=(term(needing("zone", "In", "z2")),))
     assert allowed(plugin_on(), pod_of(spec)) == "c"
+
+
+def test_the_devices_of_a_claim_are_no_part_of_what_the_pod_asks() -> None:
+    """Spread counts the nodes that the pod's own affinity allows, whatever devices its claims have."""
+    plugin = plugin_on()
+    pod = pod_of(
+        PodSpec(node_selector=(("disk", "ssd"),), claimed_nodes=((term(needing("zone", "In", "z2")),),))
+    )
+    assert allowed(plugin, pod) == "c"
+    assert plugin.asked(pod, Nodes(plugin.handle.cluster)).tolist() == [True, False, True, False, False]
 
 
 def test_a_pod_without_either_is_not_asked_about() -> None:

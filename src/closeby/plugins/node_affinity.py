@@ -44,14 +44,19 @@ class NodeAffinity(Filter, NormalizeScore):
         return bool(spec.node_selector or spec.claimed_nodes) or spec.required_affinity is not None
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        answer = self.asked(pod, nodes)
+        for terms in pod.spec.claimed_nodes:
+            answer = np.logical_and(answer, self._any_term(nodes, terms))
+        return answer
+
+    def asked(self, pod: Pod, nodes: Nodes) -> Bools:
+        """Where ``nodeSelector`` and the required affinity let a pod go, whatever its claims say."""
         answer: Bools | None = None
         for key, value in pod.spec.node_selector:
             hit = _has_value(nodes, key, (value,))
             answer = hit if answer is None else np.logical_and(answer, hit, out=answer)
-        for terms in _alternatives(pod):
-            hit = nodes.all(False)
-            for term in terms:
-                hit |= self._term(nodes, term)
+        if pod.spec.required_affinity is not None:
+            hit = self._any_term(nodes, pod.spec.required_affinity)
             answer = hit if answer is None else np.logical_and(answer, hit, out=answer)
         return nodes.all(True) if answer is None else answer
 
@@ -73,6 +78,13 @@ class NodeAffinity(Filter, NormalizeScore):
         best = scores.max(initial=0.0)
         return scores if best == 0 else scores * 100.0 / best
 
+    def _any_term(self, nodes: Nodes, terms: Sequence[NodeSelectorTerm]) -> Bools:
+        """Where one of the terms holds."""
+        hit = nodes.all(False)
+        for term in terms:
+            hit |= self._term(nodes, term)
+        return hit
+
     def _term(self, nodes: Nodes, term: NodeSelectorTerm) -> Bools:
         """Where all of a term's requirements hold; nowhere when it has none or one that breaks the rules."""
         requirements = [(one, False) for one in term.expressions] + [(one, True) for one in term.fields]
@@ -89,12 +101,6 @@ class NodeAffinity(Filter, NormalizeScore):
         slot = self.handle.cluster.slot(requirement.values[0])
         same = nodes.all(False) if slot is None else np.equal(nodes.slots, slot)
         return same if requirement.operator == "In" else ~same
-
-
-def _alternatives(pod: Pod) -> tuple[tuple[NodeSelectorTerm, ...], ...]:
-    """Sets of terms; of each set one must hold."""
-    required = pod.spec.required_affinity
-    return pod.spec.claimed_nodes if required is None else (required, *pod.spec.claimed_nodes)
 
 
 def _tells_apart(preferred: PreferredTerm) -> bool:

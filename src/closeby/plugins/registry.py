@@ -1,7 +1,6 @@
 """The plugins that come with closeby, and those that take part unless a configuration says otherwise."""
 
 from collections.abc import Mapping
-from functools import partial
 
 from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
 from closeby.plugins.domain_binpack import DomainBinpack
@@ -28,7 +27,6 @@ from closeby.plugins.volume_restrictions import VolumeRestrictions
 from closeby.plugins.volume_zone import VolumeZone
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.extension import Handle, NoArguments, Plugin
-from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.profile import Profile, build_profile
 from closeby.scheduling.services import DependencyCost
 
@@ -75,8 +73,7 @@ def profile_for(configuration: Configuration, handle: Handle) -> Profile:
     Raises:
         ConfigurationError: with every mistake found.
     """
-    affinity = NodeAffinity(NoArguments(), handle)
-    handle.required_affinity = partial(affinity.filter, CycleState())
+    handle.required_affinity = NodeAffinity(NoArguments(), handle).asked
     return build_profile(configuration, BUILT_IN, handle, [plugin.name for plugin in DEFAULT_PLUGINS])
 
 
