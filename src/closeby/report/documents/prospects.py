@@ -92,7 +92,7 @@ def prospect(
     level = ROOT_LEVEL if required is None else tree.level_named(required)
     if level is None or (level == ROOT_LEVEL and reason == Reason.TOPOLOGY_PLACEMENT_FAILED):
         return None
-    state, outcome = run.engine.state, run.gang_outcomes.get(group.key)
+    state = run.engine.state
     placed = [(pod, run.engine.cluster.placement(pod.uid)) for pod in state.placed(group.key)]
     there = len(placed) + len(state.done(group.key))
     asked = _Asked(
@@ -104,8 +104,8 @@ def prospect(
         own=tuple((pod, slot) for pod, slot in placed if slot is not None),
         hypothetical=run.engine.fork().hypothetical,
     )
-    bare = None if outcome is None else outcome.unlabelled
-    if not asked.hypothetical.knows_all(asked.pod) or (bare is not None and bare.every):
+    bare = reason == Reason.TOPOLOGY_PLACEMENT_FAILED and not tree.labelled[level].any()
+    if bare or not asked.hypothetical.knows_all(asked.pod):
         return None  # What a level that no node carries could hold is no question.
     room = asked.room(level)
     if (room >= asked.needed).any():
