@@ -25,7 +25,7 @@ MAX_BACKOFF_BY_COST: Final = 60.0
 #: Decisions with fewer steps are cheap: their items back off no longer than others.
 CHEAP_STEPS: Final = 20_000
 #: Events whose effect shows in the room of the nodes, so that it can be compared with what an item needs.
-_SEEN: Final = ClusterEvent.CAPACITY | ClusterEvent.PLACED | ClusterEvent.MEASUREMENT
+_SEEN: Final = ClusterEvent.CAPACITY | ClusterEvent.PLACED | ClusterEvent.SELECTION | ClusterEvent.MEASUREMENT
 #: The same for items that need a place for any of their pods; for them network limits count too.
 _SEEN_BY_POD: Final = _SEEN | ClusterEvent.NETWORK
 
