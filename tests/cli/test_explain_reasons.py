@@ -254,7 +254,7 @@ class TestWhoGoesBefore:
 
     def test_a_pod_behind_one_that_waits_is_not_shown_two_pods_in_its_way(self) -> None:
         """Whatever ends first, the larger pod before it takes all that becomes free."""
-        running = [pod(f"run-{number}", 8, on=f"node-{number}") for number in (1, 2)]
+        running = [pod(f"run-{number}", 8, on=f"node-{number}", priority=100) for number in (1, 2)]
         waiting = pod("small", 1, priority=1), pod("big", 8, priority=100)
         found = explained("small", *racks({"a/r1": 2}), *running, *waiting)
         (ahead,) = counterfactual(found, "behind")["ahead"]
@@ -264,7 +264,8 @@ class TestWhoGoesBefore:
 
     def test_who_waits_before_it_and_takes_nothing_is_left_out(self) -> None:
         waiting = pod("small", 1, priority=1), pod("huge", 9, priority=100)
-        found = explained("small", *racks({"a/r1": 1}), pod("run", 8, on="node-1"), *waiting)
+        run = pod("run", 8, on="node-1", priority=100)
+        found = explained("small", *racks({"a/r1": 1}), run, *waiting)
         assert all(one["kind"] != "behind" for one in found["counterfactuals"])
         assert counterfactual(found, "short")["fits"]
 

@@ -24,6 +24,7 @@ def test_the_report_of_a_gang_that_fits_one_rack() -> None:
         "pods",
         "groups",
         "appGroups",
+        "preemptions",
         "conditions",
         "errors",
         "unused",

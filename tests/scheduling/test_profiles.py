@@ -116,6 +116,9 @@ def test_the_built_in_profile() -> None:
         "ScarceResourceAvoidance",
         "NodePorts",
         "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
         "ImageLocality",
         "PodTopologySpread",
         "InterPodAffinity",
@@ -125,6 +128,7 @@ def test_the_built_in_profile() -> None:
         "NetworkMinCost",
         "topology",
         "domain-binpack",
+        "DefaultPreemption",
     ]
     assert built_in.queue_sort.name == "PrioritySort"
     assert [plugin.name for plugin in built_in.pre_enqueue] == ["SchedulingGates"]

@@ -118,6 +118,8 @@ def _explanation(
         measure=measures(inputs.configuration, live=cluster is not None),
         wall=None if cluster is None else time.time(),
         networks=inputs.networks,
+        # A live scheduler does not preempt yet.
+        preempt=cluster is None,
     )
     with usable_configuration():
         simulation = Simulation(inputs.manifests, inputs.configuration, asked)

@@ -1,7 +1,8 @@
 """`closeby simulate`: schedule the pods of manifests, or run a workload over time, and report."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from closeby.whatif.gathering import Found
 
 STILL_PENDING = 3
+
+
+class Scheduled(NamedTuple):
+    """Whose pods are scheduled, whether others make room, and the time by which their lost work counts."""
+
+    scheduler_name: str | None
+    preempt: bool
+    now: float | None
 
 
 @click.command(name="simulate", short_help="Schedule the pods of manifests, or run jobs over time.")
@@ -43,6 +52,17 @@ STILL_PENDING = 3
 )
 @click.option("--strict", is_flag=True, help="Exit with code 3 if anything stays pending.")
 @click.option(
+    "--no-preemption",
+    is_flag=True,
+    help="Let nothing that runs end to make room for pods of higher priority.",
+)
+@click.option(
+    "--now",
+    metavar="TIME",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ"]),
+    help="The time by which the work of victims counts as lost.  [default: the latest in the manifests]",
+)
+@click.option(
     "--scheduler-name",
     metavar="NAME",
     help="Schedule only pending pods whose spec.schedulerName is NAME.  [default: all]",
@@ -57,6 +77,8 @@ def command(
     optimum: bool,
     quality: bool,
     strict: bool,
+    no_preemption: bool,
+    now: datetime | None,
     scheduler_name: str | None,
     over_time: OverTime,
     pictures: Pictures,
@@ -86,6 +108,8 @@ def command(
             ("--explain", explain),
             ("--optimum", optimum or None),
             ("--scheduler-name", scheduler_name),
+            ("--no-preemption", no_preemption or None),
+            ("--now", now),
         ):
             if given is not None:
                 raise click.UsageError(f"{option} is for the pods of manifests, not for a run over time")
@@ -96,7 +120,9 @@ def command(
             raise click.UsageError(
                 "Missing option '-f' / '--filename': give manifests, or --workload or --trace to run jobs."
             )
-        waiting = _once(sources, output, explain, optimum, scheduler_name, quality, pictures)
+        seconds = None if now is None else now.replace(tzinfo=UTC).timestamp()
+        scheduled = Scheduled(scheduler_name, not no_preemption, seconds)
+        waiting = _once(sources, output, explain, optimum, scheduled, quality, pictures)
     if strict and waiting:
         click.get_current_context().exit(STILL_PENDING)
 
@@ -106,7 +132,7 @@ def _once(
     output: str,
     explain: str | None,
     optimum: bool,
-    scheduler_name: str | None,
+    scheduled: Scheduled,
     quality: bool,
     pictures: Pictures,
 ) -> bool:
@@ -126,12 +152,14 @@ def _once(
             inputs.manifests,
             inputs.configuration,
             Asked(
-                scheduler_name=scheduler_name,
+                scheduler_name=scheduled.scheduler_name,
                 # The report of pictures explains what the table does not.
                 explain=explain is not None or pictures.page is not None,
                 explain_everything=explain == "all",
                 optimum=optimum,
                 measure=measures(inputs.configuration, live=False),
+                preempt=scheduled.preempt,
+                now=scheduled.now,
             ),
         )
     report = scheduling_report(

@@ -127,6 +127,9 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     #: True when some members must be on different nodes, so that no single node is what the gang wants.
     members_apart: bool = False
     on_partial: OnPartial = OnPartial.KEEP
+    #: What of it is evicted together: ``all``, or each pod alone (``single``). Empty: each member beyond the
+    #: minimum alone, then the rest.
+    disruption: str = ""
     #: Seconds.
     completion_timeout: float = COMPLETION_TIMEOUT
     #: Whether a member that has done its work counts towards the minimum; not where the controller that keeps

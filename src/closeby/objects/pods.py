@@ -167,6 +167,8 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     priority_class_name: str = ""
     #: ``spec.priority``; None when only the class name (or nothing) is given.
     priority: int | None = None
+    #: ``spec.preemptionPolicy``: empty when it is not given.
+    preemption_policy: str = ""
 
     @property
     def exclusive(self) -> tuple[Exclusive, ...]:
@@ -259,6 +261,10 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     role: str = ""
     #: What its annotations limit its traffic to; None when they say nothing.
     bandwidth_limits: BandwidthLimits | None = None
+    #: ``status.startTime``; None when unknown.
+    started: float | None = None
+    #: When it wrote its last checkpoint, by its annotation; None when unknown.
+    checkpointed: float | None = None
     #: When it will be done, in seconds since the epoch: its deadline, or what its annotation says where that
     #: is earlier; None if unknown.
     ends: float | None = None
@@ -280,6 +286,8 @@ class PriorityClass(Struct, frozen=True, kw_only=True):
     name: str
     value: int
     global_default: bool = False
+    #: What a pod of this class does that names no policy itself: ``Never`` or ``PreemptLowerPriority``.
+    preemption_policy: str = ""
 
 
 #: Those that every API server has.

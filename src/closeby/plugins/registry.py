@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from closeby.plugins.check_risk_node_bandwidth import CheckRiskNodeBandwidth
+from closeby.plugins.default_preemption import DefaultPreemption
 from closeby.plugins.domain_binpack import DomainBinpack
 from closeby.plugins.image_locality import ImageLocality
 from closeby.plugins.inter_pod_affinity import InterPodAffinity
@@ -55,6 +56,7 @@ DEFAULT_PLUGINS: tuple[type[Plugin], ...] = (
     NetworkMinCost,
     TopologyPlacement,
     DomainBinpack,
+    DefaultPreemption,
 )
 
 #: Taking part where a configuration names them. The laboratory offers its baselines by entry points.

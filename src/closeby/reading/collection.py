@@ -10,6 +10,7 @@ from msgspec import Struct
 from closeby.errors import FieldError
 from closeby.objects.applications import AppGroup
 from closeby.objects.bounds import quoted
+from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -111,6 +112,7 @@ class Collection:
             namespaces=tuple(one for one in kept if isinstance(one, Namespace)),
             services=tuple(one for one in kept if isinstance(one, PodOwner)),
             storage=tuple(one for one in kept if isinstance(one, StorageObject)),
+            budgets=tuple(one for one in kept if isinstance(one, PodDisruptionBudget)),
             others=dict(sorted(self._others.items())),
             notices=(
                 *self._reading.all_notices(),

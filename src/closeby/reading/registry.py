@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.applications import AppGroup
+from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -18,6 +19,7 @@ from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor,
 from closeby.objects.volumes import StorageObject
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding import volumes
+from closeby.reading.decoding.disruption import read_budget
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.nodes import read_node
 from closeby.reading.decoding.pods import read_pod, read_priority_class, read_runtime_class
@@ -66,6 +68,7 @@ Record = (
     | Namespace
     | PodOwner
     | StorageObject
+    | PodDisruptionBudget
 )
 
 #: closeby's own API group, whose schema is strict.
@@ -99,6 +102,7 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ("ray.io", "RayCluster"): Entry(read_ray_cluster),
     ("ray.io", "RayJob"): Entry(read_ray_job),
     **{("kubeflow.org", kind): Entry(read_training_job) for kind in TRAINING_KINDS},
+    ("policy", "PodDisruptionBudget"): Entry(read_budget),
     ("scheduling.k8s.io", "PriorityClass"): Entry(read_priority_class),
     ("node.k8s.io", "RuntimeClass"): Entry(read_runtime_class),
     ("resource.k8s.io", "ResourceClaim"): Entry(read_resource_claim, ("v1", "v1beta2", "v1beta1")),

@@ -17,6 +17,8 @@ from closeby.scheduling.environment import Environment
 from closeby.scheduling.events import (
     BindFailed,
     BindingsWithdrawn,
+    BudgetChanged,
+    BudgetDeleted,
     Event,
     FlushUnschedulable,
     GroupChanged,
@@ -47,6 +49,9 @@ from closeby.scheduling.outcomes import (
 from closeby.scheduling.placing.rechecking import Recheck, Surprises
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
 from closeby.scheduling.placing.tools import LeastCost, Tools
+from closeby.scheduling.preempting.preemptor import preemptor_for
+from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.preempting.rule import Preemptible, rule_of
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.rounds import Rounds
 from closeby.topology.registry import Topologies
@@ -82,7 +87,7 @@ class Engine:
         handle = self._handle = Handle(self.cluster, self.topologies, self.state.group_of, self.applications)
         reserved = ReservedMask()
         profile = build_profile(handle)
-        if reserve_after:
+        if reserve_after or rule_of(profile.post_filters):
             profile = replace(profile, filters=(*profile.filters, ReservedNodes(reserved, handle)))
         self.profile = profile
         self.state.priorities.trust(profile.trust_group_priority)
@@ -117,6 +122,10 @@ class Engine:
 
         self._environment = Environment(tools, self.state, self._surprises, self._rounds)
 
+    def preempt(self, whose: Preemptible) -> None:
+        """From now on items preempt such pods by the profile's rule; outcomes name whom the caller evicts."""
+        self._rounds.preemptor = preemptor_for(self._tools, self.state, self._holdings, self._handle, whose)
+
     # The only mutator
 
     def handle(self, *events: Event) -> list[Output]:
@@ -148,8 +157,8 @@ class Engine:
                 self._pod_removed(uid, "deleted")
             case GroupChanged() | GroupDeleted():
                 self._group_event(event)
-            case PriorityClassChanged() | PriorityClassDeleted():
-                self.state.priorities.take(event)
+            case PriorityClassChanged() | PriorityClassDeleted() | BudgetChanged() | BudgetDeleted():
+                self.state.take(event)
             case FlushUnschedulable():
                 self._rounds.flush_unschedulable()
             case BindFailed() | BindingsWithdrawn():
@@ -178,6 +187,11 @@ class Engine:
     def reservation(self) -> Reservation | None:
         """The nodes that are kept free now, and for whom."""
         return self._rounds.reservations.current
+
+    @property
+    def preemptions(self) -> tuple[Preemption, ...]:
+        """The plans in force: victims leave, or have left, and nodes are kept free."""
+        return () if self._rounds.preemptor is None else self._rounds.preemptor.plans
 
     def story(self, key: str, kinds: Iterable[ItemKind] = ItemKind) -> tuple[StoryEntry, ...]:
         """All that was decided about a pod, gang or application (``namespace/name``), oldest first."""

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from closeby.applications.networks import NetworkScope
 from closeby.objects.applications import AppGroup
+from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -127,6 +128,18 @@ class StorageDeleted(Struct, frozen=True):
     key: str
 
 
+class BudgetChanged(Struct, frozen=True):
+    """A PodDisruptionBudget appeared or changed."""
+
+    budget: PodDisruptionBudget
+
+
+class BudgetDeleted(Struct, frozen=True):
+    """A PodDisruptionBudget was deleted."""
+
+    key: str
+
+
 class MeasurementsChanged(Struct, frozen=True, eq=False):
     """The values by which the plugin of this name decides were measured again, or are not known any more."""
 
@@ -195,6 +208,8 @@ News = (
     | PriorityClassDeleted
     | StorageChanged
     | StorageDeleted
+    | BudgetChanged
+    | BudgetDeleted
     | MeasurementsChanged
     | BindFailed
     | BindingsWithdrawn

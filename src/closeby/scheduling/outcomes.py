@@ -15,6 +15,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken, Rejection
 from closeby.objects.recorded import ReservationStatus
 from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
+from closeby.scheduling.preempting.records import NoPreemption, Preemption
 
 
 class DomainFit(Struct, frozen=True, kw_only=True):
@@ -150,6 +151,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
     improvement: Improvement | None = None
     #: Nodes that are kept free for the item while it waits.
     reservation: "Reservation | None" = None
+    #: Who must go so that the item, or these pods of an application, find a place.
+    preemptions: tuple[Preemption, ...] = ()
+    #: Why no pod does; None unless the item is explained.
+    no_preemption: NoPreemption | None = None
 
     def __post_init__(self) -> None:
         """Cuts the message."""

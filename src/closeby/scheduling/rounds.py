@@ -5,6 +5,7 @@ from functools import partial
 from math import inf
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -28,6 +29,9 @@ from closeby.scheduling.outcomes import (
 )
 from closeby.scheduling.placing.deciding import CycleResult, Decider
 from closeby.scheduling.placing.tools import DECISION, POD, Tools
+from closeby.scheduling.preempting.preemptor import Preemptor, plans_of
+from closeby.scheduling.preempting.records import NoPreemption
+from closeby.scheduling.preempting.rule import Preempts
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.reserving.reservations import Moment, Reservations
@@ -69,6 +73,8 @@ class Rounds:
         self._tell = tell
         self._backoff = backoff
         self._give_back = give_back
+        #: Makes plans for what is refused; None: nothing is preempted.
+        self.preemptor: Preemptor | None = None
         self._decider = Decider(tools, state)
         self.suspensions: Suspensions[CycleResult] = Suspensions(tools.pace, tools.cluster)
         self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks)
@@ -84,7 +90,9 @@ class Rounds:
         self._changed_applications: set[str] = set()
         #: Whether a refusal may be given to all pods that are judged alike: no plugin hears of each.
         self._refuses_alike = not (
-            tools.explains_any or tools.profile.pre_filters or tools.profile.post_filters
+            tools.explains_any
+            or tools.profile.pre_filters
+            or any(not isinstance(one, Preempts) for one in tools.profile.post_filters)
         )
         #: The last refusal for each kind of plain pods, as long as nothing changes that it depends on.
         self._refusals: dict[Hashable, _Refused] = {}
@@ -154,6 +162,8 @@ class Rounds:
     def decide(self, outputs: list[Output], tick: Tick) -> None:
         """Decide about the active items in the order of the queue, and append the decisions."""
         moment = None if tick.now is None else Moment(tick.now, tick.wall)
+        if self.preemptor is not None:
+            self.preemptor.begin(tick.wall)
         self._queue_changes(tick.now)
         self._review(outputs, moment)
         self._forget_refusals()
@@ -181,6 +191,8 @@ class Rounds:
     def validate(self) -> None:
         """Assert every invariant of what is to be decided."""
         self.reservations.validate()
+        if self.preemptor is not None:
+            self.preemptor.validate()
         self.queue.validate(settled=not self._events and not self._changed_applications)
         for key in self.suspensions.keys:
             assert self.queue.suspended(key), f"{key} is suspended but not queued to be resumed"
@@ -192,8 +204,11 @@ class Rounds:
     ) -> None:
         reserved = self._tools.reserved
         reserved.applies = self.reservations.excludes(key)
-        ground = self._tools.cluster.structure, reserved.number if reserved.applies else None
+        if self.preemptor is not None:
+            self.preemptor.keep_off(key, self.queue.priority(key))
+        ground = self._tools.cluster.structure, reserved.key
         done = self.suspensions.run(key, partial(self._decided, key), allowance, ground)
+        done = self._preempted(key, done)
         reserved.applies = False
         if done.suspended:
             self.queue.suspend(key)
@@ -210,7 +225,9 @@ class Rounds:
         if pod is None or pod.uid in self._state.gated or self.reservations.current is not None:
             return False
         before = self._refusals.get(self._tools.table.kind_of(pod))
-        if before is None or not self.queue.add_like(key, before.key):
+        if before is None or not self._nobody_makes_room(before.outcome, pod):
+            return False
+        if not self.queue.add_like(key, before.key):
             return False
         said = before.outcome
         outcome = Outcome(
@@ -228,6 +245,12 @@ class Rounds:
             self.queue.charge(key, DECISION + POD, allowance, in_vain=True)
         return True
 
+    def _nobody_makes_room(self, before: Outcome, pod: Pod) -> bool:
+        """Whether a pod that is like one refused before has no victims either."""
+        if self.preemptor is None:
+            return True
+        return not before.preemptions and self.preemptor.refuses_alike(before.refused[0], pod)
+
     def _forget_refusals(self) -> None:
         """Something may have changed that refusals depend on."""
         stamp = self._tools.table.stamp
@@ -242,11 +265,31 @@ class Rounds:
         if not table.of(pod).blind_filters:
             self._refusals[table.kind_of(pod)] = _Refused(key, outcome)
 
+    def _preempted(self, key: str, done: SearchProgress[CycleResult]) -> SearchProgress[CycleResult]:
+        """What was decided, with the plans for what was refused."""
+        preemptor = self.preemptor
+        if preemptor is None:
+            return done
+        if done.result is not None and not done.suspended:
+            outcome = done.result.decision.outcome
+            if outcome.bindings:
+                preemptor.changed()
+            said = preemptor.attempt(key, outcome) if done.result.decision.fault is None else ()
+            if said:
+                why = next((one for one in said if isinstance(one, NoPreemption)), None)
+                outcome = replace(outcome, preemptions=plans_of(said), no_preemption=why)
+                decision = replace(done.result.decision, outcome=outcome)
+                done = done._replace(result=done.result._replace(decision=decision))
+        preemptor.release()
+        return done
+
     def _carry_out(
         self, outputs: list[Output], key: str, moment: Moment | None, done: SearchProgress[CycleResult]
     ) -> None:
         decided = self._changed_too_often(key) if done.result is None else done.result
         decision, need, behind = decided
+        if self.preemptor is not None and self.preemptor.decided(key, decision.outcome):
+            self.note_event(ClusterEvent.CAPACITY)
         outcome = self.reservations.mentioned(key, decision.outcome)
         outputs.append(Decision(outcome, decision.fault))
         self._tell(key, "decided", outcome)
@@ -367,3 +410,5 @@ class Rounds:
         self.queue.delete(key)
         self.suspensions.forget(key)
         self.reservations.gone(key)
+        if self.preemptor is not None and not self._state.waits(key) and self.preemptor.finish(key):
+            self.note_event(ClusterEvent.CAPACITY)

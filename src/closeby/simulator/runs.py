@@ -25,12 +25,15 @@ from closeby.scheduling.events import (
     MeasurementsChanged,
     NetworkScopeChanged,
     NodeUpserted,
+    PodDeleted,
     PodUpserted,
     Tick,
 )
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Binding, ItemKind, Leftover, Outcome, Output, Place, outcomes_of
+from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.preempting.rule import Preemptible
 from closeby.scheduling.services import Measured
 from closeby.simulator.expansion import expand
 from closeby.simulator.optimum import least_cost
@@ -75,6 +78,10 @@ class Asked(Struct, frozen=True, kw_only=True, eq=False):
     #: The time (seconds since the epoch): gangs that have waited long by then keep nodes free. None: nothing
     #: is reserved.
     wall: float | None = None
+    #: Whether pods of lower priority make room, and the time that their lost work is counted by; None: the
+    #: latest time in the manifests.
+    preempt: bool = False
+    now: float | None = None
     #: Whose NetworkTopologies count.
     networks: NetworkScope = ALL_NAMESPACES
 
@@ -107,6 +114,9 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     conditions: tuple[Condition, ...] = ()
     #: What each edge of an application costs in the end, by ``namespace/name``; absent without a network.
     app_edges: Mapping[str, tuple[EdgeCost, ...]] = {}
+    #: The plans that were carried out, in that order, and by uid of each victim the plan that it fell to.
+    preemptions: tuple[Preemption, ...] = ()
+    victims: Mapping[str, Preemption] = {}
     #: Whether pods are pending and none of them names the scheduler that was asked for.
     idle: bool = False
     #: What it was decided by: the name of a configuration that comes with closeby, or a file's path.
@@ -120,6 +130,8 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
 
     def node_of(self, pod: Pod) -> str | None:
         """The node a pod holds after the run."""
+        if pod.uid in self.victims:
+            return None
         if pod.node_name is not None:
             return pod.node_name
         binding = self.bindings.get(pod.uid)
@@ -195,6 +207,9 @@ class Simulation:
         )
         self._conditions = conditions_of(self.engine, noted)
         self.engine.handle(*(PodUpserted(pod) for pod in self._pods if _is_ours(pod, asked.scheduler_name)))
+        self._now = _latest(expansion.pods) if asked.now is None else asked.now
+        if asked.preempt:
+            self.engine.preempt(Preemptible(scheduler_name=asked.scheduler_name))
 
     def standing(self) -> Run:
         """The state before the first decision; it holds until ``decided`` is called."""
@@ -208,12 +223,15 @@ class Simulation:
         if isinstance(self._explained, set):
             self._explained.update(explain)
         wall = self._asked.wall
-        tick = Tick() if wall is None else Tick(0.0, wall=wall)
+        tick = Tick(wall=self._now if self._asked.preempt else None)
+        if wall is not None:
+            tick = Tick(0.0, wall=wall)
         gathered = _Gathered()
         while gathered.take(self.engine.handle(tick)):
-            pass
+            # Victims end at once.
+            self.engine.handle(*map(PodDeleted, gathered.evicted()))
         while gathered.outdated and gathered.take(self.engine.handle(FlushUnschedulable(), tick)):
-            pass
+            self.engine.handle(*map(PodDeleted, gathered.evicted()))
         return self._run(gathered)
 
     def _run(self, gathered: "_Gathered") -> Run:
@@ -231,6 +249,8 @@ class Simulation:
             finished_groups=self._finished_groups,
             places=_places(self.engine, self._groups, self._pods, gathered.bindings),
             conditions=self._conditions,
+            preemptions=tuple(gathered.preemptions),
+            victims=gathered.victims,
             idle=self._idle,
             configuration=self._configuration,
         )
@@ -266,16 +286,36 @@ class _Gathered:
         #: Something was placed after the reason of some waiting pod was recorded: it may wait for another
         #: reason by now.
         self.outdated = False
+        self.preemptions: list[Preemption] = []
+        self.victims: dict[str, Preemption] = {}
+        self._to_evict: list[str] = []
+
+    def evicted(self) -> list[str]:
+        """The victims since it was asked last, by uid."""
+        found, self._to_evict = self._to_evict, []
+        return found
 
     def take(self, outputs: Iterable[Output]) -> bool:
-        """Note decisions; True when something was placed."""
+        """Note decisions; True when something was placed, or makes room."""
         placed = False
         for outcome in outcomes_of(outputs):
+            for plan in outcome.preemptions:
+                placed = placed or not plan.observed
+                self._preempt(plan)
             if outcome.bindings:
                 placed = True
                 self.outdated = self.outdated or bool(self.leftovers)
             self._note(outcome)
         return placed
+
+    def _preempt(self, plan: Preemption) -> None:
+        if plan.observed:
+            return
+        self.preemptions.append(plan)
+        for pod in plan.victims:
+            self.victims[pod.uid] = plan
+            self.bindings.pop(pod.uid, None)
+            self._to_evict.append(pod.uid)
 
     def _note(self, outcome: Outcome) -> None:
         outcomes = {
@@ -309,6 +349,12 @@ def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:
     usable = [one for one in engine.applications if one.group.usable]
     found = {one.key: costs.edges(one, placed.get(one.key, {})) for one in usable}
     return {key: edges for key, edges in found.items() if edges is not None}
+
+
+def _latest(pods: Iterable[Pod]) -> float | None:
+    """The latest time that pods tell of; None where none tells any."""
+    times = (time for pod in pods for time in (pod.created, pod.started) if time is not None)
+    return max(times, default=None)
 
 
 def _is_ours(pod: Pod, scheduler_name: str | None) -> bool:

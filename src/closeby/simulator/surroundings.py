@@ -20,6 +20,7 @@ from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
+    BudgetChanged,
     Event,
     NetworkTopologyChanged,
     PriorityClassChanged,
@@ -39,7 +40,7 @@ class Surroundings(Struct, frozen=True, kw_only=True, eq=False):
 
     #: By natural name; an engine takes them before the events.
     nodes: tuple[Node, ...]
-    #: Topologies, networks, applications and priority classes.
+    #: Topologies, networks, applications, priority classes and PodDisruptionBudgets.
     events: tuple[Event, ...]
     #: What was left aside in the manifests, and what is wrong with networks and the nodes' network labels.
     conditions: tuple[Condition, ...]
@@ -65,6 +66,7 @@ def surroundings_of(manifests: Manifests, pods: Iterable[Pod]) -> Surroundings:
         *(PriorityClassChanged(one) for one in sorted(manifests.priority_classes, key=lambda one: one.name)),
         *(SelectionChanged(one) for one in sorted(manifests.namespaces, key=lambda one: one.name)),
         *(SelectionChanged(one) for one in sorted(_owners(manifests), key=lambda one: one.key)),
+        *(BudgetChanged(one) for one in sorted(manifests.budgets, key=lambda one: one.key)),
     )
     conditions = (
         *manifests.notices,

@@ -40,6 +40,10 @@ PLAN: Final = "closeby.dev/plan"
 MIRROR_OF: Final = "closeby.dev/mirror-of"
 #: When the pod's owner expects it to be done, as an RFC 3339 time.
 EXPECTED_END: Final = "closeby.dev/expected-end"
+#: Annotation of a pod that asks not to be evicted (``false``), where the operator lets it.
+PREEMPTIBLE: Final = "closeby.dev/preemptible"
+#: When a pod wrote its last checkpoint, as an RFC 3339 time.
+CHECKPOINTED: Final = "closeby.dev/checkpointed-at"
 _OWN: Final = (
     GANG,
     POD_GROUP,
@@ -52,6 +56,8 @@ _OWN: Final = (
     PLAN,
     MIRROR_OF,
     EXPECTED_END,
+    PREEMPTIBLE,
+    CHECKPOINTED,
 )
 
 #: Which roles of a gang belong together, which apart, and which come first (Volcano task-topology).

@@ -16,7 +16,15 @@ from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.decoding.keys import EXPECTED_END, POD_GROUP, ROLE, SUBGROUP, unread_wishes, wish_path
+from closeby.reading.decoding.keys import (
+    CHECKPOINTED,
+    EXPECTED_END,
+    POD_GROUP,
+    ROLE,
+    SUBGROUP,
+    unread_wishes,
+    wish_path,
+)
 from closeby.reading.decoding.podspecs import PodSpecWire, claims_of
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.requests import read_amounts, whole_amounts
@@ -121,14 +129,18 @@ def read_pod(document: Document, reading: DocumentReading) -> Pod:
         if len(soft) > MOST_CONDITIONS:
             reading.unread_too(len(soft) - MOST_CONDITIONS, called, f"metadata.{part}")
     deadline = wire.spec.active_deadline_seconds if wire.spec else None
+    started = wire.status.start_time if wire.status else None
     pod = _pod(wire, reading, Identity(namespace, name, called), ("spec",))
     phase = wire.status.phase if wire.status else None
-    if phase and phase != "Pending":
-        pod = msgspec.structs.replace(pod, phase=phase)
+    if (phase and phase != "Pending") or started is not None:
+        when = None if started is None else seconds(started)
+        pod = msgspec.structs.replace(pod, phase=phase or "Pending", started=when)
     if deadline is not None or EXPECTED_END in pod.annotations:
-        started = wire.status.start_time if wire.status else None
         ends = _ends(started, deadline, pod.annotations.get(EXPECTED_END), reading, called)
         pod = msgspec.structs.replace(pod, ends=ends)
+    if CHECKPOINTED in pod.annotations:
+        checkpointed = _moment(CHECKPOINTED, pod.annotations[CHECKPOINTED], reading, called)
+        pod = msgspec.structs.replace(pod, checkpointed=checkpointed)
     return pod
 
 
@@ -231,15 +243,20 @@ def _ends(
     ends = []
     if started is not None and deadline is not None and 0 < deadline <= _LONGEST_DEADLINE:
         ends.append(seconds(started) + deadline)
-    if expected is not None:
-        try:
-            ends.append(seconds(msgspec.convert(expected, datetime)))
-        except msgspec.ValidationError:
-            field = field_path((EXPECTED_END,), "metadata.annotations")
-            message, remedy = f"{quoted(expected)} is not a time", "write it like 2030-01-31T12:00:00Z"
-            condition = invalid(called, field, message, remedy)
-            reading.note(f"{EXPECTED_END}={expected}", condition)
+    if expected is not None and (moment := _moment(EXPECTED_END, expected, reading, called)) is not None:
+        ends.append(moment)
     return min(ends, default=None)
+
+
+def _moment(key: str, text: str, reading: DocumentReading, called: str) -> float | None:
+    """The time that an annotation of a pod says."""
+    try:
+        return seconds(msgspec.convert(text, datetime))
+    except msgspec.ValidationError:
+        field = field_path((key,), "metadata.annotations")
+        message, remedy = f"{quoted(text)} is not a time", "write it like 2030-01-31T12:00:00Z"
+        reading.note(f"{key}={text}", invalid(called, field, message, remedy))
+        return None
 
 
 def _group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
@@ -299,6 +316,7 @@ class PriorityClassWire(ObjectWire):
 
     value: int = 0
     global_default: bool | None = None
+    preemption_policy: str | None = None
 
 
 def read_priority_class(document: Document, reading: DocumentReading) -> PriorityClass:
@@ -309,7 +327,10 @@ def read_priority_class(document: Document, reading: DocumentReading) -> Priorit
     """
     wire = document.decode(PriorityClassWire)
     return PriorityClass(
-        name=reading.name(document, wire.meta), value=wire.value, global_default=bool(wire.global_default)
+        name=reading.name(document, wire.meta),
+        value=wire.value,
+        global_default=bool(wire.global_default),
+        preemption_policy=wire.preemption_policy or "",
     )
 
 

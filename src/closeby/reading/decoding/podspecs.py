@@ -134,6 +134,7 @@ class PodSpecWire(ContainersWire):
     scheduler_name: str | None = None
     priority_class_name: str | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
     node_name: str | None = None
     active_deadline_seconds: int | None = None
 
@@ -238,6 +239,7 @@ def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
         scheduler_name=wire.scheduler_name or "",
         priority_class_name=wire.priority_class_name or "",
         priority=wire.priority,
+        preemption_policy=wire.preemption_policy or "",
     )
 
 

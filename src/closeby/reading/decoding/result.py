@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup
+from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import GangTemplates, PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -45,6 +46,7 @@ class Manifests(Struct, frozen=True, kw_only=True):
     services: tuple[PodOwner, ...] = ()
     #: Claims, volumes, storage classes, and what nodes and drivers say of them.
     storage: tuple[StorageObject, ...] = ()
+    budgets: tuple[PodDisruptionBudget, ...] = ()
     #: How many objects there were of each known kind that is not used.
     others: Mapping[str, int] = {}
     #: What was left out or read in part, and why.

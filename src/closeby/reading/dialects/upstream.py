@@ -53,6 +53,13 @@ class ConstraintsWire(Wire):
     topology: list[TopologyKeyWire] | None = None
 
 
+class DisruptionWire(Wire, gc=False):
+    """``disruptionMode``, one of two."""
+
+    all: Present | None = None
+    single: Present | None = None
+
+
 class SpecWire(Wire):
     """``spec``."""
 
@@ -62,6 +69,7 @@ class SpecWire(Wire):
     resource_claims: list[Present] | None = None
     priority_class_name: str | None = None
     priority: int | None = None
+    disruption_mode: DisruptionWire | None = None
 
 
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
@@ -78,6 +86,7 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         min_member=_minimum(policy),
         priority_class_name=spec.priority_class_name or "",
         priority=spec.priority,
+        disruption=_disruption(spec.disruption_mode),
     )
     if (policy.basic is None) == (policy.gang is None):
         group = with_condition(group, Reason.INVALID_SPEC, "spec.schedulingPolicy", *_ONE_POLICY)
@@ -96,6 +105,13 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         message, remedy = "resource claims are not supported yet", "request devices as extended resources"
         group = with_condition(group, Reason.UNSUPPORTED, "spec.resourceClaims", message, remedy)
     return checked(group)
+
+
+def _disruption(mode: DisruptionWire | None) -> str:
+    """What of the gang is evicted together."""
+    if mode is None:
+        return ""
+    return "all" if mode.all is not None else "single" if mode.single is not None else ""
 
 
 class WorkloadGroupWire(Wire):

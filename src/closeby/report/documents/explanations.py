@@ -48,6 +48,13 @@ from closeby.report.documents.lines import (
     node_weights,
     unlabelled_entry,
 )
+from closeby.report.documents.preemptions import (
+    NoPreemptionEntry,
+    PreemptionEntry,
+    no_preemption_entry,
+    preemption_entries,
+    preemption_sentences,
+)
 from closeby.report.documents.prospects import Prospect, prospect
 from closeby.report.documents.scheduling import (
     GroupEntry,
@@ -115,6 +122,10 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     rejected: Mapping[str, RejectionEntry] = {}
     #: Of what waits for want of resources: which, the scarcest first.
     lacks: tuple[LackEntry, ...] = ()
+    #: Who makes room for it, with the cost of each domain; empty where no pod does.
+    preemptions: tuple[PreemptionEntry, ...] = ()
+    #: Why no pod makes room for it; only there where that was asked.
+    no_preemption: NoPreemptionEntry | UnsetType = UNSET
     #: Of what waits for a label that nodes lack: which label and how many nodes.
     unlabelled: MissingLabelEntry | None = None
     #: What is wrong or noteworthy about it.
@@ -181,12 +192,15 @@ def explain(
     waits = explanation.reason is not None
     own = kept if kept is not None and waits and kept.key == subject.item else None
     status = SchedulerStatus() if live is None else live.status
+    outcome = next((one for one in run.outcomes() if one.key == subject.item), None)
+    missing = None if outcome is None else no_preemption_entry(outcome.no_preemption)
     reserves = _reservation(status)
     return msgspec.structs.replace(
         explanation,
         sentences=(
             *((BY_THIS_COMMAND,) if explanation.is_by_this_command else ()),
             *explanation.sentences,
+            *preemption_sentences(run, subject.item, missing),
             *(() if chosen is None else (chosen.sentence(),)),
             *by_nature_sentences(explanation.gang),
             *reserved_sentences(reserves if waits else None, own),
@@ -198,6 +212,8 @@ def explain(
         ),
         chosen=UNSET if chosen is None else chosen,
         counterfactuals=found,
+        preemptions=preemption_entries(one for one in run.preemptions if one.preemptor == subject.item),
+        no_preemption=UNSET if missing is None else missing,
         recorded=status.conditions or UNSET,
         last_decision=status.last_decision or UNSET,
         reservation=reserves or UNSET,
@@ -370,7 +386,8 @@ def _explain_member(run: Run, pod: Pod, live: Live | None, found: Answers) -> Ex
     since = f", since {own[0].time}" if pod.node_name is not None and own and own[0].time else ""
     said = entry.message or ""
     shared = any(said and said in one for one in whole.sentences)
-    state = f"is on {entry.node}{rank}{since}" if entry.node else "waits" if shared else f"waits: {said}"
+    waits = "ended" if entry.phase == "Preempted" else "waits"
+    state = f"is on {entry.node}{rank}{since}" if entry.node else waits if shared else f"{waits}: {said}"
     nodes = node_lines(shown)
     explanation = Explanation(
         subject=f"{POD}/{pod.key}",

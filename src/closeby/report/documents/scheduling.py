@@ -21,6 +21,13 @@ from closeby.report.documents.common import (
     level_of,
     span_of,
 )
+from closeby.report.documents.preemptions import (
+    NoPreemptionEntry,
+    PreemptionEntry,
+    no_preemption_entry,
+    preemption_entries,
+    victim_message,
+)
 from closeby.report.documents.quality import QualityEntry, gang_qualities
 from closeby.report.documents.subgroups import SubGroupEntry, sub_group_entries
 from closeby.scheduling.outcomes import Binding, DomainFit, Improvement, Outcome, PodExplanation
@@ -50,7 +57,8 @@ class PodEntry(Struct, frozen=True, kw_only=True):
     group: str | None
     #: The node that it holds; null while it waits.
     node: str | None
-    #: `Running` (it came with a node), `Scheduled` (it got one in this run) or `Pending`.
+    #: `Running` (it came with a node), `Scheduled` (it got one in this run), `Pending` or `Preempted` (it had
+    #: a node, and ended to make room for others).
     phase: str
     #: Place in the order of scheduling, from 0; null unless it was scheduled in this run.
     order: int | None
@@ -153,6 +161,8 @@ class ExplainEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     rejected_by: Mapping[str, int] | UnsetType = UNSET
     #: What would have to be different for the pod's gang, or for it; only there where that was worked out.
     counterfactuals: tuple[Counterfactual, ...] | UnsetType = UNSET
+    #: Why no pod makes room for the pod's gang, or for it; only there where that was asked.
+    no_preemption: NoPreemptionEntry | UnsetType = UNSET
 
 
 class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -168,6 +178,8 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
     app_groups: tuple[AppGroupEntry, ...] = ()
     #: How every pod that was to be scheduled was decided; only there with `--explain`.
     explain: tuple[ExplainEntry, ...] | UnsetType = UNSET
+    #: Who ended to make room for whom, in the order in which that was decided.
+    preemptions: tuple[PreemptionEntry, ...] = ()
     #: What is wrong or noteworthy about objects other than gangs and AppGroups.
     conditions: tuple[ConditionEntry, ...] = ()
     #: Documents that could not be read and were skipped.
@@ -209,6 +221,7 @@ def scheduling_report(
         app_groups=app_group_entries(run),
         configuration=run.configuration,
         explain=_explain(run, counterfactuals) if explain else UNSET,
+        preemptions=preemption_entries(run.preemptions),
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),
         unused=run.unused,
@@ -222,7 +235,10 @@ def pod_entry(run: Run, pod: Pod) -> PodEntry:
     binding = run.bindings.get(pod.uid)
     leftover = run.leftovers.get(pod.uid)
     node, phase, reason, message = run.node_of(pod), "Pending", None, None
-    if pod.node_name is not None:
+    evicted = run.victims.get(pod.uid)
+    if evicted is not None:
+        phase, message = "Preempted", victim_message(evicted, pod)
+    elif pod.node_name is not None:
         phase = "Running"
     elif binding is not None:
         phase = "Scheduled"
@@ -322,6 +338,10 @@ def _why(run: Run, key: str, outcome: Outcome | None, members: list[Pod]) -> tup
     """Why a gang waits."""
     if outcome is not None:
         return (None if outcome.reason is None else str(outcome.reason)), outcome.full_message
+    gone = [pod for pod in members if pod.uid in run.victims]
+    if gone:
+        whom = run.victims[gone[0].uid].preemptor
+        return None, f"{len(gone)} of {len(members)} members made room for {whom}"
     if members or key in run.finished_groups:
         return None, None
     return str(Reason.GANG_INCOMPLETE), "none of its members has appeared"
@@ -335,15 +355,20 @@ def _explain(run: Run, counterfactuals: Mapping[str, tuple[Counterfactual, ...]]
     """One entry per pod that was to be scheduled."""
     explained: dict[str, PodExplanation] = {}
     candidates: dict[str, tuple[CandidateEntry, ...]] = {}
+    refusals: dict[str, NoPreemptionEntry] = {}
     for outcome in run.outcomes():
         shared = tuple(_candidate(fit) for fit in outcome.domains)
         candidates.update({entry.pod.key: shared for entry in outcome.bindings})
         candidates.update({entry.pod.key: shared for entry in outcome.leftover})
         explained.update({one.pod: one for one in outcome.explanations})
+        why = no_preemption_entry(outcome.no_preemption)
+        if why is not None:
+            refusals.update({entry.pod.key: why for entry in outcome.leftover})
     return tuple(
         replace(
             _explain_pod(pod, candidates.get(pod.key, ()), explained.get(pod.key), buckets_of(run, pod)),
             counterfactuals=counterfactuals.get(run.engine.state.item_key(pod), UNSET),
+            no_preemption=refusals.get(pod.key, UNSET),
         )
         for pod in run.pods
         if pod.node_name is None

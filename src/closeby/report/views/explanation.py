@@ -12,11 +12,13 @@ from closeby.objects.words import counts_text, names_text, path_text, plural, ru
 from closeby.report.documents.decided import Origin, PodDecidedEntry
 from closeby.report.documents.explanations import Explanation, NotAsked
 from closeby.report.documents.lines import DomainLine
+from closeby.report.documents.preemptions import NoPreemptionEntry
 from closeby.report.documents.prospects import goes_without_saying
 from closeby.report.documents.scheduling import PodEntry
 from closeby.report.views.app_groups import edges_table
 from closeby.report.views.decisions import buckets_table, different_lines
 from closeby.report.views.layout import Indented, condition_line, plain_table
+from closeby.report.views.preemptions import clearing_table
 from closeby.whatif.records import Counterfactual
 
 #: Lines of a table before it says how many more there are.
@@ -89,6 +91,11 @@ def _different(explanation: Explanation) -> list[Counterfactual]:
 def _tables_of_the_decision(explanation: Explanation) -> Iterator[RenderableType]:
     if explanation.domains:
         yield from _block(domains_table(explanation.domains))
+    for entry in explanation.preemptions:
+        if isinstance(entry.domains, tuple):
+            yield from _block(clearing_table(entry.domains, entry.node))
+    if isinstance(explanation.no_preemption, NoPreemptionEntry) and explanation.no_preemption.domains:
+        yield from _block(clearing_table(explanation.no_preemption.domains))
     if explanation.nodes:
         yield from _block(_nodes_table(explanation))
     if explanation.rejected:

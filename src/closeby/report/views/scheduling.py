@@ -17,6 +17,7 @@ from closeby.report.documents.sentences import OPT_OUT
 from closeby.report.views.app_groups import app_groups_table, edges_tables
 from closeby.report.views.decisions import decision_views
 from closeby.report.views.layout import Indented, found_text, plain_table, section, worth_knowing
+from closeby.report.views.preemptions import preemptions_table
 from closeby.report.views.quality import quality_sections
 
 #: Lines of claims.
@@ -46,6 +47,8 @@ def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iter
     volumes = _volumes_table(placed, names)
     if volumes is not None:
         yield section("Volumes", volumes)
+    if report.preemptions:
+        yield section("Preemptions", preemptions_table(report.preemptions, names))
     waiting = list(_waiting(report, names))
     if waiting:
         yield section("Waiting", Group(*waiting))
@@ -106,7 +109,8 @@ def _summary(report: SchedulingReport) -> Text:
         return Text("There are no pods to schedule.")
     scheduled = [pod for pod in pods if pod.phase == "Scheduled"]
     running = [pod for pod in pods if pod.phase == "Running"]
-    wanted = len(pods) - len(running)
+    ended = [pod for pod in pods if pod.phase == "Preempted"]
+    wanted = len(pods) - len(running) - len(ended)
     text = Text()
     if wanted:
         style = "green" if len(scheduled) == wanted else "yellow"
@@ -117,6 +121,8 @@ def _summary(report: SchedulingReport) -> Text:
         nodes = plural(len({pod.node for pod in running}), "node")
         text.append(" " if wanted else "")
         text.append(f"{plural(len(running), 'pod')} on {nodes} {were} running already.")
+    if ended:
+        text.append(f" {plural(len(ended), 'pod')} ended to make room.", style="yellow")
     if wanted and report.configuration != DEFAULT:
         text.append(f" Configuration: {report.configuration}.", style="dim")
     return text
@@ -153,6 +159,8 @@ def _placed(group: GroupEntry, total: int) -> Text:
 
 
 def _where(group: GroupEntry, name_topology: bool, has_parts: bool) -> Text:
+    if not group.scheduled and group.message and not group.reason:
+        return Text("made room for others", style="yellow")
     if not group.scheduled:
         return Text("waits" if group.reason else "–", style="red" if group.reason else "dim")
     if group.topology is None:

@@ -153,6 +153,12 @@ class Priorities:
         named = self._classes.get(pod.spec.priority_class_name)
         return self._default if named is None else named.value
 
+    def preempts(self, pod: Pod) -> bool:
+        """Whether a pod may preempt others, by its own policy or that of its class."""
+        named = self._classes.get(pod.spec.priority_class_name)
+        policy = pod.spec.preemption_policy or ("" if named is None else named.preemption_policy)
+        return policy != "Never"
+
     def named(self, priority: int, names: Iterable[str]) -> str:
         """The first by name of these classes that gives this priority; empty if none does."""
         known = (self._classes.get(name) for name in sorted(names))

@@ -11,7 +11,9 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.ownership import is_long_running
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
+from closeby.scheduling.events import BudgetChanged, BudgetDeleted, PriorityClassChanged, PriorityClassDeleted
 from closeby.scheduling.extension import QueuedItem
+from closeby.scheduling.intake.budgets import Budgets
 from closeby.scheduling.intake.members import Members, Priorities, PriorityInput, Turn, member_order
 from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, item_key, name_of
 
@@ -22,6 +24,7 @@ class SchedulingState:
     def __init__(self, applications: Applications) -> None:
         self.applications = applications
         self.priorities = Priorities()
+        self.budgets = Budgets()
         #: uid -> pod, for all pods that are not finished.
         self.pods: dict[str, Pod] = {}
         self.groups: dict[str, PodGroup] = {}
@@ -44,6 +47,15 @@ class SchedulingState:
         self.long_running: set[str] = set()
         #: uid of each member that has done its work -> key of its gang.
         self._done: dict[str, str] = {}
+
+    def take(
+        self, event: PriorityClassChanged | PriorityClassDeleted | BudgetChanged | BudgetDeleted
+    ) -> None:
+        """What pods are judged by has changed."""
+        if isinstance(event, BudgetChanged | BudgetDeleted):
+            self.budgets.take(event)
+        else:
+            self.priorities.take(event)
 
     def planned(self, key: str) -> Mapping[str, str]:
         """uid -> node: what a start that was begun promised to members that still look for a node."""

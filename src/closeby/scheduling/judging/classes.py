@@ -167,8 +167,9 @@ class ClassTable:
     @property
     def stamp(self) -> tuple[int, ...]:
         """Two equal stamps: nothing has changed between them that answers depend on."""
-        cluster = self._cluster
-        return cluster.usage_changes.cursor, cluster.node_changes.cursor, self._epoch, self._reserved.number
+        cluster, reserved = self._cluster, self._reserved
+        changes = cluster.usage_changes.cursor, cluster.node_changes.cursor
+        return *changes, self._epoch, reserved.number, reserved.set
 
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""
@@ -279,8 +280,8 @@ class ClassTable:
         return self._class(self.key_of(pod), pod)
 
     def _class(self, key: Hashable, pod: Pod, only: Sequence[DomainMask] | None = None) -> PodClass:
-        if self._reserved.applies:
-            key = _KeepsOff(key, self._reserved.number)
+        if self._reserved.keeps_off:
+            key = _KeepsOff(key, self._reserved.key)
         found = self._by_key.get(key)
         if found is None:
             judged = self._cluster.volumes.stand_in(pod)
@@ -496,7 +497,7 @@ class _KeepsOff(NamedTuple):
     """Key of a class whose pods must keep off the nodes that are reserved now."""
 
     key: Hashable
-    number: int
+    nodes: tuple[int, int]
 
 
 _spec_of = attrgetter("spec")

@@ -1,4 +1,4 @@
-"""Nodes reserved for a gang that has waited long. Items behind it in the queue must not use them."""
+"""Nodes reserved for a gang that has waited long, or cleared for a preemptor. Others must not use them."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 class ReservedMask:
     """A mask of the reserved nodes, and whether it applies to the present item."""
 
-    __slots__ = ("_namespace", "_since", "_text", "applies", "mask", "number")
+    __slots__ = ("_namespace", "_since", "_text", "applies", "cleared", "mask", "number", "set")
 
     def __init__(self) -> None:
         #: True while the present item must keep off these nodes. Results for its pods are cached apart from
@@ -22,7 +22,36 @@ class ReservedMask:
         self.mask: Bools | None = None
         #: Changes whenever the reserved nodes change.
         self.number = 0
+        #: Nodes that are cleared for items that go before the present one; None for none. Each set of them
+        #: has a number, 0 stands for none.
+        self.cleared: Bools | None = None
+        self.set = 0
         self._namespace = self._text = self._since = ""
+
+    @property
+    def keeps_off(self) -> bool:
+        """Whether there are nodes that the present item must keep off."""
+        return self.applies or self.cleared is not None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Equal keys: the same nodes for the present item."""
+        return self.number if self.applies else -1, self.set
+
+    @property
+    def barred(self) -> Bools | None:
+        """The nodes that the present item must keep off; None for none.
+
+        Nodes that came later are not in it.
+        """
+        mask = self.mask if self.applies else None
+        if mask is None or self.cleared is None:
+            return self.cleared if mask is None else mask
+        size = max(len(mask), len(self.cleared))
+        both = np.zeros(size, dtype=np.bool_)
+        both[: len(mask)] |= mask
+        both[: len(self.cleared)] |= self.cleared
+        return both
 
     def reserve(self, slots: Ints, capacity: int, key: str, since: str) -> None:
         """Reserve these slots and no others, for the gang of this key (``namespace/name``)."""
@@ -62,10 +91,10 @@ class ReservedNodes(Filter):
         self._reserved = reserved
 
     def concerns(self, pod: Pod) -> bool:
-        return self._reserved.applies
+        return self._reserved.keeps_off
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
-        mask = self._reserved.mask
+        mask = self._reserved.barred
         if mask is None:
             return nodes.all(True)
         if len(mask) < self.handle.cluster.capacity:  # Nodes that came since are not reserved.
@@ -74,4 +103,7 @@ class ReservedNodes(Filter):
         return free
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        cleared = self._reserved.cleared
+        if cleared is not None and slot < len(cleared) and cleared[slot]:
+            return Rejection(Reason.NODE_RESERVED, "it is cleared for pods of at least the same priority")
         return Rejection(Reason.NODE_RESERVED, self._reserved.text(pod.namespace))

@@ -1,0 +1,1 @@
+"""Preemption: which pods of lower priority must go so that an item fits, where that costs the least."""

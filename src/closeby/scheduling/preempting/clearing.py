@@ -1,0 +1,297 @@
+"""Which victims free enough of one domain at the least cost.
+
+Up to ``EXACT`` units every set of them is judged, by branch and bound. Beyond that the cheapest are taken
+until it is enough, and then those are spared that are not needed. The arithmetic counts resources alone;
+``accepts`` may ask for more.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from closeby.scheduling.preempting.records import EvictionCost
+from closeby.scheduling.preempting.units import Amounts, MemberLimits, VictimTally, VictimUnit
+
+#: Units of a domain of which every set is judged.
+EXACT: Final = 20
+#: Nodes of the search for one item, and how many of them look at sets that cost as much as the best.
+NODES: Final = 20_000
+TIES: Final = 2_000
+
+
+class Ground:
+    """The room of one domain: for each kind of pods, what fits, and what is wanted."""
+
+    def __init__(
+        self,
+        wanted: Sequence[int],
+        have: Sequence[int],
+        asks: Sequence[Amounts],
+        free: Mapping[int, Amounts],
+        usable: Callable[[int, int], bool],
+    ) -> None:
+        """``have`` fits without victims. ``free`` (by slot) is needed of shared nodes.
+
+        ``usable`` says of a kind and a slot whether such pods may go there.
+        """
+        self.wanted = tuple(wanted)
+        self._have = list(have)
+        self._asks = asks
+        self._free = {slot: list(amounts) for slot, amounts in free.items()}
+        self._usable = {
+            (kind, slot): usable(kind, slot) for slot in self._free for kind in range(len(self.wanted))
+        }
+
+    def lacks(self, more: Sequence[int] = ()) -> list[int]:
+        """What is missing of each kind, with so many more."""
+        extra = more or [0] * len(self.wanted)
+        return [want - have - one for want, have, one in zip(self.wanted, self._have, extra, strict=True)]
+
+    @property
+    def enough(self) -> bool:
+        """Whether all that is wanted fits."""
+        return all(want <= have for want, have in zip(self.wanted, self._have, strict=True))
+
+    def free(self, unit: VictimUnit, sign: int = 1) -> None:
+        """A unit goes; with -1 it is back."""
+        have = self._have
+        for kind, gain in enumerate(unit.gains):
+            have[kind] += sign * gain
+        for slot, amounts in unit.shared:
+            left = self._free[slot]
+            before = [self._room(kind, slot, left) for kind in range(len(have))]
+            for row, amount in enumerate(amounts):
+                left[row] += sign * amount
+            for kind, room in enumerate(before):
+                have[kind] += self._room(kind, slot, left) - room
+
+    def _room(self, kind: int, slot: int, left: Sequence[int]) -> int:
+        if not self._usable[kind, slot]:
+            return 0
+        return max(min([free // ask for free, ask in zip(left, self._asks[kind], strict=True) if ask]), 0)
+
+
+class FoundVictims(NamedTuple):
+    """A set of units that is enough."""
+
+    cost: EvictionCost
+    units: tuple[VictimUnit, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """For the order of sets that cost the same."""
+        return tuple(sorted(unit.name for unit in self.units))
+
+
+class Clearing(Struct, kw_only=True, eq=False):
+    """The search in one domain after another; what it may spend is shared."""
+
+    allowed: Sequence[int]
+    limits: Mapping[int, MemberLimits]
+    #: Whether victims may violate budgets.
+    soft: bool
+    #: Nodes that some units would leave partly free.
+    partly_free: Callable[[Sequence[VictimUnit]], int]
+    #: Whether the item fits without these units, where arithmetic alone does not tell; None: it does.
+    accepts: Callable[[Sequence[VictimUnit]], bool] | None = None
+    nodes: int = 0
+    #: Whether nothing was left untried.
+    exact: bool = True
+
+    def cheapest(
+        self, ground: Ground, units: Sequence[VictimUnit], limit: EvictionCost | None
+    ) -> FoundVictims | None:
+        """The cheapest units of a domain that are enough, if they cost no more than ``limit``."""
+        if len(units) <= EXACT and self.nodes < NODES:
+            search = _Exact(self, ground, units, limit)
+            search.descend(0)
+            if not search.spent:
+                return search.best
+        self.exact = False
+        found = self._greedy(ground, units)
+        if found is None or (limit is not None and found.cost > limit):
+            return None
+        return found
+
+    def bound(self, ground: Ground, units: Sequence[VictimUnit]) -> tuple[float, ...]:
+        """What clearing a domain costs at the least, without nodes left partly free."""
+        return _Exact(self, ground, units, None).least()
+
+    def _accepted(self, ground: Ground, units: Sequence[VictimUnit]) -> bool:
+        return ground.enough and (self.accepts is None or self.accepts(units))
+
+    def costs(self, units: Sequence[VictimUnit]) -> EvictionCost:
+        """What some units cost together."""
+        tally = VictimTally(self.allowed, self.limits)
+        for unit in units:
+            tally.take(unit)
+        return tally.cost._replace(partly_free=self.partly_free(tally.units))
+
+    def within_limits(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
+        """So many of the single members of each gang as may go, the cheapest first, and all other units."""
+        tally = VictimTally(self.allowed, self.limits)
+        for unit in sorted(units, key=lambda one: (one.priority, one.lost, one.name)):
+            if tally.may_take(unit):
+                tally.take(unit)
+        return tally.units
+
+    def found(self, tally: VictimTally) -> FoundVictims:
+        """What is taken now."""
+        units = tuple(tally.units)
+        return FoundVictims(tally.cost._replace(partly_free=self.partly_free(units)), units)
+
+    def _greedy(self, ground: Ground, units: Sequence[VictimUnit]) -> FoundVictims | None:
+        """The cheapest first until it is enough; then back with those that are not needed, the dearest first.
+
+        Whole gangs only where members beyond the minimum and pods by themselves are too few.
+        """
+        tally = VictimTally(self.allowed, self.limits)
+        ordered = sorted(units, key=lambda unit: self._order(unit, ground))
+        taken: list[VictimUnit] = []
+        for unit in ordered:
+            if self._accepted(ground, taken):
+                break
+            if unit.whole and any(one.holder == unit.holder for one in taken):
+                # All of the gang goes, with the members that went before.
+                for one in [one for one in taken if one.holder == unit.holder]:
+                    taken.remove(one)
+                    ground.free(one, -1)
+                tally = VictimTally(self.allowed, self.limits)
+                for one in taken:
+                    tally.take(one)
+            if not tally.may_take(unit):
+                continue
+            tally.take(unit)
+            if not self.soft and tally.cost.pdb_violations:
+                tally.drop()
+                continue
+            taken.append(unit)
+            ground.free(unit)
+        result = None
+        if self._accepted(ground, taken):
+            for unit in sorted(taken, key=lambda one: self._order(one, ground), reverse=True):
+                ground.free(unit, -1)
+                rest = [one for one in taken if one is not unit]
+                if self._accepted(ground, rest):
+                    taken = rest
+                else:
+                    ground.free(unit)
+            result = FoundVictims(self.costs(taken), tuple(taken))
+        for unit in taken:
+            ground.free(unit, -1)
+        return result
+
+    def _order(self, unit: VictimUnit, ground: Ground) -> tuple[object, ...]:
+        gain = max(sum(unit.gains) + len(unit.shared), 1)
+        covered = bool(unit.budgets)
+        broken = unit.whole and unit.gang
+        lost, heavy = unit.lost / gain, unit.accelerators / gain
+        return covered, unit.priority, broken, lost, heavy, len(unit.pods) / gain, unit.name
+
+
+class _Exact:
+    """Branch and bound over all sets of a domain's units."""
+
+    def __init__(
+        self, clearing: Clearing, ground: Ground, units: Sequence[VictimUnit], limit: EvictionCost | None
+    ) -> None:
+        self._clearing = clearing
+        self._ground = ground
+        self._limit = limit
+        self.best: FoundVictims | None = None
+        self.spent = False
+        self._tally = VictimTally(clearing.allowed, clearing.limits)
+        self._units = sorted(
+            units,
+            key=lambda u: (bool(u.budgets), u.priority, u.gang and u.whole, u.lost, len(u.pods), u.name),
+        )
+        count = len(self._units)
+        #: From each unit on: the most that is still to be gained, by kind, and by a single unit of it.
+        self._rest: list[list[int]] = [[0] * len(ground.wanted) for _ in range(count + 1)]
+        for at in range(count - 1, -1, -1):
+            gains = self._most(self._units[at])
+            self._rest[at] = [a + b for a, b in zip(self._rest[at + 1], gains, strict=True)]
+        self._additive = not any(unit.shared for unit in self._units)
+
+    def _most(self, unit: VictimUnit) -> list[int]:
+        """The most that a unit can help: on shared nodes whatever could ever fit there."""
+        if not unit.shared:
+            return list(unit.gains)
+        return [gain + (1 << 40) for gain in unit.gains]
+
+    def descend(self, at: int) -> None:
+        """Judge the units from ``at`` on, with those taken before."""
+        clearing, tally = self._clearing, self._tally
+        clearing.nodes += 1
+        self.spent = self.spent or clearing.nodes > NODES
+        if self.spent:
+            return
+        if self._ground.enough:
+            found = clearing.found(tally)
+            if not self._improves(found):
+                return
+            if clearing.accepts is None or clearing.accepts(found.units):
+                self.best = found
+                return
+        if at == len(self._units) or self._hopeless(at):
+            return
+        unit = self._units[at]
+        if tally.may_take(unit):
+            tally.take(unit)
+            if clearing.soft or not tally.cost.pdb_violations:
+                self._ground.free(unit)
+                self.descend(at + 1)
+                self._ground.free(unit, -1)
+            tally.drop()
+        self.descend(at + 1)
+
+    def _improves(self, found: FoundVictims) -> bool:
+        if self._limit is not None and found.cost > self._limit:
+            return False
+        return self.best is None or (found.cost, found.names) < (self.best.cost, self.best.names)
+
+    def _hopeless(self, at: int) -> bool:
+        lacks = self._ground.lacks()
+        if any(lack > rest for lack, rest in zip(lacks, self._rest[at], strict=True)):
+            return True
+        best = self._limit if self.best is None else self.best.cost
+        if best is None:
+            return False
+        bound = self._bound(at, lacks)
+        most: tuple[float, ...] = best[:7]
+        return bound > most or (bound == most and self._clearing.nodes > TIES)
+
+    def least(self) -> tuple[float, ...]:
+        """What any set that is enough costs at the least."""
+        return self._bound(0, self._ground.lacks())
+
+    def _bound(self, at: int, lacks: Sequence[int]) -> tuple[float, ...]:
+        """What any set that is enough costs at the least, beyond here; without nodes left partly free."""
+        cost, left = self._tally.cost, self._units[at:]
+        fewest = 0 if self._ground.enough else 1
+        if self._additive:
+            for kind, lack in enumerate(lacks):
+                gains = sorted((unit.gains[kind] for unit in left), reverse=True)
+                number, got = 0, 0
+                while got < lack and number < len(gains):
+                    got += gains[number]
+                    number += 1
+                fewest = max(fewest, number)
+        if not fewest:
+            return cost[:7]
+        singles = sum(not (unit.whole and unit.gang) for unit in left)
+
+        def least(values: Sequence[float]) -> float:
+            return sum(sorted(values)[:fewest])
+
+        priorities = sorted(unit.priority for unit in left)
+        return (
+            cost.pdb_violations,
+            max(cost.highest, priorities[min(fewest, len(priorities)) - 1]),
+            cost.gangs_broken + max(fewest - singles, 0),
+            cost.lost + least([unit.lost for unit in left]),
+            cost.accelerators + least([unit.accelerators for unit in left]),
+            cost.outside + least([unit.outside for unit in left]),
+            cost.pods + least([len(unit.pods) for unit in left]),
+        )

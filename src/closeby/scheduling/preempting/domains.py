@@ -1,0 +1,243 @@
+"""The cheapest domain to clear for a gang: all that could hold it are looked at, none is sampled."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.objects.arrays import Ints
+from closeby.objects.pods import Pod
+from closeby.scheduling.judging.figures import DomainCounts
+from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
+from closeby.scheduling.preempting.clearing import Clearing, FoundVictims, Ground
+from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, room_of, whatever_goes
+from closeby.scheduling.preempting.records import DomainCost, EvictionCost
+from closeby.scheduling.preempting.trials import PreemptionTrials
+from closeby.scheduling.preempting.units import VictimUnit
+from closeby.scheduling.preempting.victims import Units, Victims, in_order, limits_of, partly_free, pods_of
+from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
+
+#: Filters whose answers the arithmetic knows: resources, and what is true of a node whatever runs there.
+COUNTED: Final = frozenset({"NodeResourcesFit", "Reservation"})
+#: Cycles that are tried for one item where arithmetic does not tell all.
+TRIALS: Final = 64
+#: Domains of which the cost is worked out for an explanation.
+EXPLAINED: Final = 64
+
+
+class DomainChoice(Struct, frozen=True, kw_only=True, eq=False):
+    """The domain to clear, who goes for that, and where the gang's pods go."""
+
+    tree: Tree
+    domain: Domain
+    cost: EvictionCost
+    units: tuple[VictimUnit, ...]
+    placed: tuple[Placed, ...]
+    exact: bool
+
+
+class GangQuestion:
+    """One gang that looks for a domain to clear."""
+
+    def __init__(self, tools: Tools, trials: PreemptionTrials, gang: WaitingGang) -> None:
+        self._tools = tools
+        self._trials = trials
+        self._gang = gang
+        minimum = gang.parts(everyone=False)
+        core = [pod for leaf in minimum.leaves() for pod in leaf.core]
+        demand = tools.table.shares(core)
+        levels = gang.constraints.levels.get("")
+        self.tree = tools.topologies.flat() if levels is None else levels.tree
+        required = None if levels is None else levels.required
+        self.level = ROOT_LEVEL if required is None else required
+        self._preferred = None if levels is None or levels.by_default else levels.preferred
+        self.rows, kinds = kinds_of(tools.cluster, demand, tools.reserved.barred, COUNTED)
+        self._anchors = minimum.all_anchors()
+        if minimum.may_leave_out:  # Not all of these need a place.
+            kinds = tuple(PodKind(wanted=0, asks=one.asks, usable=one.usable, plain=False) for one in kinds)
+        self.kinds = kinds
+        #: Whether arithmetic tells what fits; else each set of victims is tried.
+        self._plain = len(kinds) == 1 and kinds[0].plain and not gang.group.subgroups
+        self.wanted = sum(kind.wanted for kind in kinds)
+        self._tried = 0
+        self._leaving: tuple[Pod, ...] = ()
+
+    def holding(self) -> Ints:
+        """The domains that would hold the gang if nothing ran there; by index at the level."""
+        return self._holding(whatever_goes(self._tools.cluster, self.rows, self.kinds))
+
+    def _holding(self, fits: Sequence[Ints]) -> Ints:
+        tree, level = self.tree, self.level
+        usable = np.ones(1, dtype=np.bool_) if level == ROOT_LEVEL else tree.labelled[level].copy()
+        for kind, counts in zip(self.kinds, fits, strict=True):
+            usable &= DomainCounts(tree, counts).of(level) >= kind.wanted
+        if self._anchors and level > ROOT_LEVEL:
+            owners = tree.owners_of_slots(self._anchors, level)
+            beside = np.zeros(len(usable), dtype=np.bool_)
+            if (owners == owners[0]).all() and owners[0] >= 0:
+                beside[owners[0]] = True
+            usable &= beside
+        return np.flatnonzero(usable)
+
+    def best(self, victims: Victims, *, soft: bool) -> DomainChoice | None:
+        """The domain that costs the least to clear; None where no victims are enough."""
+        search = self._search(victims, soft)
+        if search is None:
+            return None
+        if not self._plain:
+            return self._cheapest(search, victims, checked=True)
+        found = self._cheapest(search, victims, checked=False)
+        if found is not None and not found.placed:
+            # A filter knows better than the arithmetic.
+            search.clearing.nodes = 0
+            return self._cheapest(search, victims, checked=True)
+        return found
+
+    def _search(self, victims: Victims, soft: bool) -> "_Search | None":
+        world = victims.world
+        room = room_of(self._tools.cluster, world, self.rows, self.kinds, victims.leaving, victims.pods)
+        domains = self._holding(room.could)
+        if not len(domains):
+            return None
+        self._leaving = tuple(world.pods[one] for one in victims.leaving.tolist())
+        clearing = Clearing(
+            allowed=world.allowed,
+            limits=limits_of(world),
+            soft=soft,
+            partly_free=lambda units: partly_free(world, units, victims.leaving),
+        )
+        units = Units(victims, room, self.tree, self.level)
+        fits = [DomainCounts(self.tree, counts).of(self.level) for counts in room.fits]
+        return _Search(clearing, self, units, room, fits, domains)
+
+    def _cheapest(self, search: "_Search", victims: Victims, *, checked: bool) -> DomainChoice | None:
+        """``checked``: every set of victims is tried that would be the best."""
+        clearing = search.clearing
+        clearing.accepts = (lambda units: self._fits(victims, units) is not None) if checked else None
+        best: tuple[tuple[object, ...], Domain, FoundVictims] | None = None
+        for bound, domain, units, ground in search.in_order():
+            if best is not None and bound > best[2].cost[:7]:
+                break
+            found = clearing.cheapest(ground, units, None if best is None else best[2].cost)
+            if found is None:
+                continue
+            key = (found.cost, not self._close(search.room, found, victims, domain), domain.index)
+            if best is None or key < best[0]:
+                best = key, domain, found
+        if best is None:
+            return None
+        _, domain, found = best
+        exact = clearing.exact and self._tried <= TRIALS
+        return DomainChoice(
+            tree=self.tree,
+            domain=domain,
+            cost=found.cost,
+            units=found.units,
+            placed=self._fits(victims, found.units, last=True) or (),
+            exact=exact,
+        )
+
+    def table(self, victims: Victims, *, soft: bool) -> tuple[DomainCost, ...]:
+        """What clearing each domain would cost, or why that does not help; the cheapest first."""
+        tree, level = self.tree, self.level
+        search = self._search(victims, soft)
+        empty = whatever_goes(self._tools.cluster, self.rows, self.kinds)
+        could = (
+            [] if search is None else [DomainCounts(tree, counts).of(level) for counts in search.room.could]
+        )
+        ever = [DomainCounts(tree, counts).of(level) for counts in empty]
+        known: dict[int, DomainCost] = {}
+        if search is not None:
+            for _, domain, units, ground in list(search.in_order())[:EXPLAINED]:
+                known[domain.index] = self._judged(search, victims, domain, units, ground)
+        rows = [
+            known.get(index) or self._short(Domain(level, index) if level > ROOT_LEVEL else ROOT, ever, could)
+            for index in range(tree.count(level))
+            if level == ROOT_LEVEL or tree.labelled[level][index]
+        ]
+        return tuple(sorted(rows, key=lambda row: (row.cost is None, row.cost or ())))
+
+    def _judged(
+        self, search: "_Search", victims: Victims, domain: Domain, units: Sequence[VictimUnit], ground: Ground
+    ) -> DomainCost:
+        path = self.tree.path(domain)
+        clearing = search.clearing
+        clearing.accepts = None
+        clearing.nodes = 0
+        found = clearing.cheapest(ground, units, None)
+        if found is None:
+            why = "a PodDisruptionBudget forbids it" if units and not clearing.soft else "not enough even so"
+            return DomainCost(path=path, why_not=why)
+        gone = pods_of(victims.world, found.units)
+        if self._tried < TRIALS and self._fits(victims, found.units) is None:
+            return DomainCost(path=path, why_not="a filter refuses it even so")
+        return DomainCost(path=path, cost=found.cost, victims=in_order(gone))
+
+    def _short(self, domain: Domain, ever: Sequence[Ints], could: Sequence[Ints]) -> DomainCost:
+        path = self.tree.path(domain)
+        wanted = self.wanted
+        most = sum(
+            min(int(one[domain.index]), kind.wanted) for one, kind in zip(ever, self.kinds, strict=True)
+        )
+        if most < wanted:
+            return DomainCost(path=path, why_not=f"it holds {most} of {wanted} pods even if it is empty")
+        if not could:
+            return DomainCost(path=path, why_not="nothing in it may go")
+        room = sum(
+            min(int(one[domain.index]), kind.wanted) for one, kind in zip(could, self.kinds, strict=True)
+        )
+        why = f"{room} of {wanted} pods fit without all that may go"
+        return DomainCost(path=path, why_not=why if room < wanted else "not worked out")
+
+    def _close(self, room: GroundRoom, found: FoundVictims, victims: Victims, domain: Domain) -> bool:
+        """Whether the gang would also fit in one domain of the level that it prefers."""
+        tree, level = self.tree, self._preferred
+        if level is None or level <= domain.level:
+            return True
+        gone = np.asarray([one for unit in found.units for one in unit.pods], dtype=np.intp)
+        first, end = tree.within(domain, level)
+        after = room_of(self._tools.cluster, victims.world, self.rows, self.kinds, victims.leaving, gone)
+        enough = np.ones(end - first, dtype=np.bool_)
+        for kind, counts in zip(self.kinds, after.could, strict=True):
+            enough &= DomainCounts(tree, counts).of(level)[first:end] >= kind.wanted
+        return bool(enough.any())
+
+    def _fits(
+        self, victims: Victims, units: Sequence[VictimUnit], *, last: bool = False
+    ) -> tuple[Placed, ...] | None:
+        """Where the gang goes without these units and all that leaves anyway; None: it does not fit."""
+        if self._tried >= TRIALS and not last:
+            self._tried += 1
+            return None
+        self._tried += 1
+        return self._trials.place(self._gang, (*self._leaving, *pods_of(victims.world, units)))
+
+
+class _Search(Struct, frozen=True, eq=False):
+    """All candidates of one question."""
+
+    clearing: Clearing
+    question: GangQuestion
+    units: Units
+    room: GroundRoom
+    fits: Sequence[Ints]
+    domains: Ints
+
+    def in_order(self) -> Iterator[tuple[tuple[float, ...], Domain, list[VictimUnit], Ground]]:
+        """The domains with their units, those first that could be the cheapest, with the least they cost."""
+        found = []
+        kinds = self.question.kinds
+        for index in self.domains.tolist():
+            units, slots = self.units.of(index)
+            level = self.question.level
+            ground = Ground(
+                [kind.wanted for kind in kinds],
+                [int(counts[index]) for counts in self.fits],
+                [kind.asks for kind in kinds],
+                self.units.ground_of(slots),
+                lambda kind, slot: bool(kinds[kind].usable[slot]),
+            )
+            bound = self.clearing.bound(ground, units)
+            found.append((bound, ROOT if level == ROOT_LEVEL else Domain(level, index), units, ground))
+        return iter(sorted(found, key=lambda one: (one[0], one[1])))

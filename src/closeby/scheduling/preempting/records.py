@@ -1,0 +1,86 @@
+"""A plan of preemption as data: who gets which nodes, who must go for that, and what it costs."""
+
+from math import inf, isfinite
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from closeby.objects.pods import Pod
+
+
+class EvictionCost(NamedTuple):
+    """What a set of victims costs. Compared in the order of the fields; the least is the best."""
+
+    #: Victims whose eviction a PodDisruptionBudget does not allow.
+    pdb_violations: int = 0
+    #: The highest priority of a victim; -inf without victims.
+    highest: float = -inf
+    #: Gangs that are left with fewer members than their minimum.
+    gangs_broken: int = 0
+    #: Accelerator-seconds since each victim's start or its last checkpoint.
+    lost: float = 0.0
+    #: Accelerators of the victims, and of those of them that are outside the domain. Thousandths of a CPU
+    #: where no node has an accelerator.
+    accelerators: int = 0
+    outside: int = 0
+    pods: int = 0
+    #: Nodes that lose a victim and keep another pod.
+    partly_free: int = 0
+
+    @property
+    def highest_priority(self) -> int | None:
+        """The highest priority of a victim; None without victims."""
+        return int(self.highest) if isfinite(self.highest) else None
+
+
+class DomainCost(Struct, frozen=True, kw_only=True):
+    """What clearing one domain (of a plain pod: one node) would cost, or why that does not help."""
+
+    path: tuple[str | None, ...]
+    #: None where it was not worked out, or does not help.
+    cost: EvictionCost | None = None
+    victims: tuple[Pod, ...] = ()
+    #: Why not, for people; empty where there is a cost.
+    why_not: str = ""
+
+
+class Preemption(Struct, frozen=True, kw_only=True):
+    """The plan of one preemptor."""
+
+    #: Key of its work item, and ``namespace/name`` of the gang or the pod that gets the room.
+    item: str
+    preemptor: str
+    is_gang: bool
+    priority: int
+    #: Of a plain pod: its node. Of a gang: topology, level and path of the domain that is cleared; level None
+    #: and path empty for the whole cluster.
+    node: str | None = None
+    topology: str | None = None
+    level: str | None = None
+    path: tuple[str | None, ...] = ()
+    #: Where the pods are to go: uid and node. The nodes are kept free for them.
+    places: tuple[tuple[str, str], ...] = ()
+    #: By namespace and name. Some may be terminating already: they are not evicted again.
+    victims: tuple[Pod, ...] = ()
+    cost: EvictionCost = EvictionCost()
+    #: Whether no cheaper set of victims exists in any domain, or the search had to take short cuts.
+    exact: bool = True
+    #: All domains that were looked at, the cheapest first; only where the item is explained.
+    domains: tuple[DomainCost, ...] = ()
+    #: Whether this is only said, and no pod is evicted.
+    observed: bool = False
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that are kept free for the preemptor."""
+        return tuple(dict.fromkeys(node for _, node in self.places))
+
+
+class NoPreemption(Struct, frozen=True, kw_only=True):
+    """Why an item that may preempt has no plan; recorded where the item is explained."""
+
+    why: str
+    domains: tuple[DomainCost, ...] = ()
+    #: Above this priority that domain would be cleared; None where no priority helps.
+    above: int | None = None
+    path: tuple[str | None, ...] = ()
