@@ -59,7 +59,7 @@ def test_policies_and_starts_are_read() -> None:
         value: 5
         preemptionPolicy: Never
         ---
-        apiVersion: scheduling.k8s.io/v1alpha2
+        apiVersion: scheduling.k8s.io/v1alpha3
         kind: PodGroup
         metadata: {name: g}
         spec: {schedulingPolicy: {gang: {minCount: 2}}, disruptionMode: {single: {}}}
@@ -68,6 +68,23 @@ def test_policies_and_starts_are_read() -> None:
     (pod,), (named,), (group,) = read_.pods, read_.priority_classes, read_.groups
     assert (pod.spec.preemption_policy, pod.started, pod.checkpointed) == ("Never", 60.0, 120.0)
     assert (named.preemption_policy, group.disruption) == ("Never", "single")
+
+
+@pytest.mark.parametrize(
+    ("version", "written", "meant"),
+    [
+        ("v1alpha2", "PodGroup", "all"),
+        ("v1alpha2", "Pod", "single"),
+        ("v1alpha3", "{all: {}}", "all"),
+        ("v1alpha3", "{single: {}}", "single"),
+    ],
+)
+def test_upstreams_disruption_mode(version: str, written: str, meant: str) -> None:
+    manifests = read_good(
+        f"{{apiVersion: scheduling.k8s.io/{version}, kind: PodGroup, metadata: {{name: g}},"
+        f" spec: {{schedulingPolicy: {{gang: {{minCount: 2}}}}, disruptionMode: {written}}}}}"
+    )
+    assert [group.disruption for group in manifests.groups] == [meant]
 
 
 def pods(count: int, phase: str = "Running", on: str | None = "n") -> list[Pod]:

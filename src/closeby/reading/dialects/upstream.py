@@ -54,7 +54,7 @@ class ConstraintsWire(Wire):
 
 
 class DisruptionWire(Wire, gc=False):
-    """``disruptionMode``, one of two."""
+    """``disruptionMode`` of v1alpha3, one of two; in v1alpha2 it is a word."""
 
     all: Present | None = None
     single: Present | None = None
@@ -69,7 +69,7 @@ class SpecWire(Wire):
     resource_claims: list[Present] | None = None
     priority_class_name: str | None = None
     priority: int | None = None
-    disruption_mode: DisruptionWire | None = None
+    disruption_mode: DisruptionWire | str | None = None
 
 
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
@@ -107,10 +107,16 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     return checked(group)
 
 
-def _disruption(mode: DisruptionWire | None) -> str:
+#: The words of v1alpha2.
+_DISRUPTION_WORDS: Final = {"PodGroup": "all", "Pod": "single"}
+
+
+def _disruption(mode: DisruptionWire | str | None) -> str:
     """What of the gang is evicted together."""
     if mode is None:
         return ""
+    if isinstance(mode, str):
+        return _DISRUPTION_WORDS.get(mode, "")
     return "all" if mode.all is not None else "single" if mode.single is not None else ""
 
 
