@@ -11,6 +11,7 @@ import pytest
 
 from closeby.kube.state.feed import Feed
 from closeby.kube.watch.resources import PODS
+from closeby.objects import words
 from closeby.objects.reasons import MOST_CONDITIONS, Reason
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from tests.attacks.crowds import cluster, engine
@@ -26,11 +27,11 @@ def guesses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
     found = difflib.get_close_matches
 
-    def watched(word: str, possibilities: Sequence[str], n: int = 3) -> list[str]:
+    def watched(word: str, possibilities: Sequence[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
         asked.append(word)
-        return found(word, possibilities, n)
+        return found(word, possibilities, n, cutoff)
 
-    monkeypatch.setattr(difflib, "get_close_matches", watched)
+    monkeypatch.setattr(words, "get_close_matches", watched)
     return asked
 
 

@@ -94,8 +94,12 @@ def test_a_score_out_of_range_is_the_fault_of_its_plugin(tmp_path: Path, golden:
     golden("command-errors", done.stderr)
 
 
-def test_the_table_tells_the_sentence_of_a_refusal(tmp_path: Path, golden: Golden) -> None:
+def test_the_table_tells_the_sentence_of_a_refusal(
+    tmp_path: Path, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     verdict = "node.name == 'a' or 'too dear for a test'"
     config = configured(tmp_path, "thrifty_refuses", verdict=verdict)
-    shown = closeby("simulate", "-f", "-", "--config", config, "--explain", stdin=CHEAP_LAST).stdout
+    name = Path(config).name
+    shown = closeby("simulate", "-f", "-", "--config", name, "--explain", stdin=CHEAP_LAST).stdout
     golden("simulate", shown)

@@ -224,7 +224,6 @@ def test_of_a_key_that_is_almost_one_that_is_read_that_one_is_offered(key: str, 
     (condition,) = wish_conditions({key: "rack"}, "Job/default/a")
     assert (condition.reason, condition.field) == ("Unsupported", f'metadata.annotations["{key}"]')
     assert condition.remedy == f"did you mean {meant}?"
-    assert condition.message.startswith(f"{key} is not a key")
     assert key not in condition.message
 
 

@@ -20,7 +20,7 @@ _WITHOUT_FILES: Final = 4
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    """Print a script that completes commands, options, and names in a cluster or in files.
+    """Print a script that completes commands, options and names.
 
     \b
       bash   source <(closeby completion bash)

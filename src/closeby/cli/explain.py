@@ -138,9 +138,9 @@ def _explanation(
     run = simulation.decided(explain=[found.item])
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
     about = objects_of(run, found, inputs.manifests.workloads)
-    where = (one for one in run.conditions if one.object.startswith(("Node/", "Topology/")))
-    notices = (*inputs.manifests.notices_about(about), *(one for one in where if one.object in about))
-    return explain(run, found, live, different, notices, chosen)
+    own = inputs.manifests.notices_about(about)
+    others = (one for one in run.conditions if one.object in about and one not in own)
+    return explain(run, found, live, different, (*own, *others), chosen)
 
 
 def _meant(

@@ -121,6 +121,11 @@ class Condition(Struct, frozen=True, kw_only=True):
         """The message and its remedy as one line."""
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
+    def whole_sentence(self) -> str:
+        """The sentence by itself: the field is its subject where the message begins with the verb."""
+        begins = self.field and self.message.startswith(("is ", "names ", "asks "))
+        return f"{self.field} {self.sentence()}" if begins else self.sentence()
+
     def located(self) -> str:
         """The sentence, after the field that it is about."""
         return f"{self.field}: {self.sentence()}" if self.field else self.sentence()

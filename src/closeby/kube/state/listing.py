@@ -9,14 +9,13 @@ from msgspec import Struct
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Retry, Transport
-from closeby.kube.watch.resources import PODS, WATCHED, Discovery, Resource, is_name
+from closeby.kube.watch.resources import NAMESPACES, PODS, WATCHED, Discovery, Resource, is_name
 from closeby.objects.ownership import owners_of
 from closeby.objects.pods import Pod, PodSpec
 from closeby.reading.decoding.wire import ObjectWire
 
 #: Objects of one kind that are offered; more would help no user.
 _MOST: Final = 500
-_NAMESPACES: Final = Resource(version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 #: As a command names these kinds.
 _GROUPS: Final = {"PodGroup": "podgroup", "AppGroup": "appgroup"}
 #: Names and labels are all that is needed.
@@ -54,7 +53,7 @@ async def names_in(transport: Transport, namespace: str) -> list[str]:
 
 async def namespaces(transport: Transport) -> list[str]:
     """All namespaces; none where they may not be listed."""
-    return [one.meta.name for one in await _list(transport, _NAMESPACES, "") if one.meta.name]
+    return [one.meta.name for one in await _list(transport, NAMESPACES, "") if one.meta.name]
 
 
 def _owners(pods: Iterable[Pod]) -> Iterable[str]:

@@ -237,7 +237,7 @@ def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> 
         )
         remedy = "remove it to be placed without it" if wish.hard else "it is ignored"
         if right is not None:
-            message = f"{wish.key} is not a key that closeby knows; {remedy}"
+            message = f"is not a key that closeby knows; {remedy}"
             remedy = f"did you mean {right}?"
     return Condition(
         reason=reason,

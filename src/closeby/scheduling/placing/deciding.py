@@ -252,7 +252,7 @@ class Decider:
         left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
         reason, message = None, None
         if attempt.refusal is not None:
-            reason, message = attempt.refusal.reason, attempt.refusal.sentence()
+            reason, message = attempt.refusal.reason, attempt.refusal.whole_sentence()
         elif refused and kind is ItemKind.POD:  # A gated or unsupported plain pod is its own refusal.
             reason, message = refused[0].reason, refused[0].message
         running = running_members(self._tools, self._state, key) if is_gang else ()
