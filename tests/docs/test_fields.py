@@ -100,6 +100,7 @@ SECTIONS = {
     "/PersistentVolume": "Volumes",
     "/PersistentVolumeClaim": "Volumes",
     "storage.k8s.io": "Volumes",
+    "policy": "Topologies, queues and networks",
     "kai.scheduler": "Topologies, queues and networks",
     "kueue.x-k8s.io": "Topologies, queues and networks",
 }
