@@ -139,7 +139,8 @@ def _explanation(
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
     about = objects_of(run, found, inputs.manifests.workloads)
     own = inputs.manifests.notices_about(about)
-    others = (one for one in run.conditions if one.object in about and one not in own)
+    said = {(one.object, one.field) for one in own}
+    others = (one for one in run.conditions if one.object in about and (one.object, one.field) not in said)
     return explain(run, found, live, different, (*own, *others), chosen)
 
 
