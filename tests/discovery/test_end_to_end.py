@@ -1,5 +1,6 @@
 """From a scan to a decision: discovered, written to nodes, and used by the plugin of the type ``dynamic``."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from closeby.topology.network_labels import read_network_labels
 from closeby.topology.quality import Quality
 from tests.cli.calling import Manifest, closeby, node, pod, report, text
 from tests.discovery.drawing_fabrics import Drawing
+from tests.discovery.test_clouds import AWS
 
 #: Two pods of two leaves with two hosts each; the nodes' names tell nothing.
 #        C
@@ -123,3 +125,27 @@ def test_a_topology_object_comes_out_that_constraints_can_name(tmp_path: Path) -
     found = report("simulate", "-f", "-", stdin=text(topology, *nodes, group, *members))
     (placed_group,) = found["groups"]
     assert placed_group["domain"] in (["C", "S1"], ["C", "S2"])
+
+
+@pytest.mark.parametrize("source", ["ibnetdiscover", "slurm", "aws", "labels"])
+def test_printed_labels_stand_beside_the_nodes_of_a_cluster(tmp_path: Path, source: str) -> None:
+    """Nobody has to edit what the two commands print."""
+    given = tmp_path / "given"
+    given.write_text(
+        {
+            "ibnetdiscover": FABRIC.text(),
+            "slurm": "SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n[5-8]\nSwitchName=s Switches=a,b\n",
+            "aws": json.dumps(AWS),
+            "labels": text(*(node(f"n{number}", {"rack": f"r{number % 2}"}) for number in range(4))),
+        }[source]
+    )
+    arguments = ["-f", given, "--key", "rack"] if source == "labels" else [given]
+    labels = closeby("discover", source, *arguments, "-o", "labels").stdout
+    hosts = {one["metadata"]["name"]: one["metadata"]["labels"] for one in yaml.safe_load_all(labels)}
+    assert hosts
+    cluster = text(*(node(name, {"mine": "yes"}) for name in hosts))
+    found = report("topology", "-f", "-", stdin=f"{labels}\n---\n{cluster}")
+    assert "InvalidSpec" not in [one["reason"] for one in found["conditions"]]
+    run = report("simulate", "-f", "-", stdin=f"{text(*job(2, 8))}\n---\n{cluster}\n---\n{labels}")
+    assert [one["phase"] for one in run["pods"]] == ["Scheduled", "Scheduled"]
+    assert "InvalidSpec" not in [one["reason"] for one in run["conditions"]]

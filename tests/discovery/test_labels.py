@@ -51,6 +51,13 @@ def test_every_preset_reads_its_own_labels(name: str) -> None:
     assert findings.nodes["n1"].path == tuple(f"v{level}" for level in range(len(family.labels)))
 
 
+def test_a_key_needs_no_prefix() -> None:
+    nodes = [Node(name=f"n{one}", labels={"rack": f"r{one}", "row": "w"}) for one in range(2)]
+    findings, keys = read_labels(nodes, family_of(["rack", "row"]))
+    assert (keys, findings.warnings) == (("rack", "row"), ())
+    assert findings.nodes["n1"].path == ("r1", "w")
+
+
 def test_topographs_tiers_are_of_any_depth() -> None:
     labels = {f"fabric.topograph.run/tier-{one}": f"t{one}" for one in range(12)}
     findings, _ = read_labels([Node(name="n", labels=labels)], PRESETS["topograph"])

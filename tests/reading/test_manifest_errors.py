@@ -197,7 +197,7 @@ def test_the_same_holds_for_json() -> None:
 
 
 def test_an_object_that_is_given_twice_alike_is_noted(golden: Golden) -> None:
-    node = "{apiVersion: v1, kind: Node, metadata: {name: a}}"
+    node = "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 4}}}"
     manifests = read(f"{node}\n---\n{node}")
     assert manifests.errors == ()
     assert len(manifests.nodes) == 1
@@ -207,7 +207,8 @@ def test_an_object_that_is_given_twice_alike_is_noted(golden: Golden) -> None:
 
 
 def test_an_object_that_is_given_twice_differently_is_an_error_that_names_both_places(golden: Golden) -> None:
-    node = "{{apiVersion: v1, kind: Node, metadata: {{name: a, labels: {{rack: {}}}}}}}"
+    metadata = "{{name: a, labels: {{rack: {}}}}}"
+    node = f"{{{{apiVersion: v1, kind: Node, metadata: {metadata}, spec: {{{{unschedulable: true}}}}}}}}"
     manifests = read(f"{node.format('r1')}\n---\n{node.format('r2')}")
     assert [node.labels["rack"] for node in manifests.nodes] == ["r1"]
     (error,) = manifests.errors

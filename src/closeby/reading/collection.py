@@ -16,11 +16,12 @@ from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass, RuntimeClass
 from closeby.objects.problems import Problem
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason, invalid
 from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.volumes import StorageObject
+from closeby.objects.words import plural
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
@@ -29,6 +30,7 @@ from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.wire import object_id
 from closeby.reading.dialects.plans import completed
 from closeby.reading.known_fields import FieldCheck, conditions_of
+from closeby.reading.node_parts import NodeParts, is_part
 from closeby.reading.registry import (
     NOTED,
     OWN_GROUP,
@@ -64,6 +66,7 @@ class Collection:
     def __init__(self) -> None:
         self._reading = DocumentReading()
         self._known_fields = FieldCheck()
+        self._node_parts = NodeParts()
         self._kept: dict[tuple[str, str, str], _Kept] = {}
         self._others: Counter[str] = Counter()
         self._unknown: Counter[tuple[str, str]] = Counter()
@@ -96,9 +99,14 @@ class Collection:
             (one for one in kept if isinstance(one, RuntimeClass)),
             (one for one in kept if isinstance(one, ResourceClaim)),
         )
+        nodes, alone, contradictions = self._node_parts.merged(
+            (entry.record, entry.place) for entry in self._kept.values() if isinstance(entry.record, Node)
+        )
+        pods, shared = self._with_own_uids()
+        notices += [*alone, *shared]
         return Manifests(
-            nodes=tuple(one for one in kept if isinstance(one, Node)),
-            pods=tuple(resolving.pod(one) for one in kept if isinstance(one, Pod)),
+            nodes=tuple(nodes),
+            pods=tuple(resolving.pod(one) for one in pods),
             groups=_gangs([one for one in kept if isinstance(one, PodGroup)]),
             topologies=tuple(one for one in kept if isinstance(one, Topology)),
             priority_classes=tuple(one for one in kept if isinstance(one, PriorityClass)),
@@ -119,7 +127,7 @@ class Collection:
                 *sorted(notices, key=lambda one: (one.object, one.message)),
             ),
             shared=self._reading.shared(),
-            errors=tuple(self._errors),
+            errors=(*self._errors, *contradictions),
         )
 
     def _read(self, document: Document) -> None:
@@ -156,8 +164,13 @@ class Collection:
     def _keep(self, document: Document, record: Record) -> None:
         kind, namespace, name = key = _key(document, record)
         kept = _Kept(record, document.file, document.number, document.position)
-        before = self._kept.setdefault(key, kept)
-        if before is kept:
+        before = self._kept.get(key)
+        if isinstance(record, Node) and is_part(record):
+            self._node_parts.add(document, record, kept.place)
+            self._kept.setdefault(key, kept)
+            return
+        if before is None or (isinstance(before.record, Node) and is_part(before.record)):
+            self._kept[key] = kept
             return
         if not _same(before.record, record):
             message = f"is already defined differently in {before.place}"
@@ -170,6 +183,45 @@ class Collection:
                 remedy="the second is ignored",
             )
         )
+
+    def _with_own_uids(self) -> tuple[list[Pod], list[Condition]]:
+        """The pods, each with a uid of its own: in copies of a manifest it is forgotten, and would make two
+        pods one. The one that runs, or else the first by name, keeps it.
+        """
+        found = [(entry.record, entry) for entry in self._kept.values() if isinstance(entry.record, Pod)]
+        number = Counter(pod.uid for pod, _ in found)
+        if len(number) == len(found):
+            return [pod for pod, _ in found], []
+        sharing = [one for one in found if number[one[0].uid] > 1]
+        sharing.sort(key=lambda one: (one[0].node_name is None, one[0].namespace, one[0].name))
+        owners: dict[str, tuple[Pod, _Kept]] = {}
+        copies: dict[str, Condition] = {}
+        for pod, entry in sharing:
+            first, place = owners.setdefault(pod.uid, (pod, entry))
+            if first is not pod:
+                copies[pod.key] = _copied(pod, entry, first, place)
+        pods = [msgspec.structs.replace(pod, uid=pod.key) if pod.key in copies else pod for pod, _ in found]
+        return pods, list(_first(list(copies.values())))
+
+
+def _copied(pod: Pod, entry: _Kept, first: Pod, place: _Kept) -> Condition:
+    return invalid(
+        object_id("Pod", pod.namespace, pod.name),
+        "metadata.uid",
+        f"{quoted(pod.uid)} ({entry.place}) is also the uid of Pod/{first.key} ({place.place}); both are "
+        "placed, as different pods",
+        "remove it from the copy",
+    )
+
+
+def _first(conditions: Sequence[Condition]) -> Sequence[Condition]:
+    """So many that they can be read; the last one counts the others."""
+    more = len(conditions) - MOST_CONDITIONS
+    if more <= 0:
+        return conditions
+    last = conditions[MOST_CONDITIONS - 1]
+    told = msgspec.structs.replace(last, message=f"{last.message}; {plural(more, 'more pod')} likewise")
+    return (*conditions[: MOST_CONDITIONS - 1], told)
 
 
 def _key(document: Document, record: Record) -> tuple[str, str, str]:

@@ -86,7 +86,8 @@ def type_of(label: str) -> str:
 
 
 def _is_legal(key: str, value: str) -> bool:
-    return _LEGAL.fullmatch(value) is not None and _LEGAL.fullmatch(key.partition("/")[2]) is not None
+    prefix, slash, name = key.partition("/")
+    return _LEGAL.fullmatch(value) is not None and _LEGAL.fullmatch(name if slash else prefix) is not None
 
 
 def _illegal_label(key: str, value: str, nodes: Sequence[str]) -> Condition:
