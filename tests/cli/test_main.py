@@ -3,12 +3,19 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import click
 import pytest
 
 import closeby as package
 from closeby.cli import main
+from closeby.cli.main import cli
+from closeby.cli.names import OneOf
 from tests.cli.calling import closeby, racks, text
+
+TOUR = str(Path(__file__).parents[2] / "docs/examples/tour")
 
 
 def python(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
@@ -44,6 +51,53 @@ def test_errors_of_arguments_read_like_all_others(arguments: tuple[str, ...], sa
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {said}")
     assert "Usage:" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("simulate", "--workload", "sern"), "seren"),
+        (("simulate", "--workload", "seren", "--cluster", "smal"), "small"),
+        (("compare", "--workload", "kalso", "--config", "closeby", "--config", "slurm-tree"), "kalos"),
+        (("simulate", "--workload", "seren", "--cluster", "small", "--required", "leef"), "leaf"),
+        (("simulate", "-f", TOUR, "--config", "kube-schedule"), "kube-scheduler"),
+        (("simulate", "-f", TOUR, "-o", "jsn"), "json"),
+        (("simulate", "-f", TOUR, "--explain=al"), "all"),
+        (("topology", "-f", TOUR, "--level", "rak"), "rack"),
+        (("topology", "-f", TOUR, "--topology", "fabrik"), "fabric"),
+        (("bench", "--only", "placemnt"), "placement"),
+        (("discover", "labels", "--preset", "eeks"), "eks"),
+        (("discover", "slurm", "x", "-o", "lables"), "labels"),
+        (("discover", "diff", "x", "y", "--from", "slrum"), "slurm"),
+        (("controllers", "--only", "pod-gruper"), "pod-grouper"),
+        (("agent", "--probe", "tpc"), "tcp"),
+        (("scheduler", "--log-format", "jsn"), "json"),
+        (("completion", "zhs"), "zsh"),
+        (("schema", "explanaton"), "Explanation"),
+        (("schema", "simulate"), "SchedulingReport or SimulationReport"),
+        (("schema", "discover diff"), "DiscoveryDiff"),
+    ],
+)
+def test_a_known_name_that_is_misspelt_is_said(arguments: tuple[str, ...], meant: str) -> None:
+    result = closeby(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[0].endswith(f"did you mean {meant}?")
+
+
+def test_every_choice_of_the_command_line_says_what_was_meant() -> None:
+    def choices(command: click.Command, path: str) -> Iterator[tuple[str, object]]:
+        for param in command.params:
+            if isinstance(param.type, click.Choice):
+                yield f"{path} {param.name}", param.type
+        if isinstance(command, click.Group):
+            for name in command.list_commands(click.Context(command)):
+                inner = command.get_command(click.Context(command), name)
+                assert inner is not None
+                yield from choices(inner, f"{path} {name}")
+
+    found = dict(choices(cli, "closeby"))
+    assert len(found) > 8
+    assert [name for name, kind in found.items() if not isinstance(kind, OneOf)] == []
 
 
 def test_help_waits_for_nothing_heavy() -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from closeby.cli.names import OneOf
 from closeby.cli.options import connects, logs, serves
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ _PORT = click.IntRange(1, 65_535)
 )
 @click.option(
     "--probe",
-    type=click.Choice(("tcp", "qperf", "netperf")),
+    type=OneOf(("tcp", "qperf", "netperf")),
     default="tcp",
     show_default=True,
     help="How to measure latencies: by the agents themselves (tcp), or by a program, which supports neither "

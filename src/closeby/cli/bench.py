@@ -32,11 +32,12 @@ def command(*, only: tuple[str, ...], json_file: IO[bytes] | None) -> None:
     from closeby.cli.reading.inputs import Unusable
     from closeby.lab.benchmarks.figures import BenchmarkResult, this_machine
     from closeby.lab.benchmarks.suite import BENCHMARKS, run
+    from closeby.objects.words import not_known
     from closeby.report.views.console import show
 
     unknown = [name for name in only if name not in BENCHMARKS]
     if unknown:
-        raise Unusable(f"{unknown[0]!r} is not a known benchmark; known benchmarks: {', '.join(BENCHMARKS)}")
+        raise Unusable(not_known(unknown[0], BENCHMARKS, "benchmark"))
     figures = []
     for figure in run(only):
         figures.append(figure)

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class, shell_complete
 
 from closeby.cli.main import cli
+from closeby.cli.names import OneOf
 
 SHELLS: Final = ("bash", "zsh", "fish")
 #: Set by the scripts that this command prints.
@@ -18,7 +19,7 @@ _WITHOUT_FILES: Final = 4
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=OneOf(SHELLS))
 def command(shell: str) -> None:
     """Print a script that completes commands, options and names.
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from closeby.cli.names import OneOf
 from closeby.cli.operating.latency_options import knows_prometheus
 from closeby.cli.options import Election, Metrics, configured, connects, elects, excludes, logs, serves
 
@@ -34,7 +35,7 @@ NAMES = (POD_GROUPER, APP_GROUPS, NETWORK_TOPOLOGIES)
 @click.option(
     "--only",
     metavar="NAME",
-    type=click.Choice(NAMES),
+    type=OneOf(NAMES),
     multiple=True,
     help=f"Run only this controller: {', '.join(NAMES)}. May be repeated.",
 )

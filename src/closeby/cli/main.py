@@ -56,7 +56,11 @@ class Misused(click.ClickException):
 
 
 def _with_names(error: click.UsageError) -> str:
-    """The message, with the names that were probably meant."""
+    """The message, with the names that were probably meant; an argument is called as in the usage, without
+    its choices.
+    """
+    if isinstance(error, click.BadParameter) and isinstance(error.param, click.Argument) and error.param.name:
+        error.param_hint = error.param.name.upper()
     said = error.format_message()
     if not isinstance(error.ctx and error.ctx.command, click.Group) or "No such command" not in said:
         return said

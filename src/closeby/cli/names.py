@@ -13,15 +13,34 @@ if TYPE_CHECKING:
     from closeby.kube.client.transport import Transport
 
     _Text = click.ParamType[str]
+    _Choice = click.Choice[str]
 else:
-    # It takes no type arguments in older versions.
+    # They take no type arguments in older versions.
     _Text = click.ParamType
+    _Choice = click.Choice
 
 
 #: Bytes of manifests that are read to complete a name.
 MOST_BYTES: Final = 5_000_000
 #: Seconds that a user waits for names of a cluster.
 PATIENCE: Final = 2.0
+
+
+class OneOf(_Choice):
+    """One of some names; a wrong one is met with the one that was meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name itself."""
+        if value not in self.choices:
+            self.fail(self.refusal(str(value)), param, ctx)
+        return super().convert(value, param, ctx)
+
+    def refusal(self, value: str) -> str:
+        """What is wrong with a value."""
+        from closeby.objects.words import suggestion
+
+        known = ", ".join(map(repr, self.choices))
+        return f"{value!r} is not one of {known}{suggestion(value, self.choices)}"
 
 
 class _FileName(_Text):

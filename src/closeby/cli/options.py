@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from closeby.cli.names import CONFIGURATION_NAME, FILE_NAME
+from closeby.cli.names import CONFIGURATION_NAME, FILE_NAME, OneOf
 
 Command = Callable[..., None]
 
@@ -181,7 +181,7 @@ def logs(command: Command) -> Command:
 
     @click.option(
         "--log-format",
-        type=click.Choice(("text", "json")),
+        type=OneOf(("text", "json")),
         default="text",
         show_default=True,
         help="Format of the log lines on standard error.",
@@ -347,7 +347,7 @@ def output_or_csv_option(command: Command) -> Command:
 
 def _output_option(forms: Sequence[str], sentence: str) -> Callable[[Command], Command]:
     return click.option(
-        "-o", "--output", type=click.Choice(forms), default="table", show_default=True, help=sentence
+        "-o", "--output", type=OneOf(forms), default="table", show_default=True, help=sentence
     )
 
 

@@ -5,6 +5,8 @@ from typing import Final
 
 import click
 
+from closeby.cli.names import OneOf
+
 #: The command that prints such a document.
 DOCUMENTS: Final = {
     "SchedulingReport": "closeby simulate -f PATH, closeby demo",
@@ -17,8 +19,30 @@ DOCUMENTS: Final = {
 }
 
 
+class _DocumentName(OneOf):
+    """The kind of a document; the name of a command is not one, but says which are meant."""
+
+    def refusal(self, value: str) -> str:
+        """What is wrong with a value, and what there is."""
+        from closeby.objects.words import similar
+
+        word = value.removeprefix("closeby ")
+        folded = {name.casefold(): name for name in DOCUMENTS}
+        close = similar(word.casefold(), folded)
+        meant = [name for name, commands in DOCUMENTS.items() if _prints(commands, word)]
+        if not meant and close is not None:
+            meant = [folded[close]]
+        listed = ", ".join(f"{name} ({commands})" for name, commands in DOCUMENTS.items())
+        guess = f"; did you mean {' or '.join(meant)}?" if meant else ""
+        return f"{value!r} is not a document; documents: {listed}{guess}"
+
+
+def _prints(commands: str, word: str) -> bool:
+    return any(f"{one} ".startswith(f"closeby {word} ") for one in commands.split(", "))
+
+
 @click.command(name="schema", short_help="Print the JSON schema of a report.")
-@click.argument("document", type=click.Choice(tuple(DOCUMENTS)), required=False)
+@click.argument("document", metavar="[DOCUMENT]", type=_DocumentName(tuple(DOCUMENTS)), required=False)
 def command(document: str | None) -> None:
     """Print the JSON schema (2020-12) of what a command prints with -o json or -o yaml.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from closeby.cli.names import OneOf
 from closeby.cli.options import Sources, may_read_manifests, output_or_csv_option
 from closeby.cli.simulating.over_time import OverTime, runs_over_time
 from closeby.cli.simulating.pictures import Pictures, check_written, draws
@@ -33,7 +34,7 @@ class Scheduled(NamedTuple):
 @output_or_csv_option
 @click.option(
     "--explain",
-    type=click.Choice(["some", "all"]),
+    type=OneOf(["some", "all"]),
     is_flag=False,
     flag_value="some",
     help="Add candidates, scores and rejections. some (the default without a value) covers all nodes of "

@@ -131,23 +131,24 @@ def _level(run: "Run", name: str | None, level: str | None) -> str | None:
 def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] | None:
     """The topologies to show; None means all of them."""
     from closeby.cli.reading.inputs import Unusable
+    from closeby.objects.words import suggestion
     from closeby.report.documents.common import NODE_LEVEL
 
     topologies = run.engine.topologies
     known = ", ".join(topologies.usable()) or "none"
     if name is not None and topologies.tree(name) is None:
-        declared = topologies.declared(name)
+        declared, guess = topologies.declared(name), suggestion(name, topologies.usable())
         why = f"; {declared.conditions[0].sentence()}" if declared is not None and declared.conditions else ""
-        raise Unusable(f"there is no usable topology {name!r}{why}; usable are: {known}")
+        raise Unusable(f"there is no usable topology {name!r}{why}; usable are: {known}{guess}")
     names = topologies.usable() if name is None else (name,)
     if level is None or level == NODE_LEVEL:
         return None if name is None else names
     having = tuple(one for one in names if one in topologies.having_level(level))
     if not having:
-        levels = [
-            f"{one} has {', '.join(tree.level_names)}" for one in names if (tree := topologies.tree(one))
-        ]
-        raise Unusable(f"no topology has a level {level!r}; {'; '.join(levels) or 'there is no topology'}")
+        trees = [tree for one in names if (tree := topologies.tree(one)) is not None]
+        guess = suggestion(level, dict.fromkeys(known for tree in trees for known in tree.level_names))
+        listed = "; ".join(f"{tree.name} has {', '.join(tree.level_names)}" for tree in trees)
+        raise Unusable(f"no topology has a level {level!r}; {listed or 'there is no topology'}{guess}")
     return having
 
 

@@ -39,6 +39,22 @@ def guess(word: str, known: Iterable[str], alike: float = 0.6) -> str:
     return "" if close is None else f"did you mean {close}? If not, "
 
 
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The end of a remedy, with the known name that was probably meant; empty where there is none."""
+    close = similar(word, known)
+    return "" if close is None else f"; did you mean {close}?"
+
+
+def not_known(word: str, known: Iterable[str], noun: str, listed: str | None = None) -> str:
+    """``'sern' is not a known workload; known workloads: seren, kalos; did you mean seren?``.
+
+    ``listed`` describes the known names.
+    """
+    names = list(known)
+    called = f"{plural_noun(noun)}: {', '.join(names) if listed is None else listed}"
+    return f"{word!r} is not a known {noun}; known {called}{suggestion(word, names)}"
+
+
 def plural(count: int, noun: str) -> str:
     """``1 node``, ``2 nodes``, ``3 switches``."""
     return f"{count:,} {noun if count == 1 else plural_noun(noun)}"

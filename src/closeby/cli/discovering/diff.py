@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from closeby.cli.discovering.options import label_keys
+from closeby.cli.names import OneOf
 from closeby.cli.options import OUTPUTS
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.source_files import read_text
@@ -32,7 +33,7 @@ DIFFERENT = 3
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(OUTPUTS),
+    type=OneOf(OUTPUTS),
     default="table",
     show_default=True,
     help="Output format.",
@@ -55,9 +56,10 @@ def command(
     from closeby.cli.reading.inputs import Unusable
     from closeby.discovery.diff import diff
     from closeby.discovery.exchange import READERS, kind_of
+    from closeby.objects.words import not_known
 
     if kind is not None and kind not in READERS:
-        raise Unusable(f"{kind!r} is not a known kind; known kinds: {', '.join(READERS)}")
+        raise Unusable(not_known(kind, READERS, "kind"))
     if before == after == "-":
         raise Unusable("standard input can be read once, so only one of the two can be -")
 

@@ -10,6 +10,7 @@ from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.source_files import read_text
 from closeby.objects.nodes import Node
+from closeby.objects.words import not_known
 from closeby.reading.decoding.sources import STDIN_NAME
 
 _STDIN = "-"
@@ -170,7 +171,7 @@ def labels(
     if preset is not None and own is not None:
         raise click.UsageError("--preset and --key both say which labels: give one of them")
     if preset is not None and preset not in PRESETS:
-        raise Unusable(f"{preset!r} is not a known preset; known presets: {', '.join(PRESETS)}")
+        raise Unusable(not_known(preset, PRESETS, "preset"))
     family = PRESETS["network-labels" if preset is None else preset]
     if own is not None:
         keys = tuple(key.strip() for key in own.split(","))

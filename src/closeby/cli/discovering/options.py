@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import click
 
+from closeby.cli.names import OneOf
 from closeby.cli.options import Command, connects, with_options
 from closeby.discovery.relabelling import Rules, reserved
 from closeby.objects.labels import is_label_key
@@ -63,7 +64,7 @@ _OUTPUT_OPTIONS = (
     click.option(
         "-o",
         "--output",
-        type=click.Choice(FORMS),
+        type=OneOf(FORMS),
         default="table",
         show_default=True,
         help="Output format: topology is a Topology object, labels a partial Node per node, slurm and "

@@ -29,6 +29,7 @@ from closeby.lab.replay.driver import Policy
 from closeby.lab.replay.given import AskedLoad, Given, TraceJobs, asks_for_cores, given
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.traces import read_trace
+from closeby.objects.words import not_known
 from closeby.plugins.configurations import DEFAULT
 from closeby.simulator.synthetic import GPU
 
@@ -86,8 +87,8 @@ def _cluster(sources: Sources, over_time: OverTime) -> tuple[GivenCluster, list[
         usual = APPLICATIONS_CLUSTER if asks_for_cores(over_time.workload) else DEFAULT_CLUSTER
         name = usual if over_time.cluster is None else over_time.cluster
         if name not in SHAPES:
-            known = "; ".join(f"{known}: {shape.summary}" for known, shape in SHAPES.items())
-            raise Unusable(f"{name!r} is not a known cluster; known clusters: {known}")
+            listed = "; ".join(f"{known}: {shape.summary}" for known, shape in SHAPES.items())
+            raise Unusable(not_known(name, SHAPES, "cluster", listed))
         return made_up(name, resource), []
     if over_time.cluster is not None:
         raise click.UsageError("-f reads a cluster, --cluster makes one up: give one of them")

@@ -30,6 +30,7 @@ from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.arrays import Floats
 from closeby.objects.labels import HOSTNAME
+from closeby.objects.words import suggestion
 from closeby.plugins.registry import profile_for
 from closeby.quality.delays import waits
 from closeby.reading.configuration import Configuration
@@ -310,7 +311,9 @@ def tree_of(engine: Engine, wishes: Wishes) -> Tree:
     names = engine.topologies.usable()
     if tree is None and wishes.topology is not None:
         known = f"there {'are' if len(names) > 1 else 'is'} {', '.join(names)}" if names else "there is none"
-        raise UnrunnableError(f"there is no topology {wishes.topology}; {known}")
+        raise UnrunnableError(
+            f"there is no topology {wishes.topology}; {known}{suggestion(wishes.topology, names)}"
+        )
     if tree is None:
         raise UnrunnableError(
             f"there are {len(names)} topologies; say in which one places are judged: {', '.join(names)}"
@@ -337,7 +340,7 @@ def _no_level(tree: Tree, wish: str) -> str:
     declared = tree.level_names if tree.host_level is not None else tree.level_names[:-1]
     remedy = f"; add {HOSTNAME} to its levels" if wish in (single, HOSTNAME) else ""
     known = f"there {'are' if len(declared) > 1 else 'is'} {', '.join(declared)}"
-    return f"topology {tree.name} has no level {wish}; {known}{remedy}"
+    return f"topology {tree.name} has no level {wish}; {known}{remedy or suggestion(wish, declared)}"
 
 
 def _rank(binding: Binding) -> int:

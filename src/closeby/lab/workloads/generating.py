@@ -25,6 +25,7 @@ from closeby.lab.workloads.published import (
 )
 from closeby.lab.workloads.sampling import arrivals, draw
 from closeby.objects.arrays import Counts, Floats
+from closeby.objects.words import not_known
 from closeby.simulator.synthetic import GPUS_PER_HOST
 
 Indices = NDArray[np.intp]
@@ -209,9 +210,7 @@ def workload_named(name: str) -> GeneratedWorkload:
         UnknownWorkloadError: there is no such workload.
     """
     if name not in WORKLOADS:
-        raise UnknownWorkloadError(
-            f"{name!r} is not a known workload; known workloads: {', '.join(WORKLOADS)}"
-        )
+        raise UnknownWorkloadError(not_known(name, WORKLOADS, "workload"))
     return WORKLOADS[name]
 
 
