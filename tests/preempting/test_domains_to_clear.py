@@ -130,6 +130,33 @@ def test_a_budget_is_never_violated_for_a_gang() -> None:
     assert only(site.tick()).path == ("zone-a", "rack-2")
 
 
+@pytest.mark.parametrize(("pdb", "rack", "violations"), [("soft", "rack-1", 4), ("strict", None, None)])
+def test_the_argument_pdb_decides_for_gangs(pdb: str, rack: str | None, violations: int | None) -> None:
+    """Only rack-1 has victims, and a budget covers them all."""
+    site = Site(pdb=pdb)
+    site.running("one", RACK_1, labels={"app": "one"})
+    site.running("two", RACK_2, priority=100), site.running("three", RACK_3, priority=100)
+    site.tell(BudgetChanged(_none_may_go("one")))
+    site.waiting("train", 4)
+    found = [(plan.path[-1], plan.cost.pdb_violations) for plan in site.tick()]
+    assert found == ([] if rack is None else [(rack, violations)])
+
+
+@pytest.mark.parametrize(("pdb", "preempts"), [("soft", True), ("strict", False)])
+def test_the_argument_pdb_decides_for_plain_pods(pdb: str, preempts: bool) -> None:
+    site = Site("zone-a rack-1 : a1=1", pdb=pdb)
+    site.alone("old", A1, labels={"app": "old"})
+    site.tell(BudgetChanged(_none_may_go("old")))
+    site.alone("new", priority=100)
+    assert bool(site.tick()) is preempts
+
+
+def _none_may_go(app: str) -> PodDisruptionBudget:
+    return PodDisruptionBudget(
+        namespace="default", name="keep", selector=selector_of({"app": app}), max_unavailable="0"
+    )
+
+
 def test_who_protects_itself_is_no_victim_and_the_whole_gang_with_it() -> None:
     site = Site()
     site.running("no", RACK_1[:3]), site.alone("kept", A2, annotations={"closeby.dev/preemptible": "false"})

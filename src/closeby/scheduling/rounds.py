@@ -163,7 +163,7 @@ class Rounds:
         """Decide about the active items in the order of the queue, and append the decisions."""
         moment = None if tick.now is None else Moment(tick.now, tick.wall)
         if self.preemptor is not None:
-            self.preemptor.begin(tick.wall)
+            self.preemptor.begin(tick.now if tick.wall is None else tick.wall)
         self._queue_changes(tick.now)
         self._review(outputs, moment)
         self._forget_refusals()

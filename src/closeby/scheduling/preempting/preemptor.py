@@ -22,7 +22,7 @@ from closeby.scheduling.preempting.circles import Evictions
 from closeby.scheduling.preempting.domains import GangQuestion
 from closeby.scheduling.preempting.nodes import PodQuestion
 from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption
-from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule, rule_of
+from closeby.scheduling.preempting.rule import Preemptible, Preempts, preempting_plugin
 from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.victims import Victims, in_order, pods_of, victims_of
 from closeby.scheduling.preempting.world import World, world_of
@@ -65,10 +65,10 @@ def preemptor_for(
     whose: Preemptible | None,
 ) -> "Preemptor | None":
     """One that goes by the rule of the profile's plugin; None where no pod is to be preempted."""
-    rule = rule_of(tools.profile.post_filters)
-    if rule is None or whose is None or rule.preemption == "off":
+    plugin = preempting_plugin(tools.profile.post_filters)
+    if plugin is None or whose is None or plugin.rule.preemption == "off":
         return None
-    return Preemptor(tools, state, holdings, handle, rule, whose)
+    return Preemptor(tools, state, holdings, handle, plugin, whose)
 
 
 class Preemptor:
@@ -80,12 +80,13 @@ class Preemptor:
         state: SchedulingState,
         holdings: Holdings,
         handle: Handle,
-        rule: PreemptionRule,
+        plugin: Preempts,
         whose: Preemptible,
     ) -> None:
         self._tools = tools
         self._state = state
-        self._rule = rule
+        self._plugin = plugin
+        self._rule = rule = plugin.rule
         self._whose = whose
         self._trials = PreemptionTrials(tools, state, holdings, handle)
         #: By item; those of one application by its pods.
@@ -104,7 +105,7 @@ class Preemptor:
     # What the rounds ask
 
     def begin(self, now: float | None) -> None:
-        """A round of decisions begins; ``now`` in seconds since the epoch, None where that is not known."""
+        """A round of decisions begins; ``now`` by the clock of the pods' times, None where not known."""
         self._world, self._lowest, self._now = None, None, now
 
     def changed(self) -> None:
@@ -195,12 +196,11 @@ class Preemptor:
         explained = self._tools.explains(key)
         if not explained and not len(question.holding()):
             return None
-        soft = False
         victims = self._victims(key, priority, worth=len(question.holding()) > 0 or explained)
-        choice = None if victims is None else question.best(victims, soft=soft)
+        choice = None if victims is None else self._plugin.domain_for(question, victims)
         domains: tuple[DomainCost, ...] = ()
         if explained and victims is not None:
-            domains = question.table(victims, soft=soft)
+            domains = question.table(victims, soft=self._rule.soft(gang=True))
         if choice is None or victims is None:
             return self._no_plan_for_gang(key, priority, question, domains) if explained else None
         gone, tree = pods_of(victims.world, choice.units), choice.tree
@@ -231,10 +231,10 @@ class Preemptor:
         if not question.holding():
             return None
         victims = self._victims(key, priority, worth=True)
-        choice = None if victims is None else question.best(victims, soft=True)
+        choice = None if victims is None else self._plugin.node_for(question, victims)
         domains: tuple[DomainCost, ...] = ()
         if explained and victims is not None:
-            domains = question.table(victims, soft=True)
+            domains = question.table(victims, soft=self._rule.soft(gang=False))
         if choice is None or victims is None:
             return self._no_plan_for_pod(key, priority, question, domains) if explained else None
         gone = pods_of(victims.world, choice.units)
@@ -357,7 +357,7 @@ class Preemptor:
             return None  # What it lacks is said in any case.
         for above in self._higher(priority):
             victims = self._victims(key, above + 1, worth=True)
-            choice = None if victims is None else question.best(victims, soft=False)
+            choice = None if victims is None else self._plugin.domain_for(question, victims)
             if choice is not None:
                 path = choice.tree.path(choice.domain)
                 return NoPreemption(
@@ -372,7 +372,7 @@ class Preemptor:
     ) -> NoPreemption | None:
         for above in self._higher(priority):
             victims = self._victims(key, above + 1, worth=True)
-            choice = None if victims is None else question.best(victims, soft=True)
+            choice = None if victims is None else self._plugin.node_for(question, victims)
             if choice is not None:
                 return NoPreemption(
                     why="pods of lower priority do not hold enough",

@@ -1,13 +1,19 @@
 """The arguments of preemption, and whose pods may be victims."""
 
-from collections.abc import Collection, Iterable
-from typing import Annotated, Final, Literal
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
 
+from closeby.objects.pods import Pod
 from closeby.objects.times import parse_duration
 from closeby.scheduling.extension import PostFilter
+
+if TYPE_CHECKING:
+    from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
+    from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
+    from closeby.scheduling.preempting.victims import Victims
 
 #: Seconds in which ``maxEvictions`` counts.
 DAY: Final = 86_400.0
@@ -24,6 +30,9 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     min_runtime: str = "0"
     #: Pods of closeby's own, or those of all schedulers.
     victims: Literal["ours", "all"] = "ours"
+    #: Whether a PodDisruptionBudget may be violated: ``soft`` where nothing else makes room, ``strict``
+    #: never. Unset: soft for plain pods, as upstream, and strict for gangs.
+    pdb: Literal["soft", "strict"] | None = None
     #: Evictions of one gang or owner within a day, after which it is protected from the same priority.
     max_evictions: Annotated[int, Meta(ge=1)] = 3
     #: Namespaces in which the annotation ``closeby.dev/preemptible: "false"`` counts. Unset: in files all,
@@ -49,6 +58,10 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
         """``minRuntime`` in seconds."""
         return parse_duration(self.min_runtime) or 0.0
 
+    def soft(self, *, gang: bool) -> bool:
+        """Whether a gang, or a plain pod, may violate budgets."""
+        return not gang if self.pdb is None else self.pdb == "soft"
+
 
 class Preempts(PostFilter):
     """A PostFilter plugin by whose rule the engine clears domains."""
@@ -58,10 +71,36 @@ class Preempts(PostFilter):
         """The arguments."""
         raise NotImplementedError
 
+    def domain_for(self, question: "GangQuestion", victims: "Victims") -> "DomainChoice | None":
+        """Who goes for a gang, and where it goes then; None: no victims are enough."""
+        return question.best(victims, soft=self.rule.soft(gang=True))
+
+    def node_for(self, question: "PodQuestion", victims: "Victims") -> "NodeChoice | None":
+        """Who goes for a plain pod, and where it goes then; None: no victims are enough."""
+        return question.best(victims, soft=self.rule.soft(gang=False))
+
+
+def preempting_plugin(plugins: Iterable[PostFilter]) -> Preempts | None:
+    """The first plugin that says how to preempt."""
+    return next((plugin for plugin in plugins if isinstance(plugin, Preempts)), None)
+
 
 def rule_of(plugins: Iterable[PostFilter]) -> PreemptionRule | None:
     """The rule of the first plugin that has one."""
-    return next((plugin.rule for plugin in plugins if isinstance(plugin, Preempts)), None)
+    plugin = preempting_plugin(plugins)
+    return None if plugin is None else plugin.rule
+
+
+class PodTimes(NamedTuple):
+    """When a pod started, and when it wrote its last checkpoint; None for never."""
+
+    started: float | None
+    checkpointed: float | None
+
+
+def times_in(pod: Pod) -> PodTimes:
+    """As the pod says it: where it does not say when it started, it did when it was created."""
+    return PodTimes(pod.created if pod.started is None else pod.started, pod.checkpointed)
 
 
 class Preemptible(Struct, frozen=True, kw_only=True):
@@ -71,3 +110,6 @@ class Preemptible(Struct, frozen=True, kw_only=True):
     scheduler_name: str | None = None
     #: Namespaces whose pods may protect themselves by annotation, unless the rule names some; None: all.
     namespaces: Collection[str] | None = None
+    #: The times of a pod, None for one that may not be evicted; unset: as the pod says them, which a run over
+    #: time knows better.
+    times: Callable[[Pod], PodTimes | None] | None = None

@@ -20,7 +20,7 @@ from closeby.reading.dialects.kueue import QUEUE_NAME
 from closeby.scheduling.gangs.rosters import leaf_names
 from closeby.scheduling.intake.budgets import NONE, SEVERAL, Budgets
 from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
-from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
+from closeby.scheduling.preempting.rule import PodTimes, Preemptible, PreemptionRule, times_in
 
 #: What Kueue writes on pods of workloads that it admitted.
 _KUEUE_LABELS: Final = frozenset({"kueue.x-k8s.io/podset", QUEUE_NAME, "kueue.x-k8s.io/managed"})
@@ -153,19 +153,20 @@ def world_of(
     heavy = np.asarray([_weight(cluster, spec) for spec in specs], dtype=np.intp)[own]
     ours = np.asarray([_is_ours(spec, rule, whose) for spec in specs], dtype=np.bool_)[own]
     terminating = np.asarray([pod.terminating for pod in pods], dtype=np.bool_)
-    started = np.asarray([_started(pod) for pod in pods], dtype=np.float64)
+    known_times = [*map(whose.times or times_in, pods)]
+    times = [PodTimes(None, None) if one is None else one for one in known_times]
+    # Where a start is not known, nothing is lost.
+    started = np.asarray([np.inf if one.started is None else one.started for one in times], dtype=np.float64)
     budget_of, allowed = budgets.of(pods, _waiting(state))
     protected = _protected(pods, rule, whose, budget_of)
-    evictable = ours.copy()
+    evictable = ours & np.asarray([one is not None for one in known_times], dtype=np.bool_)
     evictable[list(protected)] = False
     if rule.runtime and now is not None:
         evictable &= ~(now - started < rule.runtime)
     since = started.copy()
-    for number, pod in enumerate(pods):
-        if pod.checkpointed is not None:
-            since[number] = (
-                pod.checkpointed if np.isinf(since[number]) else max(since[number], pod.checkpointed)
-            )
+    for number, (_, checkpointed) in enumerate(times):
+        if checkpointed is not None:
+            since[number] = checkpointed if np.isinf(since[number]) else max(since[number], checkpointed)
     lost = np.zeros(len(pods))
     if now is not None:
         known = np.isfinite(since)
@@ -251,13 +252,6 @@ def _says_no(pod: Pod, namespaces: Collection[str] | None) -> bool:
     if namespaces is not None and pod.namespace not in namespaces:
         return False
     return pod.annotations.get(PREEMPTIBLE) == "false"
-
-
-def _started(pod: Pod) -> float:
-    """When it started, else when it was created; infinite where neither is known: nothing is lost then."""
-    if pod.started is not None:
-        return pod.started
-    return np.inf if pod.created is None else pod.created
 
 
 def _holders(
