@@ -575,3 +575,73 @@ def test_all_measures_and_constants_are_shown_on_request_and_on_a_page(tmp_path:
     for row in rows:
         assert row in full and row in html
         assert row not in short or row == "all-reduce"
+
+
+TWO_CLASSES = """\
+name,submitted,duration,pods,gpus,priority
+low,0,7200,2,8,0
+high,5400,600,1,8,1000
+later,9000,60,1,8,0
+"""
+
+
+@pytest.fixture
+def classes(tmp_path: Path) -> Path:
+    """Two hosts' worth of a low priority, and a job that needs one of them after an hour and a half."""
+    path = tmp_path / "classes.csv"
+    path.write_text(TWO_CLASSES)
+    return path
+
+
+def two_hosts() -> str:
+    return text(*racks({"a/r1": 2}))
+
+
+def test_jobs_preempt_by_priority(classes: Path) -> None:
+    """low has an hour and a half on disk, waits for ten minutes and needs three more until it ends."""
+    options = ("--trace", classes, "-f", "-", "--restart-time", "3m")
+    found = report("simulate", *options, "--full", stdin=two_hosts())
+    jobs = {one["name"]: one for one in found["jobs"]}
+    assert [jobs[name]["evictions"] for name in ("low", "high", "later")] == [1, 0, 0]
+    assert (jobs["low"]["start"], jobs["low"]["end"], jobs["low"]["wait"]) == (6000, 7980, 600)
+    assert found["evictions"] == [
+        {"job": "low", "by": "high", "at": 5400, "gpus": 16, "ran": 5400, "lost": 0}
+    ]
+    by = found["measures"]["preemption"]
+    assert (by["evictions"], by["lostGpuHours"]) == (1, 16 * 180 / 3600)
+    assert [(one["priority"], one["mean"]) for one in by["priorities"]] == [(1000, 0), (0, 300)]
+
+
+def test_without_preemption_jobs_wait(classes: Path) -> None:
+    options = ("--trace", classes, "-f", "-", "--full", "--no-preemption")
+    found = report("simulate", *options, stdin=two_hosts())
+    assert [one["start"] for one in found["jobs"]] == [0, 7200, 9000]
+    assert found["evictions"] == []
+
+
+def test_one_priority_says_nothing_of_preemption(trace: Path) -> None:
+    found = report("simulate", "--trace", trace, "--cluster", "small", "--full")
+    assert "evictions" not in found
+    assert "preemption" not in found["measures"]
+    assert "priorities" not in found["workload"]
+
+
+def test_a_workload_gets_classes_of_priority(golden: Golden) -> None:
+    options = ("--workload", "seren", "--jobs", "300", "--cluster", "small", "--load", "1.1")
+    printed = closeby("simulate", *options, "--priorities", "high=1000:20%,low=0").stdout
+    golden("simulate-over-time", printed.split("Waiting and evictions")[1].split("Where jobs ran")[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--workload", "seren", "--priorities", "rich"), "is not known; take borg"),
+        (("--workload", "microservices", "--priorities", "borg"), "applications"),
+        (("--trace", "x.csv", "--priorities", "borg"), "--priorities belongs to --workload"),
+        (("-f", "x.yaml", "--restart-time", "3m"), "--restart-time belongs to a run over time"),
+    ],
+)
+def test_priorities_that_make_no_sense(options: tuple[str, ...], told: str) -> None:
+    done = closeby("simulate", *options)
+    assert done.exit_code == 2
+    assert told in " ".join(done.stderr.split())

@@ -12,6 +12,7 @@ from closeby.cli.simulate import command
 from closeby.lab.documents.simulation import (
     ApplicationsEntry,
     ClusterEntry,
+    EvictionEntry,
     PolicyEntry,
     RefusalEntry,
     ReservationEntry,
@@ -71,6 +72,7 @@ def test_the_clusters_are_all_there() -> None:
         ("reservations[]", ReservationEntry),
         ("samples", SamplesEntry),
         ("jobs[]", RunJobEntry),
+        ("evictions[]", EvictionEntry),
     ],
 )
 def test_all_fields_are_documented(row: str, entry: type[msgspec.Struct]) -> None:

@@ -1,18 +1,20 @@
 """`closeby compare`: the same jobs under several configurations, seed by seed, and how surely they differ."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from closeby.cli.names import CONFIGURATION_NAME, FILE_NAME
-from closeby.cli.options import MANIFESTS_HELP, Sources, keeps_going, output_option
+from closeby.cli.options import MANIFESTS_HELP, Sources, keeps_going, output_option, with_options
 from closeby.cli.simulating.over_time import (
     CLUSTER_OPTION,
     COMPARED_APPLICATIONS,
     COMPARED_JOBS,
     FROM_EMPTY_OPTION,
     LOAD_OPTION,
+    PRIORITY_OPTIONS,
     TRACE_OPTION,
     WORKLOAD_OPTION,
     OverTime,
@@ -63,6 +65,7 @@ SEEDS = 10
 @CLUSTER_OPTION
 @keeps_going
 @says_where
+@partial(with_options, PRIORITY_OPTIONS)
 @click.option(
     "--processes",
     type=click.IntRange(1, 1024),
@@ -87,6 +90,9 @@ def command(
     topology: str | None,
     required: str | None,
     preferred: str | None,
+    priorities: str | None,
+    checkpoint_every: float | None,
+    restart_time: float | None,
     processes: int | None,
     output: str,
     pictures: Pictures,
@@ -118,6 +124,9 @@ def command(
         topology=topology,
         required=required,
         preferred=preferred,
+        priorities=priorities,
+        checkpoint_every=checkpoint_every,
+        restart_time=restart_time,
     )
     over_time.check(seeds=seeds)
     wanted = Wanted(

@@ -90,8 +90,8 @@ def command(
     --workload or --trace, jobs arrive, wait, run and end in virtual time, on the nodes of the manifests or on
     a synthetic cluster; pending pods of the manifests are ignored.
 
-    The options from --workload on, and --plot-at, apply to simulations over time. --explain, --optimum and
-    --scheduler-name apply to the pods of manifests.
+    The options from --workload on, and --plot-at, apply to simulations over time. --explain, --optimum,
+    --now and --scheduler-name apply to the pods of manifests.
 
     \b
     Examples:
@@ -109,12 +109,11 @@ def command(
             ("--explain", explain),
             ("--optimum", optimum or None),
             ("--scheduler-name", scheduler_name),
-            ("--no-preemption", no_preemption or None),
             ("--now", now),
         ):
             if given is not None:
                 raise click.UsageError(f"{option} is for the pods of manifests, not for a run over time")
-        waiting = _over_time(sources, over_time, output, quality, pictures)
+        waiting = _over_time(sources, over_time, output, quality, pictures, preempt=not no_preemption)
     else:
         _only_over_time(over_time)
         if not sources.paths:
@@ -194,13 +193,21 @@ def _counterfactuals(run: "Run") -> "Found":
     return counterfactuals(run)
 
 
-def _over_time(sources: Sources, over_time: OverTime, output: str, quality: bool, pictures: Pictures) -> bool:
+def _over_time(
+    sources: Sources,
+    over_time: OverTime,
+    output: str,
+    quality: bool,
+    pictures: Pictures,
+    *,
+    preempt: bool,
+) -> bool:
     """Run a workload over time; returns whether jobs never started."""
     from closeby.cli.output import emit_and_then
     from closeby.cli.simulating.replaying import run_over_time
     from closeby.lab.documents.simulation import jobs_table, simulation_report
 
-    ran = run_over_time(sources, over_time)
+    ran = run_over_time(sources, over_time, preempt=preempt)
     full = over_time.full or output == "csv"
     report = simulation_report(ran.history, ran.measures, ran.asked, full=full)
 

@@ -21,9 +21,15 @@ from closeby.quality.optimum import MOST_PODS, least_mean_distance, least_spans
 from closeby.quality.utilisation import Window
 from closeby.topology.tree import Tree
 
+_NONE: Ints = np.zeros(0, dtype=np.intp)
+
 
 class RunColumns(Struct, frozen=True, kw_only=True, eq=False):
-    """J jobs on a cluster, simulated or real. A job is a gang of equal pods that start and end together."""
+    """J jobs on a cluster, simulated or real. A job is a gang of equal pods that start and end together.
+
+    Jobs may be evicted and run again. Then the rows are the last runs of all jobs, and after them the runs
+    that were cut short; ``submitted`` is when the job began to wait for that run. J is the number of rows.
+    """
 
     #: The topology in which places are judged, and the GPUs of each of its slots; shape (slots,).
     tree: Tree
@@ -43,6 +49,28 @@ class RunColumns(Struct, frozen=True, kw_only=True, eq=False):
     slots: Ints
     #: When the run stopped, in seconds.
     until: float
+    #: Whose runs the last rows are, by row; without evictions there are none of them.
+    evicted: Ints = _NONE
+    #: Seconds of each row in which nothing was done that lasts; shape (J,), or empty where that is never so.
+    lost: Floats = np.zeros(0)
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs there are; their last runs are the first rows."""
+        return len(self.pods) - len(self.evicted)
+
+    @property
+    def came(self) -> Floats:
+        """When each job was submitted, by job."""
+        came = self.submitted[: self.jobs].copy()
+        np.minimum.at(came, self.evicted, self.submitted[self.jobs :])
+        return came
+
+    def by_job(self, values: Floats) -> Floats:
+        """Sums over all runs of each job."""
+        found = values[: self.jobs].copy()
+        np.add.at(found, self.evicted, values[self.jobs :])
+        return found
 
 
 #: Moments at which fragmentation is looked at, and cells of the table of what was free then, at most.

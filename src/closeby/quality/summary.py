@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from numpy.typing import NDArray
 
 from closeby.objects.arrays import Bools, Floats
@@ -12,6 +12,7 @@ from closeby.quality.jobs import JobMeasures, Shapes, measure_jobs
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.quality.moments import Fragmentation, Gaps, RunColumns, during_of, fragmentation, gaps
 from closeby.quality.placements import level_names, placements
+from closeby.quality.preemption import PreemptionMeasures, lasting, preemption
 from closeby.quality.spans import fewest
 from closeby.quality.utilisation import Window, goodput, held, submission_window, utilisation
 
@@ -63,7 +64,7 @@ class Measures(Struct, frozen=True, kw_only=True, rename="camel"):
     #: From the first submission to the last end.
     makespan: float
     #: GPU-time that jobs held in the window, over what the cluster could have given; and the same with each
-    #: job counted 1/slowdown.
+    #: job counted 1/slowdown, and without what was done in vain, as jobs were evicted.
     utilisation: float | None
     goodput: float | None
     #: Of jobs of several pods: tree edges between two pods, mean and greatest of a job, mean over jobs.
@@ -87,6 +88,8 @@ class Measures(Struct, frozen=True, kw_only=True, rename="camel"):
     compared: int
     #: The constants of what was modelled.
     model: Model
+    #: Only there where jobs have several priorities.
+    preemption: PreemptionMeasures | UnsetType = UNSET
 
 
 def summarise(
@@ -98,7 +101,8 @@ def summarise(
     in seconds, shape (J,), as of ``waits_of``; without it the wait caused by topology is unknown.
     """
     run = columns
-    window = submission_window(run.submitted, run.ended, run.until)
+    jobs = run.jobs
+    window = submission_window(run.came, run.ended[:jobs], run.until)
     seconds = held(run.started, run.ended, run.until, window)
     capacity = float(run.node_gpus[run.tree.slot_at].sum())
     size, job_gpus = sizes(run.pods, run.gpus), run.pods * run.gpus
@@ -108,17 +112,19 @@ def summarise(
     gap = gaps(run, found.span, found.mean_distance, least)
     placed = found.span[:, -1] > 0
     several, ranks = placed & (found.pairs > 0), placed & (size > 1)
+    unstarted, waited = np.isnan(run.started[:jobs]), run.by_job(waits_of(run))
     return Measures(
-        jobs=len(size),
-        started=int(np.count_nonzero(~np.isnan(run.started))),
-        ended=int(np.count_nonzero(~np.isnan(run.ended))),
+        jobs=jobs,
+        started=int(np.count_nonzero(~unstarted)),
+        ended=int(np.count_nonzero(~np.isnan(run.ended[:jobs]))),
         size_unit=size_unit(run.gpus),
-        delays=delays(size, waits_of(run), np.isnan(run.started), unconstrained),
+        delays=delays(size[:jobs], waited, unstarted, unconstrained),
+        preemption=preemption(run, waited, job_gpus),
         levels=_levels(run, found, least, weights, fragmentation(run, least, window), gap),
         window=window,
         makespan=_makespan(run),
         utilisation=utilisation(job_gpus, seconds, capacity, window),
-        goodput=goodput(job_gpus, seconds, found.job_slowdown, capacity, window),
+        goodput=goodput(job_gpus, seconds * lasting(run), found.job_slowdown, capacity, window),
         mean_distance=mean(found.mean_distance, several),
         diameter=mean(found.diameter, several),
         ring_hops=mean(found.ring_hops / np.maximum(found.least_ring_hops, 1), found.least_ring_hops > 0),
@@ -146,7 +152,7 @@ def job_measures(columns: RunColumns, model: Model = DEFAULT_MODEL) -> JobMeasur
 
 
 def waits_of(columns: RunColumns) -> Floats:
-    """What each job of a run waited, in seconds; shape (J,)."""
+    """What was waited for each run, in seconds; shape (J,)."""
     return waits(columns.submitted, columns.started, columns.until)
 
 

@@ -61,21 +61,32 @@ def places(history: History) -> dict[str, list[str]]:
 
 
 def holds_together(history: History) -> None:
-    """No slot is ever over its capacity, jobs end when they must, and the samples say what the jobs say."""
+    """No slot is ever over its capacity, jobs end when they must, and the samples say what the jobs say.
+
+    Of a job that was evicted every run counts, and what it lost is all that it runs more.
+    """
     jobs = history.jobs
     started, ended = history.started, history.ended
     ran = ~np.isnan(started)
     assert (np.diff(history.offsets) == np.where(ran, jobs.pods, 0)).all(), "started jobs have all their pods"
-    assert (started[ran] >= jobs.submitted[ran]).all(), "nothing starts before it is submitted"
     over = ~np.isnan(ended)
-    assert (ended[over] == started[over] + jobs.durations[over]).all(), "durations are what was given"
-    late = ran & ~over
+    whole = history.evictions == 0
+    runs = history.each_run()
+    begun = ~np.isnan(runs.started)
+    assert (np.diff(runs.offsets) == np.where(begun, runs.jobs.pods, 0)).all(), "so has every run"
+    assert (runs.started[begun] >= runs.jobs.submitted[begun]).all(), "nothing starts before it is submitted"
+    exact = over & whole
+    assert (ended[exact] == started[exact] + jobs.durations[exact]).all(), "durations are what was given"
+    late = ran & ~over & whole
     assert (started[late] + jobs.durations[late] > history.until).all(), "what should have ended has"
+    worked = np.nan_to_num(ended - started) - history.lost
+    np.add.at(worked, history.cut.job, history.cut.ended - history.cut.started)
+    assert np.allclose(worked[over], jobs.durations[over]), "what is lost is done again, and nothing else"
 
-    owner = np.repeat(np.arange(len(jobs)), np.diff(history.offsets))
-    times = np.concatenate([ended[owner], started[owner]])
-    amounts = np.concatenate([-jobs.gpus[owner], jobs.gpus[owner]])
-    slots = np.concatenate([history.slots, history.slots])
+    owner = np.repeat(np.arange(len(runs.jobs)), np.diff(runs.offsets))
+    times = np.concatenate([runs.ended[owner], runs.started[owner]])
+    amounts = np.concatenate([-runs.jobs.gpus[owner], runs.jobs.gpus[owner]])
+    slots = np.concatenate([runs.slots, runs.slots])
     kept = ~np.isnan(times)
     # Those that end at a moment make room for those that start at it.
     order = np.lexsort((amounts[kept], times[kept], slots[kept]))
@@ -88,9 +99,13 @@ def holds_together(history: History) -> None:
 
     samples = history.samples
     assert (np.diff(samples.times) > 0).all()
-    assert (samples.busy == _running(history, samples.times)).all(), "busy GPUs are those of running jobs"
+    assert (samples.busy == _running(runs, samples.times)).all(), "busy GPUs are those of running jobs"
     assert (samples.busy <= history.node_gpus.sum()).all()
     assert (samples.queued >= 0).all() and (samples.queued_gpus >= 0).all()
+
+    cut = history.cut
+    assert (jobs.priorities[cut.by] > jobs.priorities[cut.job]).all(), "victims have lower priority"
+    assert (cut.lost >= 0).all() and (cut.lost <= cut.ended - cut.started).all()
 
 
 def _running(history: History, times: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.lab.replay.clusters import GivenCluster, largest_job, made_up, room_of, too_large
-from closeby.lab.replay.driver import Policy, engine_of, tree_of
-from closeby.lab.replay.submitting import Wishes
+from closeby.lab.replay.driver import Policy, engine_of
+from closeby.lab.replay.submitting import Wishes, tree_of
 from closeby.lab.workloads.generating import WorkloadOptions, generate
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.events import PodUpserted

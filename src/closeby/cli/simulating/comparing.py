@@ -65,6 +65,7 @@ def compare(wanted: Wanted) -> Compared:
         source=given.jobs,
         cluster=given.cluster,
         wishes=given.wishes,
+        checkpoints=over_time.checkpoints,
         with_histories=wanted.with_histories,
     )
     try:

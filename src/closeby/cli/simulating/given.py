@@ -56,6 +56,7 @@ def read_given(
             jobs=over_time.jobs or usual_jobs[asks_for_cores(over_time.workload)],
             load=LOAD if over_time.load is None else over_time.load,
             standing=not over_time.from_empty,
+            priorities=over_time.priorities,
         )
     try:
         with usable_configuration():

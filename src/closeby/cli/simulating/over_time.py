@@ -3,12 +3,15 @@
 import math
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from closeby.cli.names import FILE_NAME
 from closeby.cli.options import Command, with_options
+
+if TYPE_CHECKING:
+    from closeby.lab.replay.agenda import Checkpoints
 
 DEFAULT_CLUSTER = "lingjun"
 #: Where applications run, which need no GPUs.
@@ -41,11 +44,25 @@ class OverTime(NamedTuple):
     preferred: str | None = None
     until: float | None = None
     full: bool = False
+    priorities: str | None = None
+    checkpoint_every: float | None = None
+    restart_time: float | None = None
 
     @property
     def wanted(self) -> bool:
         """Whether a run over time was asked for."""
         return self.workload is not None or self.trace is not None
+
+    @property
+    def checkpoints(self) -> "Checkpoints":
+        """What jobs that are evicted keep."""
+        from closeby.lab.replay.agenda import Checkpoints
+
+        usual = Checkpoints()
+        return Checkpoints(
+            every=usual.every if self.checkpoint_every is None else self.checkpoint_every,
+            restart=usual.restart if self.restart_time is None else self.restart_time,
+        )
 
     def check(self, **others: object) -> None:
         """Says which options contradict each other; ``others`` belong to a made-up workload too.
@@ -58,6 +75,7 @@ class OverTime(NamedTuple):
         if self.trace is None:
             return
         of_workload = {"jobs": self.jobs, "load": self.load, "seed": self.seed, **others}
+        of_workload["priorities"] = self.priorities
         of_workload["from_empty"] = self.from_empty or None
         for name, given in of_workload.items():
             if given is not None:
@@ -90,6 +108,27 @@ class Seconds(click.ParamType[float]):
 
 def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdecimal()
+
+
+PRIORITY_OPTIONS = (
+    click.option(
+        "--priorities",
+        metavar="CLASSES",
+        help="Give the workload's jobs classes of priority: borg, spot-gpu or acme, as published, or name, "
+        "priority and share of the GPU time of each, like high=1000:10%,low=0.  [default: one priority]",
+    ),
+    click.option(
+        "--checkpoint-every",
+        type=Seconds(),
+        help="How much work lies between two checkpoints of a job. A job that is evicted goes on from the "
+        "last.  [default: 30m]",
+    ),
+    click.option(
+        "--restart-time",
+        type=Seconds(),
+        help="What a job takes to get back to its checkpoint after an eviction.  [default: 0]",
+    ),
+)
 
 
 class LoadRange(click.FloatRange):
@@ -205,6 +244,7 @@ def runs_over_time(command: Command) -> Command:
         CLUSTER_OPTION,
     )
     extent = (
+        *PRIORITY_OPTIONS,
         click.option(
             "--until",
             type=Seconds(),

@@ -32,7 +32,7 @@ class Ran(Struct, frozen=True, kw_only=True, eq=False):
     asked: "AskedRun"
 
 
-def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
+def run_over_time(sources: Sources, over_time: OverTime, *, preempt: bool = True) -> Ran:
     """Read or make the cluster and the jobs, and run them.
 
     Raises:
@@ -48,7 +48,14 @@ def run_over_time(sources: Sources, over_time: OverTime) -> Ran:
     jobs = given.jobs_of(seed)
     if over_time.write_trace is not None:
         _write(over_time.write_trace, jobs)
-    settings = ReplaySettings(policy=given.policies[0], seed=seed, wishes=given.wishes, until=over_time.until)
+    settings = ReplaySettings(
+        policy=given.policies[0],
+        seed=seed,
+        wishes=given.wishes,
+        until=over_time.until,
+        preempt=preempt,
+        checkpoints=over_time.checkpoints,
+    )
     long = len(jobs) >= (LONG_OF_APPLICATIONS if jobs.graphs else LONG)
     try:
         with usable_configuration(), progress_of("jobs", len(jobs), wanted=long) as progress:

@@ -8,7 +8,9 @@ import numpy as np
 from msgspec import Struct
 from scipy.special import stdtrit
 
+from closeby.lab.workloads.jobs import JobClass
 from closeby.quality.delays import Delay
+from closeby.quality.preemption import PreemptionMeasures
 from closeby.quality.summary import LevelMeasures, Measures
 from closeby.quality.traffic import RunTraffic
 
@@ -20,6 +22,8 @@ class Unit(StrEnum):
     #: Between 0 and 1.
     SHARE = "share"
     RATIO = "ratio"
+    #: A count or an amount, of what the title says.
+    NUMBER = "number"
 
 
 class ComparedFigure(NamedTuple):
@@ -38,6 +42,8 @@ class ComparedFigure(NamedTuple):
 Figures = dict[str, float | None]
 
 WAITING: Final = "Waiting"
+PRIORITIES: Final = "Waiting, by priority"
+EVICTIONS: Final = "Evictions"
 PLACES: Final = "Where jobs ran"
 RANKS: Final = "Pods and ranks of a job"
 ROOM: Final = "What was left free"
@@ -49,10 +55,16 @@ TALK: Final = "Network cost between pods"
 PAIRS: Final = "Pairs of dependent pods"
 
 
-def figures_of(measures: Measures) -> tuple[tuple[ComparedFigure, float | None], ...]:
-    """The figures of one run; runs on one cluster have the same ones in the same order."""
+def figures_of(
+    measures: Measures, classes: Sequence[JobClass] = ()
+) -> tuple[tuple[ComparedFigure, float | None], ...]:
+    """The figures of one run; runs on one cluster have the same ones in the same order.
+
+    ``classes`` are those of priority that the jobs of some run have.
+    """
     return (
         *_waiting(measures),
+        *(_priorities(measures, classes) if len(classes) > 1 else ()),
         *_places(measures),
         *_ranks(measures),
         *_gaps(measures),
@@ -100,6 +112,28 @@ def _waiting(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]
         yield ComparedFigure(name, title, WAITING, Unit.SECONDS, False), value(by_size[size])
     topology = ComparedFigure("delay.topology", "mean, for topology", WAITING, Unit.SECONDS, False)
     yield topology, by_size["all"].topology
+
+
+def _priorities(
+    measures: Measures, classes: Sequence[JobClass]
+) -> Iterator[tuple[ComparedFigure, float | None]]:
+    found = measures.preemption if isinstance(measures.preemption, PreemptionMeasures) else None
+    known = {} if found is None else {one.priority: one for one in found.priorities}
+    for one in classes:
+        mine, suffix = known.get(one.priority), f"priority.{one.priority}"
+        mean = ComparedFigure(f"delay.{suffix}", f"mean, {one.name}", PRIORITIES, Unit.SECONDS, False)
+        yield mean, None if mine is None else mine.mean
+        late = ComparedFigure(f"delay.p99.{suffix}", f"99 %, {one.name}", PRIORITIES, Unit.SECONDS, False)
+        yield late, None if mine is None else mine.p99
+    amounts: tuple[tuple[str, str, Callable[[PreemptionMeasures], float]], ...] = (
+        ("evictions", "evictions", lambda one: one.evictions),
+        ("evictedJobs", "jobs evicted", lambda one: one.evicted_jobs),
+        ("mostEvictions", "most, of one job", lambda one: one.most_evictions),
+        ("lostGpuHours", "lost, GPU-hours", lambda one: one.lost_gpu_hours),
+    )
+    for name, title, value in amounts:
+        figure = ComparedFigure(name, title, EVICTIONS, Unit.NUMBER, False)
+        yield figure, None if found is None else float(value(found))
 
 
 def _places(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:

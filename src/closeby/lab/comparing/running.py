@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import application
 from closeby.lab.comparing.figures import ComparedFigure, figures_of, figures_of_applications
+from closeby.lab.replay.agenda import Checkpoints
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.replay.driver import Policy, ReplaySettings, engine_of, replay, unconstrained_waits
 from closeby.lab.replay.history import NO_SAMPLES, History, measure
@@ -53,6 +54,8 @@ class Experiment(Struct, frozen=True, kw_only=True, eq=False):
     source: Load | Jobs
     cluster: GivenCluster
     wishes: Wishes = Wishes()
+    #: What jobs that are evicted keep of their work.
+    checkpoints: Checkpoints = Checkpoints()
     #: Whether results come with their histories, for pictures.
     with_histories: bool = False
 
@@ -101,7 +104,9 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Compare
         UnrunnableError: cluster, topology and wishes make no sense together.
     """
     jobs = experiment.jobs_of(seed)
-    settings = ReplaySettings(policy=policy, seed=seed, wishes=experiment.wishes)
+    settings = ReplaySettings(
+        policy=policy, seed=seed, wishes=experiment.wishes, checkpoints=experiment.checkpoints
+    )
     history = replay(jobs, experiment.cluster, settings)
     talk = _talk(experiment, history)
     unstarted = int(np.isnan(history.started).sum()) - len(history.impossible)
@@ -128,7 +133,8 @@ def _figures(
 ) -> tuple[tuple[ComparedFigure, float | None], ...]:
     if history.jobs.graphs:
         return figures_of_applications(measure(history), talk_over_time(history, talk))
-    return figures_of(measure(history, unconstrained=unconstrained_waits(history, cluster, settings)))
+    found = measure(history, unconstrained=unconstrained_waits(history, cluster, settings))
+    return figures_of(found, history.jobs.all_classes)
 
 
 def run_all(

@@ -58,7 +58,7 @@ class FigureEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     title: str
     section: str
-    #: ``seconds``, ``share`` (of 1) or ``ratio``.
+    #: ``seconds``, ``share`` (of 1), ``ratio`` or ``number``.
     unit: str
     more_is_better: bool
     policies: tuple[PolicyFigure, ...]

@@ -1,14 +1,16 @@
 """The report of a run over time as data, field by field as tools may rely on it (kind SimulationReport)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from closeby.lab.replay.history import History
+from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.labels import API_VERSION
 from closeby.quality.placements import level_names
+from closeby.quality.preemption import PreemptionMeasures
 from closeby.quality.summary import Measures
 from closeby.report.documents.tables import CsvTable, domain_cell, span_cell
 from closeby.topology.tree import ROOT, Tree
@@ -16,6 +18,14 @@ from closeby.whatif.records import DomainPath
 
 #: Samples of a report that does not hold all.
 SAMPLES = 200
+
+
+class ClassEntry(Struct, frozen=True):
+    """A class of priority, and how many jobs are in it."""
+
+    name: str
+    priority: int
+    jobs: int
 
 
 class WorkloadEntry(Struct, frozen=True, kw_only=True):
@@ -27,6 +37,8 @@ class WorkloadEntry(Struct, frozen=True, kw_only=True):
     standing: int
     load: float | None
     seed: int | None
+    #: Only there when jobs were given classes of priority; the highest first.
+    priorities: tuple[ClassEntry, ...] | UnsetType = UNSET
 
 
 class RunLevelEntry(Struct, frozen=True):
@@ -94,6 +106,18 @@ class ReservationEntry(Struct, frozen=True, kw_only=True):
     why: str
 
 
+class EvictionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A run of a job that ended as another job got its room; times in virtual seconds."""
+
+    job: str
+    by: str
+    at: float
+    gpus: int
+    #: How long it had run, and what of that is lost.
+    ran: float
+    lost: float
+
+
 class RefusalEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """Why jobs never started: the last thing that was said of them."""
 
@@ -120,6 +144,10 @@ class RunJobEntry(Struct, frozen=True, kw_only=True):
     #: The tightest domain that holds it; empty when only the whole cluster does.
     domain: DomainPath
     span: Mapping[str, int]
+    #: Only there where jobs have several priorities. Of a job that was evicted, start, nodes and domain are
+    #: those of its last run, and ``wait`` is all that it waited.
+    priority: int | UnsetType = UNSET
+    evictions: int | UnsetType = UNSET
 
 
 class SamplesEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -148,6 +176,7 @@ class SimulationReport(Struct, frozen=True, kw_only=True, rename="camel"):
     samples: SamplesEntry
     #: Only there when it was asked for.
     jobs: tuple[RunJobEntry, ...] | UnsetType = UNSET
+    evictions: tuple[EvictionEntry, ...] | UnsetType = UNSET
     #: What was left aside, as sentences.
     notices: tuple[str, ...] = ()
 
@@ -178,6 +207,7 @@ def simulation_report(
     """The report of a run; ``full`` adds every job and every sample."""
     tree = history.tree
     names = level_names(tree)
+    prioritised = isinstance(measures.preemption, PreemptionMeasures)
     return SimulationReport(
         workload=WorkloadEntry(
             name=asked.workload,
@@ -185,6 +215,7 @@ def simulation_report(
             standing=asked.standing,
             load=asked.load,
             seed=history.seed,
+            priorities=_classes(history.jobs) if history.jobs.classes else UNSET,
         ),
         cluster=ClusterEntry(
             name=asked.cluster,
@@ -213,7 +244,8 @@ def simulation_report(
             for kept in history.reservations
         ),
         samples=_samples(history, full),
-        jobs=tuple(_jobs(history, names)) if full else UNSET,
+        jobs=tuple(_jobs(history, names, prioritised=prioritised)) if full else UNSET,
+        evictions=tuple(_evictions(history)) if full and prioritised else UNSET,
         notices=asked.notices,
     )
 
@@ -331,10 +363,31 @@ def _samples(history: History, full: bool) -> SamplesEntry:
     )
 
 
-def _jobs(history: History, names: tuple[str, ...]) -> list[RunJobEntry]:
+def _classes(jobs: Jobs) -> tuple[ClassEntry, ...]:
+    return tuple(
+        ClassEntry(one.name, one.priority, int((jobs.priorities == one.priority).sum()))
+        for one in jobs.classes
+    )
+
+
+def _evictions(history: History) -> Iterator[EvictionEntry]:
+    names, sizes, cut = history.jobs.names, history.jobs.sizes, history.cut
+    for row, (job, by) in enumerate(zip(cut.job.tolist(), cut.by.tolist(), strict=True)):
+        yield EvictionEntry(
+            job=names[job],
+            by=names[by],
+            at=float(cut.ended[row]),
+            gpus=int(sizes[job]),
+            ran=float(cut.ended[row] - cut.started[row]),
+            lost=float(cut.lost[row]),
+        )
+
+
+def _jobs(history: History, names: tuple[str, ...], *, prioritised: bool) -> list[RunJobEntry]:
     jobs, tree = history.jobs, history.tree
     submitted, sizes, pods = jobs.submitted.tolist(), jobs.sizes.tolist(), jobs.pods.tolist()
-    started, ended = history.started.tolist(), history.ended.tolist()
+    started, ended, waited = history.started.tolist(), history.ended.tolist(), history.waited.tolist()
+    evictions = history.evictions.tolist()
     return [
         RunJobEntry(
             name=name,
@@ -344,8 +397,10 @@ def _jobs(history: History, names: tuple[str, ...]) -> list[RunJobEntry]:
             submitted=submitted[job],
             start=_known(started[job]),
             end=_known(ended[job]),
-            wait=_known(started[job] - submitted[job]),
+            wait=None if np.isnan(started[job]) else waited[job],
             **_place(history, job, tree, names),
+            priority=int(jobs.priorities[job]) if prioritised else UNSET,
+            evictions=evictions[job] if prioritised else UNSET,
         )
         for job, name in enumerate(jobs.names)
     ]

@@ -2,10 +2,12 @@
 
 Durations are given and do not depend on where a job is. A run ends when nothing can happen any more: jobs
 that still wait then could never be placed.
+
+Where jobs have several priorities they preempt each other by the policy's rule. Victims end at once and wait
+again: a job that loses a pod loses all of them, and goes on from its last checkpoint.
 """
 
 import gc
-import heapq
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -15,24 +17,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.errors import UnrunnableError
+from closeby.lab.replay.agenda import Agenda, Checkpoints, Work
 from closeby.lab.replay.clusters import (
     GivenCluster,
-    judged_in,
     room_of,
     too_large,
     too_many_cores,
     too_many_pods,
     usual_needs,
 )
-from closeby.lab.replay.history import History, Recorder
-from closeby.lab.replay.submitting import Submitter, Wishes, talk_of
+from closeby.lab.replay.history import History
+from closeby.lab.replay.recording import Recorder
+from closeby.lab.replay.submitting import Submitter, Wishes, talk_of, tree_of
 from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.arrays import Floats
-from closeby.objects.labels import HOSTNAME
-from closeby.objects.words import suggestion
+from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
-from closeby.quality.delays import waits
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, FlushUnschedulable, MeasurementsChanged, Tick
@@ -47,7 +48,8 @@ from closeby.scheduling.outcomes import (
     Reserved,
     bindings_of,
 )
-from closeby.topology.tree import Tree, level_meant
+from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.preempting.rule import PodTimes, Preemptible
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -69,6 +71,9 @@ class ReplaySettings(Struct, frozen=True, kw_only=True):
     wishes: Wishes = Wishes()
     #: Virtual seconds after which the run stops; None: when all that can end has ended.
     until: float | None = None
+    #: Whether jobs of lower priority make room, and what these keep of their work.
+    preempt: bool = True
+    checkpoints: Checkpoints = Checkpoints()
 
 
 def engine_of(cluster: GivenCluster, policy: Policy) -> Engine:
@@ -86,40 +91,6 @@ def engine_of(cluster: GivenCluster, policy: Policy) -> Engine:
     cluster.enter(engine)
     engine.handle(*policy.measurements)
     return engine
-
-
-class Agenda:
-    """Arrivals, which are known beforehand, and ends, which are known once a job has started."""
-
-    def __init__(self, submitted: Floats) -> None:
-        """``submitted``: when each job arrives, ascending; seconds."""
-        self._submitted: list[float] = submitted.tolist()
-        self._arrived = 0
-        #: Heap of (end, job).
-        self._ends: list[tuple[float, int]] = []
-
-    def starts(self, job: int, until: float) -> None:
-        """A job has started and runs until then."""
-        heapq.heappush(self._ends, (until, job))
-
-    def next(self) -> float:
-        """The next moment at which a job arrives or ends; infinity when nothing is to come."""
-        arrives = self._submitted[self._arrived] if self._arrived < len(self._submitted) else inf
-        return min(arrives, self._ends[0][0]) if self._ends else arrives
-
-    def arrivals(self, now: float) -> range:
-        """The jobs that have arrived since the last call."""
-        first = self._arrived
-        while self._arrived < len(self._submitted) and self._submitted[self._arrived] <= now:
-            self._arrived += 1
-        return range(first, self._arrived)
-
-    def ends(self, now: float) -> list[int]:
-        """The jobs that have ended since the last call; by end, then by number."""
-        ended = []
-        while self._ends and self._ends[0][0] <= now:
-            ended.append(heapq.heappop(self._ends)[1])
-        return ended
 
 
 #: Moments between two reports of progress.
@@ -165,8 +136,15 @@ class _Replay:
         with_each = usual_needs(cluster.nodes, cluster.resource)
         self._submitter = Submitter(jobs, cluster.resource, with_each, settings.wishes, settings.seed)
         self._agenda = Agenda(jobs.submitted)
+        self._work = Work(jobs, settings.checkpoints)
         self._recorder = Recorder(jobs)
-        self._durations: list[float] = jobs.durations.tolist()
+        self._now = 0.0
+        self._running: set[int] = set()
+        #: The plans of this moment: who gets the room, and whose pods must go.
+        self._plans: list[Preemption] = []
+        # Applications start pod by pod: what of them is lost with a pod is not known.
+        if settings.preempt and len(np.unique(jobs.priorities)) > 1 and not any(jobs.graphs):
+            engine.preempt(Preemptible(times=self._times))
         self._pods: list[int] = jobs.pods.tolist()
         self._too_large = too_many_pods(jobs, room_of(engine, "pods").free)
         self._too_large.update(too_large(jobs, self._room, self._tree, settings.wishes.required))
@@ -208,8 +186,10 @@ class _Replay:
         """Everything that happens at one time, and what is decided then."""
         recorder, agenda, submitter = self._recorder, self._agenda, self._submitter
         events: list[Event] = []
+        self._now = now
         for job in agenda.ends(now):
             recorder.ends(job, now)
+            self._running.discard(job)
             events.extend(submitter.leaves(job))
             self._done += 1
         for job in agenda.arrivals(now):
@@ -221,6 +201,32 @@ class _Replay:
             events.extend(submitter.arrives(job))
         events.append(Tick(now))
         self._carry_out(self._engine.handle(*events), now)
+        self._make_room(now)
+
+    def _make_room(self, now: float) -> bool:
+        """Evict whom the plans name, until none is left; True if there was one."""
+        evicted = False
+        while self._plans:
+            plans, self._plans, evicted = self._plans, [], True
+            events = [event for plan in plans for event in self._evict(plan, now)]
+            self._carry_out(self._engine.handle(*events, Tick(now)), now)
+        return evicted
+
+    def _evict(self, plan: Preemption, now: float) -> Iterator[Event]:
+        by = self._submitter.number_of[plan.preemptor]
+        victims = (self._submitter.job_of(pod) for pod in plan.victims)
+        for job in dict.fromkeys(job for job in victims if job is not None):
+            if job not in self._running:
+                continue  # Another plan of this moment had a pod of it.
+            self._running.discard(job)
+            self._agenda.cuts(job)
+            self._recorder.evicts(job, by, now, self._work.cut(job, now))
+            yield from self._submitter.comes_back(job, now)
+
+    def _times(self, pod: Pod) -> PodTimes | None:
+        """When a job's run began and what it has on disk; None for pods of the cluster, which stay."""
+        job = self._submitter.job_of(pod)
+        return None if job is None else PodTimes(*self._work.since(job, self._now))
 
     def _looks_again(self, now: float) -> bool:
         """Try all that waits once more at the end; True when something found a place.
@@ -232,7 +238,7 @@ class _Replay:
             return False
         decisions = self._engine.handle(FlushUnschedulable(), Tick(now))
         self._carry_out(decisions, now)
-        return bool(bindings_of(decisions))
+        return self._make_room(now) or bool(bindings_of(decisions))
 
     def _carry_out(self, decisions: Iterable[Output], now: float) -> None:
         recorder, number_of = self._recorder, self._submitter.number_of
@@ -248,6 +254,7 @@ class _Replay:
         recorder.sample(now)
 
     def _note(self, job: int, outcome: Outcome, now: float) -> None:
+        self._plans += [plan for plan in outcome.preemptions if not plan.observed]
         if outcome.refused:
             self._recorder.refusals[job] = outcome.full_message or ""
         elif outcome.kind is ItemKind.APPLICATION:
@@ -257,7 +264,9 @@ class _Replay:
 
     def _start(self, job: int, slots: list[int], now: float) -> None:
         self._recorder.starts(job, now, slots)
-        self._agenda.starts(job, now + self._durations[job])
+        self._recorder.again[job] = self._work.again(job)
+        self._running.add(job)
+        self._agenda.starts(job, self._work.starts(job, now))
 
     def _deployed(self, job: int, outcome: Outcome, now: float) -> None:
         """Some pods of an application were placed, or none; it starts when all are."""
@@ -280,67 +289,6 @@ class _Replay:
         if len(bindings) > 1:
             bindings = tuple(sorted(bindings, key=_rank))
         return [slot_of(one.node) for one in bindings]
-
-
-def in_full(engine: Engine, wishes: Wishes) -> Wishes:
-    """The wishes with the labels of levels that are named by the last word of their label only.
-
-    Raises:
-        UnrunnableError: several levels end so.
-    """
-    tree = judged_in(engine, wishes.topology)
-
-    def meant(wish: str | None) -> str | None:
-        if wish is None or tree is None or tree.level_named(wish) is not None:
-            return wish
-        try:
-            return level_meant(tree.levels, wish)
-        except ValueError as error:
-            raise UnrunnableError(str(error)) from error
-
-    return replace(wishes, required=meant(wishes.required), preferred=meant(wishes.preferred))
-
-
-def tree_of(engine: Engine, wishes: Wishes) -> Tree:
-    """The topology in which places are judged, which has all levels that are asked for.
-
-    Raises:
-        UnrunnableError: there is no such topology, or no such level.
-    """
-    tree = judged_in(engine, wishes.topology)
-    names = engine.topologies.usable()
-    if tree is None and wishes.topology is not None:
-        known = f"there {'are' if len(names) > 1 else 'is'} {', '.join(names)}" if names else "there is none"
-        raise UnrunnableError(
-            f"there is no topology {wishes.topology}; {known}{suggestion(wishes.topology, names)}"
-        )
-    if tree is None:
-        raise UnrunnableError(
-            f"there are {len(names)} topologies; say in which one places are judged: {', '.join(names)}"
-        )
-    for wish in (wishes.required, wishes.preferred):
-        if wish is not None and tree.level_named(wish) is None:
-            if not names:
-                raise UnrunnableError(
-                    f"there is no topology, and so no level {wish}; add a Topology to the files"
-                )
-            raise UnrunnableError(_no_level(tree, wish))
-    indices = [tree.level_named(wish) for wish in (wishes.required, wishes.preferred) if wish is not None]
-    if len(indices) == 2 and (indices[1] or 0) < (indices[0] or 0):
-        raise UnrunnableError(
-            f"the preferred level {wishes.preferred} is coarser than the required one, {wishes.required}; "
-            "prefer that one or a finer one"
-        )
-    return tree
-
-
-def _no_level(tree: Tree, wish: str) -> str:
-    """Single nodes are a level of every tree, but may be asked for only where they are declared one."""
-    single = tree.level_names[-1]
-    declared = tree.level_names if tree.host_level is not None else tree.level_names[:-1]
-    remedy = f"; add {HOSTNAME} to its levels" if wish in (single, HOSTNAME) else ""
-    known = f"there {'are' if len(declared) > 1 else 'is'} {', '.join(declared)}"
-    return f"topology {tree.name} has no level {wish}; {known}{remedy or suggestion(wish, declared)}"
 
 
 def _rank(binding: Binding) -> int:
@@ -384,7 +332,7 @@ def unconstrained_waits(history: History, cluster: GivenCluster, settings: Repla
     possible[list(history.impossible)] = False
     run = replay(history.jobs.only(possible), cluster, replace(settings, policy=free, wishes=wishes))
     waited = np.full(len(history.jobs), np.nan)
-    waited[possible] = waits(run.jobs.submitted, run.started, run.until)
+    waited[possible] = run.waited
     return waited
 
 

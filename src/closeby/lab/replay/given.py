@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from closeby.errors import UnrunnableError
 from closeby.lab.replay.clusters import ClusterRoom, GivenCluster, largest_job, room_of
-from closeby.lab.replay.driver import Policy, engine_of, in_full, tree_of
-from closeby.lab.replay.submitting import Wishes
+from closeby.lab.replay.driver import Policy, engine_of
+from closeby.lab.replay.submitting import Wishes, in_full, tree_of
 from closeby.lab.workloads.applications import BOUTIQUE
 from closeby.lab.workloads.generating import CPU, WORKLOADS, Load, WorkloadOptions, left_out, workload_named
 from closeby.lab.workloads.jobs import Jobs
+from closeby.lab.workloads.priorities import mix_named
 from closeby.objects.words import plural
 from closeby.scheduling.engine import Engine
 from closeby.simulator.surroundings import conditions_of
@@ -28,6 +29,8 @@ class AskedLoad(Struct, frozen=True, kw_only=True):
     load: float
     #: Whether jobs run already when the clock begins.
     standing: bool
+    #: Classes of priority, as ``mix_named`` takes them; None: all jobs have the same priority.
+    priorities: str | None = None
 
 
 class TraceJobs(Struct, frozen=True, kw_only=True, eq=False):
@@ -167,6 +170,9 @@ def _load(asked: AskedLoad, place: _Place) -> tuple[Load, tuple[str, ...]]:
     name = asked.workload
     applications = workload_named(name).resource == CPU
     capacity = place.cores if applications else place.gpus
+    mix = None if asked.priorities is None else mix_named(asked.priorities)
+    if applications and mix is not None:
+        raise UnrunnableError(f"--priorities: {name} has applications, which preempt nothing; leave it out")
     if not capacity:
         raise UnrunnableError("other pods hold all of the cluster, so that there is no load to make")
     options = WorkloadOptions(standing=asked.standing)
@@ -187,6 +193,7 @@ def _load(asked: AskedLoad, place: _Place) -> tuple[Load, tuple[str, ...]]:
         load=asked.load,
         capacity=capacity,
         options=options,
+        priorities=mix,
     )
     return load, tuple(_drawn_smaller(load, place))
 

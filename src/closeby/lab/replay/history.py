@@ -1,8 +1,5 @@
 """What happened in a run over time, in columns: measures, tables and pictures are made of this one record."""
 
-from array import array
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,7 +7,7 @@ from numpy.typing import NDArray
 
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.arrays import Counts, Floats, Ints
-from closeby.quality.delays import SizeUnit, size_unit
+from closeby.quality.delays import SizeUnit, size_unit, waits
 from closeby.quality.moments import RunColumns
 from closeby.quality.summary import Measures, summarise
 from closeby.quality.traffic import TrafficMeasures
@@ -60,8 +57,46 @@ class Kept(Struct, frozen=True, kw_only=True):
         return len(self.slots)
 
 
+class CutRuns(Struct, frozen=True, kw_only=True, eq=False):
+    """E runs of jobs that ended with an eviction, in the order in which they did, with Q pods in all."""
+
+    #: Whose run it was, and the job that got the room; shape (E,).
+    job: Ints
+    by: Ints
+    #: Virtual seconds from which the job waited, at which this run started, and at which it was evicted;
+    #: shape (E,).
+    queued: Floats
+    started: Floats
+    ended: Floats
+    #: Seconds of the run that are lost, as they were not on disk; shape (E,).
+    lost: Floats
+    #: As in a history; shapes (E + 1,) and (Q,).
+    offsets: Ints
+    slots: Ints
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+
+_NO_INDICES: Ints = np.zeros(0, dtype=np.intp)
+NO_TIMES: Floats = np.zeros(0)
+NO_CUT_RUNS = CutRuns(
+    job=_NO_INDICES,
+    by=_NO_INDICES,
+    queued=NO_TIMES,
+    started=NO_TIMES,
+    ended=NO_TIMES,
+    lost=NO_TIMES,
+    offsets=np.zeros(1, dtype=np.intp),
+    slots=_NO_INDICES,
+)
+
+
 class History(Struct, frozen=True, kw_only=True, eq=False):
-    """One workload under one policy. With J jobs and P pods that were placed."""
+    """One workload under one policy. With J jobs and P pods that were placed.
+
+    Of a job that was evicted this is its last run, which may not have begun; ``cut`` has those before.
+    """
 
     jobs: Jobs
     #: Name of the configuration that was run, and the seed of the workload (None: a trace).
@@ -93,6 +128,10 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     talk: dict[int, TrafficMeasures] = {}
     #: Reservations in the order in which they were made.
     reservations: tuple[Kept, ...] = ()
+    cut: CutRuns = NO_CUT_RUNS
+    #: Seconds at the beginning of each job's last run in which it did what it had done before; (J,), or empty
+    #: where that is nothing.
+    again: Floats = NO_TIMES
 
     @property
     def counted(self) -> NDArray[np.bool_]:
@@ -122,131 +161,52 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
         """Where the pods of a job were, in the order of their ranks."""
         return self.slots[self.offsets[job] : self.offsets[job + 1]]
 
+    @property
+    def queued(self) -> Floats:
+        """Since when each job waited for its last run; shape (J,)."""
+        if not len(self.cut):
+            return self.jobs.submitted
+        queued = self.jobs.submitted.copy()
+        np.maximum.at(queued, self.cut.job, self.cut.ended)
+        return queued
 
-class Recorder:
-    """The columns of one run. Jobs are identified by their numbers."""
+    @property
+    def waited(self) -> Floats:
+        """What each job waited in all, before its start and after each eviction; seconds, shape (J,)."""
+        waited = waits(self.queued, self.started, self.until)
+        np.add.at(waited, self.cut.job, self.cut.started - self.cut.queued)
+        return waited
 
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-        self._sizes: list[int] = jobs.sizes.tolist()
-        self.started = np.full(len(jobs), np.nan)
-        self.ended = np.full(len(jobs), np.nan)
-        #: Jobs in the order of their starts, and the slots of their pods one after another.
-        self._starts = array("q")
-        self._slots = array("q")
-        self._times = array("d")
-        self._columns = (array("q"), array("q"), array("q"))
-        self.busy = self.queued = self.queued_gpus = 0
-        #: Job -> why it waits, as it was last said.
-        self.refusals: dict[int, str] = {}
-        self._impossible: list[int] = []
-        #: Job, slots and beginning of the reservation that holds now, and those that have ended.
-        self._keeps: tuple[int, tuple[int, ...], float] | None = None
-        self._kept: list[Kept] = []
-        #: How close the pods of each application were when all were placed.
-        self.talk: dict[int, TrafficMeasures] = {}
+    @property
+    def evictions(self) -> Counts:
+        """How often each job was evicted; shape (J,)."""
+        return np.bincount(self.cut.job, minlength=len(self.jobs)).astype(np.int64)
 
-    def arrives(self, job: int) -> None:
-        """A job waits from now on."""
-        self.queued += 1
-        self.queued_gpus += self._sizes[job]
+    @property
+    def lost(self) -> Floats:
+        """Seconds that each job ran in vain, as it was evicted or went on from a checkpoint; shape (J,)."""
+        lost = self.again.copy() if len(self.again) else np.zeros(len(self.jobs))
+        np.add.at(lost, self.cut.job, self.cut.lost)
+        return lost
 
-    def _leaves_queue(self, job: int) -> None:
-        """A job that waited does not wait any more."""
-        self.queued -= 1
-        self.queued_gpus -= self._sizes[job]
-
-    def refuses(self, job: int, why: str) -> None:
-        """A job that is too large for the cluster does not even wait."""
-        self._impossible.append(job)
-        self.refusals[job] = why
-
-    def starts(self, job: int, now: float, slots: Sequence[int]) -> None:
-        """A job that waited has got its nodes: ``slots`` in the order of ranks."""
-        self._leaves_queue(job)
-        self.busy += self._sizes[job]
-        self.started[job] = now
-        self.refusals.pop(job, None)
-        self._starts.append(job)
-        self._slots.extend(slots)
-
-    def ends(self, job: int, now: float) -> None:
-        """A job has come to its end."""
-        self.busy -= self._sizes[job]
-        self.ended[job] = now
-
-    def reserves(self, job: int, now: float, slots: Iterable[int]) -> None:
-        """From now on these nodes are kept free for a job, and no others."""
-        self.releases(now, "other nodes are kept free")
-        self._keeps = (job, tuple(sorted(slots)), now)
-
-    def releases(self, now: float, why: str) -> None:
-        """Nothing is kept free any more."""
-        if self._keeps is not None:
-            job, slots, begin = self._keeps
-            self._kept.append(Kept(job=job, slots=slots, begin=begin, end=now, why=why))
-            self._keeps = None
-
-    def sample(self, now: float) -> None:
-        """The state after a moment; of one moment the last state counts."""
-        values = (self.busy, self.queued, self.queued_gpus)
-        if self._times and self._times[-1] == now:
-            for column, value in zip(self._columns, values, strict=True):
-                column[-1] = value
-            return
-        if self._times and all(
-            column[-1] == value for column, value in zip(self._columns, values, strict=True)
-        ):
-            return
-        self._times.append(now)
-        for column, value in zip(self._columns, values, strict=True):
-            column.append(value)
-
-    def history(
-        self,
-        *,
-        policy: str,
-        seed: int | None,
-        tree: Tree,
-        nodes: tuple[str, ...],
-        room: tuple[Counts, Counts],
-        until: float,
-    ) -> History:
-        """All of it as one record; ``room`` has what jobs may use of each node: GPUs, and CPU."""
-        offsets, slots = self._places()
-        self.releases(until, "")
-        busy, queued, queued_gpus = (np.array(column, dtype=np.int64) for column in self._columns)
-        times: Floats = np.array(self._times, dtype=np.float64)
-        return History(
-            jobs=self._jobs,
-            policy=policy,
-            seed=seed,
-            tree=tree,
-            nodes=nodes,
-            node_gpus=room[0],
-            node_cpu=room[1],
-            started=self.started,
-            ended=self.ended,
-            offsets=offsets,
-            slots=slots,
-            until=until,
-            samples=Samples(times=times, busy=busy, queued=queued, queued_gpus=queued_gpus),
-            refusals=dict(sorted(self.refusals.items())),
-            impossible=tuple(self._impossible),
-            talk=self.talk,
-            reservations=tuple(self._kept),
+    def each_run(self) -> "History":
+        """A job for each run: first those of the jobs, then the runs that were cut short."""
+        cut = self.cut
+        if not len(cut):
+            return self
+        rows = np.concatenate((np.arange(len(self.jobs)), cut.job)).astype(np.intp)
+        jobs = replace(self.jobs.take(rows), submitted=np.concatenate((self.queued, cut.queued)))
+        again = self.again if len(self.again) else np.zeros(len(self.jobs))
+        return replace(
+            self,
+            jobs=jobs,
+            started=np.concatenate((self.started, cut.started)),
+            ended=np.concatenate((self.ended, cut.ended)),
+            offsets=np.concatenate((self.offsets, self.offsets[-1] + cut.offsets[1:])),
+            slots=np.concatenate((self.slots, cut.slots)),
+            again=np.concatenate((again, cut.lost)),
+            cut=NO_CUT_RUNS,
         )
-
-    def _places(self) -> tuple[Ints, Ints]:
-        """Slots by job rather than by start, and where each job's begin."""
-        starts: NDArray[np.int64] = np.array(self._starts, dtype=np.int64)
-        slots: Ints = np.array(self._slots, dtype=np.intp)
-        held = np.zeros(len(self._jobs), dtype=np.intp)
-        held[starts] = self._jobs.pods[starts]
-        owner = np.repeat(starts, self._jobs.pods[starts])
-        offsets = np.zeros(len(self._jobs) + 1, dtype=np.intp)
-        np.cumsum(held, out=offsets[1:])
-        return offsets, slots[np.argsort(owner, kind="stable")]
 
 
 def measure(history: History, *, unconstrained: Floats | None = None) -> Measures:
@@ -272,9 +232,13 @@ def measure(history: History, *, unconstrained: Floats | None = None) -> Measure
 
 def columns_of(history: History) -> RunColumns:
     """The jobs that count, in the columns that measures are worked out from."""
-    jobs, counted = history.jobs, history.counted
+    runs = history.each_run()
+    jobs = runs.jobs
+    # A job that was evicted counts.
+    counted = np.concatenate((history.counted, np.ones(len(history.cut), dtype=np.bool_)))
+    place = np.cumsum(history.counted) - 1
     # A job that does not count was never started, so that it has no slots to leave out.
-    held = np.diff(history.offsets)[counted]
+    held = np.diff(runs.offsets)[counted]
     return RunColumns(
         tree=history.tree,
         node_gpus=history.node_gpus,
@@ -282,9 +246,11 @@ def columns_of(history: History) -> RunColumns:
         gpus=jobs.gpus[counted],
         priorities=jobs.priorities[counted],
         submitted=jobs.submitted[counted],
-        started=history.started[counted],
-        ended=history.ended[counted],
+        started=runs.started[counted],
+        ended=runs.ended[counted],
         offsets=np.concatenate(([0], np.cumsum(held))).astype(np.intp),
-        slots=history.slots,
+        slots=runs.slots,
         until=history.until,
+        evicted=place[history.cut.job].astype(np.intp),
+        lost=runs.again[counted] if len(runs.again) else NO_TIMES,
     )

@@ -1,16 +1,21 @@
-"""Jobs as Kubernetes objects: plain pods, gangs with their PodGroup, applications and how close these are."""
+"""Jobs as Kubernetes objects: plain pods, gangs with their PodGroup, applications; and what they ask for."""
 
 from collections.abc import Iterator, Sequence
 from itertools import count
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.applications.registry import Application
+from closeby.errors import UnrunnableError
+from closeby.lab.replay.clusters import judged_in
 from closeby.lab.workloads.applications import app_group
 from closeby.lab.workloads.jobs import CallGraph, Jobs
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.groups import PodGroup, TopologyConstraint
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec, Toleration
+from closeby.objects.words import suggestion
 from closeby.plugins.registry import dependency_cost
 from closeby.quality.traffic import TrafficMeasures, traffic_measures
 from closeby.scheduling.engine import Engine
@@ -23,6 +28,7 @@ from closeby.scheduling.events import (
     PodDeleted,
     PodUpserted,
 )
+from closeby.topology.tree import Tree, level_meant
 
 
 class Deployer:
@@ -145,6 +151,8 @@ class Submitter:
         self._with_each = with_each
         self._constraint = wishes.constraint
         self._specs: dict[tuple[int, int], PodSpec] = {}
+        #: How often each job was evicted: its pods are others each time, as those that a controller makes.
+        self._evicted = [0] * len(jobs)
         self._graphs = jobs.graphs or (None,) * len(jobs)
         self._deployer = Deployer(NAMESPACE, self._origin)
         #: Key of each job as the engine reports it -> its number.
@@ -153,52 +161,69 @@ class Submitter:
     def arrives(self, job: int) -> Iterator[Event]:
         """A job is submitted."""
         name, created = self._names[job], self._submitted[job]
-        gpus, priority, count = self._gpus[job], self._priorities[job], self._pods[job]
+        priority, count = self._priorities[job], self._pods[job]
         graph = self._graphs[job]
         if graph is not None:
             yield from self._deployer.arrives(name, graph, created, priority)
             return
+        if count > 1:
+            yield GroupChanged(
+                PodGroup(
+                    namespace=NAMESPACE,
+                    name=name,
+                    min_member=count,
+                    priority=priority,
+                    created=created,
+                    constraint=self._constraint,
+                )
+            )
+        yield from self._members(job, created)
+
+    def _members(self, job: int, created: float) -> Iterator[PodUpserted]:
+        """The pods of a job that is no application; a single one is a plain pod."""
+        name, count = self._names[job], self._pods[job]
+        gpus, priority = self._gpus[job], self._priorities[job]
         spec = self._specs.get((gpus, priority)) or self._spec(gpus, priority)
-        if count == 1:
-            yield PodUpserted(
-                Pod(namespace=NAMESPACE, name=name, uid=f"{self._origin}{name}/0", spec=spec, created=created)
-            )
-            return
-        yield GroupChanged(
-            PodGroup(
-                namespace=NAMESPACE,
-                name=name,
-                min_member=count,
-                priority=priority,
-                created=created,
-                constraint=self._constraint,
-            )
-        )
-        for index in range(count):
-            member = f"{name}-{index}"
+        for index, uid in enumerate(self._uids(job)):
+            alone = count == 1
             yield PodUpserted(
                 Pod(
                     namespace=NAMESPACE,
-                    name=member,
-                    uid=f"{self._origin}{name}/{index}",
+                    name=name if alone else f"{name}-{index}",
+                    uid=uid,
                     spec=spec,
                     created=created,
-                    group=name,
-                    index=index,
+                    group=None if alone else name,
+                    index=None if alone else index,
                 )
             )
 
+    def _uids(self, job: int) -> Iterator[str]:
+        evicted = self._evicted[job]
+        last = f"/{evicted}" if evicted else ""
+        return (f"{self._origin}{self._names[job]}/{index}{last}" for index in range(self._pods[job]))
+
+    def comes_back(self, job: int, now: float) -> Iterator[Event]:
+        """A job was evicted: its pods are deleted, and its controller makes others that wait."""
+        yield from map(PodDeleted, list(self._uids(job)))
+        self._evicted[job] += 1
+        yield from self._members(job, now)
+
+    def job_of(self, pod: Pod) -> int | None:
+        """The job of a pod; None for a pod of the cluster's own."""
+        if pod.namespace != NAMESPACE:
+            return None
+        return self.number_of.get(f"{NAMESPACE}/{pod.name if pod.group is None else pod.group}")
+
     def leaves(self, job: int) -> Iterator[Event]:
         """A job has ended, or is withdrawn."""
-        name, count, graph = self._names[job], self._pods[job], self._graphs[job]
+        name, graph = self._names[job], self._graphs[job]
         if graph is not None:
             yield from self._deployer.leaves(name, graph)
             return
-        if count == 1:
-            yield PodDeleted(f"{self._origin}{name}/0")
-            return
-        yield from (PodDeleted(f"{self._origin}{name}/{index}") for index in range(count))
-        yield GroupDeleted(f"{NAMESPACE}/{name}")
+        yield from map(PodDeleted, self._uids(job))
+        if self._pods[job] > 1:
+            yield GroupDeleted(f"{NAMESPACE}/{name}")
 
     def _spec(self, gpus: int, priority: int) -> PodSpec:
         asked = {self._resource: gpus, **{name: amount * gpus for name, amount in self._with_each}}
@@ -210,3 +235,64 @@ class Submitter:
         )
         self._specs[gpus, priority] = spec
         return spec
+
+
+def in_full(engine: Engine, wishes: Wishes) -> Wishes:
+    """The wishes with the labels of levels that are named by the last word of their label only.
+
+    Raises:
+        UnrunnableError: several levels end so.
+    """
+    tree = judged_in(engine, wishes.topology)
+
+    def meant(wish: str | None) -> str | None:
+        if wish is None or tree is None or tree.level_named(wish) is not None:
+            return wish
+        try:
+            return level_meant(tree.levels, wish)
+        except ValueError as error:
+            raise UnrunnableError(str(error)) from error
+
+    return replace(wishes, required=meant(wishes.required), preferred=meant(wishes.preferred))
+
+
+def tree_of(engine: Engine, wishes: Wishes) -> Tree:
+    """The topology in which places are judged, which has all levels that are asked for.
+
+    Raises:
+        UnrunnableError: there is no such topology, or no such level.
+    """
+    tree = judged_in(engine, wishes.topology)
+    names = engine.topologies.usable()
+    if tree is None and wishes.topology is not None:
+        known = f"there {'are' if len(names) > 1 else 'is'} {', '.join(names)}" if names else "there is none"
+        raise UnrunnableError(
+            f"there is no topology {wishes.topology}; {known}{suggestion(wishes.topology, names)}"
+        )
+    if tree is None:
+        raise UnrunnableError(
+            f"there are {len(names)} topologies; say in which one places are judged: {', '.join(names)}"
+        )
+    for wish in (wishes.required, wishes.preferred):
+        if wish is not None and tree.level_named(wish) is None:
+            if not names:
+                raise UnrunnableError(
+                    f"there is no topology, and so no level {wish}; add a Topology to the files"
+                )
+            raise UnrunnableError(_no_level(tree, wish))
+    indices = [tree.level_named(wish) for wish in (wishes.required, wishes.preferred) if wish is not None]
+    if len(indices) == 2 and (indices[1] or 0) < (indices[0] or 0):
+        raise UnrunnableError(
+            f"the preferred level {wishes.preferred} is coarser than the required one, {wishes.required}; "
+            "prefer that one or a finer one"
+        )
+    return tree
+
+
+def _no_level(tree: Tree, wish: str) -> str:
+    """Single nodes are a level of every tree, but may be asked for only where they are declared one."""
+    single = tree.level_names[-1]
+    declared = tree.level_names if tree.host_level is not None else tree.level_names[:-1]
+    remedy = f"; add {HOSTNAME} to its levels" if wish in (single, HOSTNAME) else ""
+    known = f"there {'are' if len(declared) > 1 else 'is'} {', '.join(declared)}"
+    return f"topology {tree.name} has no level {wish}; {known}{remedy or suggestion(wish, declared)}"

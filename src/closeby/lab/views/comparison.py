@@ -34,7 +34,8 @@ _WORDS: Final = (
     "runs over, over the fewest in another order of ranks; distance: tree edges between pods of a job. Above "
     "the best: of a sample of jobs, over the least possible on what was free when they started. Largest "
     "gang: what one domain could still hold, of all that is free; stranded: what of it is in domains "
-    "that cannot hold a gang that is next. Goodput: utilisation less what bad places lose. Modelled are "
+    "that cannot hold a gang that is next. Goodput: utilisation less what bad places and evictions lose; "
+    "lost: since the last checkpoint, and to get back to it. Modelled are "
     "an all-reduce, if all nodes sent and among the flows that were there, and slowdown: of it and of "
     "whole jobs over ideal places, weighted by GPU-time, 1 is ideal. The model's constants are in JSON "
     "and in the HTML report."
@@ -109,6 +110,8 @@ def _scale(figure: FigureEntry) -> _Scale:
         return _Scale(f"{title}\n%", 0.01, 2)
     if figure.unit == "ratio":
         return _Scale(title, 1.0, 3)
+    if figure.unit == "number":
+        return _Scale(title, 1.0, 1)
     most = max((abs(one.mean) for one in figure.policies if one.mean is not None), default=0.0)
     if 0 < most < _SHORT:
         return _Scale(f"{title}\nms", 1e-3, 2)

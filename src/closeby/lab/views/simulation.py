@@ -17,6 +17,7 @@ from closeby.lab.documents.simulation import (
 from closeby.lab.views.measures import MODELLED, PLACES, USE, by_level, of_run
 from closeby.objects.words import plural, plural_noun, time_text
 from closeby.quality.delays import SizeUnit
+from closeby.quality.preemption import PreemptionMeasures
 from closeby.quality.summary import Measures
 from closeby.quality.utilisation import Window
 from closeby.report.views.layout import Indented, plain_table, section
@@ -42,6 +43,8 @@ def simulation_views(report: SimulationReport, *, quality: bool = False) -> Iter
     yield section(
         "Waiting, by size of job", Group(_delays(report), *(_waiting_words(report) if quality else ()))
     )
+    if isinstance(measures.preemption, PreemptionMeasures):
+        yield section("Waiting and evictions, by priority", _by_priority(report, measures.preemption))
     if report.cluster.gpus and measures.size_unit is SizeUnit.GPU:
         yield section("Use of the GPUs", _use(report, quality=quality))
     if isinstance(report.applications, ApplicationsEntry):
@@ -127,6 +130,26 @@ def _waiting_words(report: SimulationReport) -> Iterator[Text]:
     if any(delay.topology is not None for delay in report.measures.delays):
         note += " For topology: more than in the same run in which nothing is required of it."
     yield Text(note, style="dim")
+
+
+def _by_priority(report: SimulationReport, found: PreemptionMeasures) -> RenderableType:
+    columns = ("jobs", "mean", "50 %", "99 %", "evictions", "lost")
+    table = plain_table("priority", *columns, right=columns)
+    classes = report.workload.priorities
+    names = {one.priority: one.name for one in classes} if isinstance(classes, tuple) else {}
+    for one in found.priorities:
+        title = f"{names[one.priority]} ({one.priority})" if one.priority in names else f"{one.priority}"
+        waits = ("–" if value is None else time_text(value) for value in (one.mean, one.p50, one.p99))
+        lost = f"{one.lost_gpu_hours:,.1f} GPU-h"
+        table.add_row(title, f"{one.jobs:,}", *waits, f"{one.evictions:,}", lost)
+    said = "no job was evicted"
+    if found.evictions:
+        most = "once" if found.most_evictions == 1 else f"{found.most_evictions} times"
+        said = (
+            f"{plural(found.evictions, 'eviction')} of {plural(found.evicted_jobs, 'job')}, one job {most} "
+            f"at most; {found.lost_gpu_hours:,.1f} GPU-hours lost since checkpoints and at restarts"
+        )
+    return Group(table, Text(said, style="dim"))
 
 
 def _signed(seconds: float) -> str:

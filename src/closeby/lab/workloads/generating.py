@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from closeby.errors import UnknownWorkloadError
 from closeby.lab.workloads.applications import draw_applications
 from closeby.lab.workloads.jobs import CallGraph, Jobs
+from closeby.lab.workloads.priorities import PriorityMix, with_priorities
 from closeby.lab.workloads.published import (
     BURSTINESS,
     HELIOS,
@@ -343,10 +344,12 @@ class Load(Struct, frozen=True, kw_only=True):
     #: GPUs that the jobs may use; cores where they ask for none.
     capacity: float
     options: WorkloadOptions
+    #: Their classes of priority; None: all jobs have the same.
+    priorities: PriorityMix | None = None
 
     def jobs_of(self, seed: int) -> Jobs:
         """The jobs of a seed."""
-        return generate(
+        jobs = generate(
             self.workload,
             jobs=self.jobs,
             load=self.load,
@@ -354,6 +357,7 @@ class Load(Struct, frozen=True, kw_only=True):
             seed=seed,
             options=self.options,
         )
+        return jobs if self.priorities is None else with_priorities(jobs, self.priorities, seed)
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):

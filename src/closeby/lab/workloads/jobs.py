@@ -2,9 +2,10 @@
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from closeby.objects.arrays import Counts, Floats
+from closeby.objects.arrays import Counts, Floats, Ints
 
 
 class CallGraph(Struct, frozen=True, kw_only=True):
@@ -32,6 +33,13 @@ class CallGraph(Struct, frozen=True, kw_only=True):
         return sum(count * cpu for count, cpu in zip(self.replicas, self.cpu, strict=True)) / 1000
 
 
+class JobClass(Struct, frozen=True):
+    """A class of jobs with one priority; its name is for people."""
+
+    name: str
+    priority: int
+
+
 class Jobs(Struct, frozen=True, kw_only=True, eq=False):
     """J jobs. A job is a gang of equal pods that start together, run for a while and end together."""
 
@@ -50,6 +58,8 @@ class Jobs(Struct, frozen=True, kw_only=True, eq=False):
     kinds: tuple[str, ...]
     #: The application that a job is, None for a gang of equal pods; length J, or empty when none is one.
     graphs: tuple[CallGraph | None, ...] = ()
+    #: The classes of priority that jobs were given, the highest first; empty where they have no names.
+    classes: tuple[JobClass, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -59,10 +69,23 @@ class Jobs(Struct, frozen=True, kw_only=True, eq=False):
         """GPUs of each whole job; shape (J,)."""
         return self.pods * self.gpus
 
+    @property
+    def all_classes(self) -> tuple[JobClass, ...]:
+        """The classes of priority, the highest first; without names each priority is one."""
+        if self.classes:
+            return self.classes
+        found = np.unique(self.priorities)[::-1].tolist()
+        return tuple(JobClass(f"priority {one}", one) for one in found)
+
     def only(self, chosen: NDArray[np.bool_]) -> "Jobs":
         """Some of the jobs; ``chosen`` has shape (J,)."""
-        at = np.flatnonzero(chosen).tolist()
-        return Jobs(
+        return self.take(np.flatnonzero(chosen).astype(np.intp))
+
+    def take(self, chosen: Ints) -> "Jobs":
+        """The jobs of these numbers, in this order; one may come several times."""
+        at = chosen.tolist()
+        return replace(
+            self,
             names=tuple(self.names[job] for job in at),
             submitted=self.submitted[chosen],
             durations=self.durations[chosen],
