@@ -143,6 +143,37 @@ def test_a_cycle_and_undeclared_pods_are_conditions(golden: Golden) -> None:
     golden("simulate", messages)
 
 
+def test_a_dependency_on_what_is_no_workload_and_no_pod_is_said_with_the_name_that_was_meant(
+    golden: Golden,
+) -> None:
+    """A pod with that name makes it a leaf of the graph, which the KEP allows."""
+    wrong = chain(
+        numMembers=2,
+        Pods=[
+            {"name": "P1", "type": "Pod", "dependencies": [{"name": "Cart1", "type": "Pod"}]},
+            {"name": "Cart", "type": "Pod"},
+        ],
+    )
+    pods = (pod("p1-0", "P1"), pod("cart-0", "Cart"))
+
+    def wrong_ones(*more: dict[str, Any]) -> list[str]:
+        [app] = report("simulate", "-f", "-", stdin=text(*nodes(), network(), wrong, *pods, *more))["appGroups"]
+        return [f"{one['field']}: {one['message']}; {one['remedy']}" for one in app["conditions"]]
+
+    found = wrong_ones()
+    assert len(found) == 1
+    golden("simulate", *found)
+    assert wrong_ones(pod("cart1-0", "Cart1")) == []
+
+
+def test_pods_and_workloads_that_do_not_find_each_other_are_said(golden: Golden) -> None:
+    app = chain(numMembers=None, Pods=[{"name": "web", "type": "Pod"}, {"name": "store", "type": "Pod"}])
+    documents = (*nodes(), network(), app, pod("p1-0", "web"), pod("p2-0", "stroe"))
+    [entry] = report("simulate", "-f", "-", stdin=text(*documents))["appGroups"]
+    assert [one["reason"] for one in entry["conditions"]] == ["InvalidSpec", "GangIncomplete"]
+    golden("simulate", [f"{one['message']}; {one['remedy']}" for one in entry["conditions"]])
+
+
 def limited(limit: int) -> dict[str, Any]:
     """The chain as published, with a greatest cost between P1 and P2."""
     needs = {"workload": {"kind": "Deployment", "name": "p2", "selector": "P2"}, "maxNetworkCost": limit}

@@ -251,6 +251,16 @@ def test_problems_become_conditions(change: tuple[str, str], message: str, order
     assert found.fields["topologyOrder"] == (order and kep_order(*order.split()))
 
 
+def test_a_dependency_on_what_is_no_workload_and_no_pod_is_a_problem_once_there_are_pods() -> None:
+    it, group = app_group(CHAIN.replace("- {name: P3, type: Pod", "- {name: P4, type: Pod"))
+    assert status(it, group).conditions[0].status == "True"
+    (valid,) = status(it, group, pod("p", "P1", "n1")).conditions
+    assert (valid.status, valid.reason) == ("False", "InvalidSpec")
+    assert "'P3'" in valid.message
+    (valid,) = status(it, group, pod("p", "P3", "n1")).conditions
+    assert valid.status == "True"
+
+
 def test_an_object_that_cant_be_read_still_counts_its_pods() -> None:
     it, group = app_group("spec: {Pods: 5}")
     assert isinstance(group, Condition)

@@ -1,6 +1,7 @@
 """The applications and networks of a cluster as last known, and to which of them a pod belongs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -8,9 +9,14 @@ from msgspec import Struct
 from closeby.applications.networks import ALL_NAMESPACES, Counts, Judged, NetworkScope
 from closeby.applications.sorts import TopologyOrder, topology_order
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
+from closeby.objects.bounds import quoted
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, invalid
+from closeby.objects.words import guess, plural
 
+#: Workloads among which the one that was meant is looked for, which takes time for each.
+_MOST_GUESSED: Final = 200
 #: Greater than any cost: larger limits say the same.
 _MOST_LIMIT: Final = 1 << 62
 
@@ -107,6 +113,28 @@ def replica_of(pod: Pod) -> tuple[str, str] | None:
     """The AppGroup (``namespace/name``) and the workload that a pod names; None when it names no AppGroup."""
     key = app_group_key(pod)
     return None if key is None else (key, workload_name(pod))
+
+
+def unknown_dependencies(group: AppGroup, carried: Container[str]) -> tuple[Condition, ...]:
+    """What is wrong where a dependency names a workload that the AppGroup does not list, and none of its pods
+    carries (``carried``): mostly a slip in the name, and that dependency pulls no pod.
+    """
+    listed = dict.fromkeys(one.name for one in group.workloads)
+    missing = {
+        call.workload: one.name
+        for one in group.workloads
+        for call in one.dependencies
+        if call.workload not in listed and call.workload not in carried
+    }
+    if not missing:
+        return ()
+    name, caller = next(iter(missing.items()))
+    more = f" (and {plural(len(missing) - 1, 'other')} likewise)" if len(missing) > 1 else ""
+    what = "which is no workload of it, and no pod is called so"
+    message = f"{quoted(caller)} depends on {quoted(name)}, {what}{more}"
+    others = (one for one in listed if one != caller)
+    remedy = f"{guess(name, islice(others, _MOST_GUESSED))}list it as a workload, or drop the dependency"
+    return (invalid(f"AppGroup/{group.key}", "spec", message, remedy),)
 
 
 def placed_replicas(placed: Iterable[tuple[Pod, int]]) -> dict[str, dict[str, dict[int, int]]]:

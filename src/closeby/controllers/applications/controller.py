@@ -102,14 +102,15 @@ class AppGroupController:
         it, group = found
         now = self._now()
         calculation = self._calculation(key, group, now)
-        wanted = app_group_status(it, group, calculation, self._members.get(it.key, {}).values())
+        members = self._members.get(it.key, {}).values()
+        wanted = app_group_status(it, group, calculation, members)
         choice = self._choice(it, group)
         if is_kep(it) and self._networks is not None:
             known = () if choice is None else (costs_condition(choice),)
             conditions, types = (*wanted.conditions, *known), wanted.types | {COSTS_KNOWN}
             wanted = replace(wanted, conditions=conditions, types=types)
         problem = None if choice is None or is_kep(it) else costs_problem(it.key, choice)
-        problems = (*problems_of(group, calculation), *([problem] if problem else ()))
+        problems = (*problems_of(group, calculation, members), *([problem] if problem else ()))
         events: dict[Hashable, Note] = {}
         if problems and not is_kep(it):
             # The published shape has no conditions.

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.applications.registry import workload_name
+from closeby.applications.registry import unknown_dependencies, workload_name
 from closeby.applications.sorts import TopologyOrder, topology_order
 from closeby.controllers.statuses import VALID, SeenStatus, WantedStatus, validity
 from closeby.kube.writing.writer import StatusCondition
@@ -73,11 +73,18 @@ def calculated(group: AppGroup, before: Calculation | None, now: float) -> Calcu
     return Calculation(order, now)
 
 
-def problems_of(group: AppGroup | Condition, calculation: Calculation | None) -> tuple[Condition, ...]:
-    """All that is wrong with the spec of an application, or the one reason why it can't be read."""
+def problems_of(
+    group: AppGroup | Condition, calculation: Calculation | None, members: Iterable[Member] = ()
+) -> tuple[Condition, ...]:
+    """All that is wrong with the spec of an application, or the one reason why it can't be read.
+
+    With its pods, once there are some, also dependencies on what none of them is.
+    """
     if isinstance(group, Condition):
         return (group,)
-    return (*group.conditions, *(calculation.order.conditions if calculation else ()))
+    carried = {one.workload for one in members}
+    unknown = unknown_dependencies(group, carried) if carried else ()
+    return (*group.conditions, *(calculation.order.conditions if calculation else ()), *unknown)
 
 
 def app_group_status(
@@ -101,7 +108,7 @@ def app_group_status(
     fields["podsScheduled"] = listed or None
     return WantedStatus(
         fields=fields,
-        conditions=(validity(problems_of(group, calculation), it.generation), *told),
+        conditions=(validity(problems_of(group, calculation, pods), it.generation), *told),
         types=frozenset((VALID, PODS_LISTED)),
     )
 

@@ -1,17 +1,17 @@
 """What became of applications: their order, what their traffic costs, and which limits it breaks."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
 
-from closeby.applications.registry import Application
+from closeby.applications.registry import Application, unknown_dependencies, workload_name
 from closeby.applications.traffic import EdgeCost
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import guess
 from closeby.plugins.registry import dependency_cost
 from closeby.quality.traffic import traffic_measures
 from closeby.report.documents.common import ConditionEntry, condition_entries
@@ -21,6 +21,8 @@ from closeby.simulator.runs import Run
 #: Where costs come from.
 NETWORK: Final = "network"
 TREE: Final = "tree"
+#: Workloads among which the one that was meant is looked for.
+_MOST_GUESSED: Final = 200
 #: Whole numbers are written without a fraction.
 Cost = int | float
 
@@ -166,26 +168,45 @@ def _edge(cost: EdgeCost) -> EdgeEntry:
 def _odd(application: Application, pods: Sequence[Pod]) -> Iterator[Condition]:
     """Pods of an undeclared workload, and missing pods."""
     owner = f"AppGroup/{application.key}"
-    strangers = Counter(pod.name for pod in pods if application.workload_of(pod) is None)
+    carried = {workload_name(pod) for pod in pods}
+    if pods:
+        yield from unknown_dependencies(application.group, carried)
+    strangers = {pod.name: workload_name(pod) for pod in pods if application.workload_of(pod) is None}
     if strangers:
         names = some(sorted(strangers), 3)
+        empty = [name for name in application.index if name not in carried]
+        meant = guess(strangers[min(strangers)], empty[:_MOST_GUESSED])
         yield Condition(
             reason=Reason.INVALID_SPEC,
             object=owner,
             field="spec",
             message=f"its pods include some of no workload it names: {names}",
-            remedy=f"label them {WORKLOAD_LABEL} with one of {some(application.index)}",
+            remedy=f"{meant}label them {WORKLOAD_LABEL} with one of {some(application.index)}",
         )
-    wanted = application.group.num_members
+    wanted, absent = application.group.num_members, _absent(application, carried)
+    if wanted is None and absent:
+        yield Condition(
+            reason=Reason.GANG_INCOMPLETE,
+            object=owner,
+            field="spec",
+            message=f"{len(pods)} members have appeared{absent}",
+            remedy=f"their pods carry the label {WORKLOAD_LABEL} with that name, or are called so",
+        )
     if wanted is not None and len(pods) < wanted and application.group.usable:
         label = f"none carries the label {APP_GROUP_LABEL}: {application.group.name}"
         yield Condition(
             reason=Reason.GANG_INCOMPLETE,
             object=owner,
             field="spec.numMembers",
-            message=f"{len(pods)} of {wanted} members have appeared",
+            message=f"{len(pods)} of {wanted} members have appeared{absent}",
             remedy="those that are there are placed without the others" if pods else label,
         )
+
+
+def _absent(application: Application, carried: Container[str]) -> str:
+    """Which workloads have no pod, if some have."""
+    absent = [one.name for one in application.group.workloads if one.name not in carried]
+    return f"; there is none of {some(absent, 3)}" if absent and carried else ""
 
 
 def _unknown_costs(run: Run, application: Application) -> Iterator[Condition]:
