@@ -157,12 +157,14 @@ def test_a_dependency_on_what_is_no_workload_and_no_pod_is_said_with_the_name_th
     pods = (pod("p1-0", "P1"), pod("cart-0", "Cart"))
 
     def wrong_ones(*more: dict[str, Any]) -> list[str]:
-        [app] = report("simulate", "-f", "-", stdin=text(*nodes(), network(), wrong, *pods, *more))["appGroups"]
+        [app] = report("simulate", "-f", "-", stdin=text(*nodes(), network(), wrong, *pods, *more))[
+            "appGroups"
+        ]
         return [f"{one['field']}: {one['message']}; {one['remedy']}" for one in app["conditions"]]
 
     found = wrong_ones()
     assert len(found) == 1
-    golden("simulate", *found)
+    golden("simulate", found)
     assert wrong_ones(pod("cart1-0", "Cart1")) == []
 
 

@@ -5,6 +5,7 @@ import pytest
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.reasons import Reason
 from closeby.objects.workloads import Workload
+from tests.golden.fixture import Golden
 from tests.reading.manifest_text import error_of, read, read_good
 
 TEMPLATE = "{metadata: {labels: {app: x}}, spec: {containers: [{resources: {requests: {cpu: 1}}}]}}"
@@ -207,6 +208,27 @@ def test_a_volcano_job() -> None:
         annotations={"c": "d"},
         source="batch.volcano.sh/v1alpha1",
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        ("minAvailable: 5, tasks: [{name: a, replicas: 3}, {name: b}]", ["spec.minAvailable"]),
+        ("minAvailable: 2, tasks: [{name: a, replicas: 3, minAvailable: 4}]", ["spec.tasks[0].minAvailable"]),
+        ("minAvailable: 1, tasks: [{name: a, replicas: 0}]", ["spec.minAvailable"]),
+        ("minAvailable: 4, tasks: [{name: a, replicas: 3}, {name: b}]", []),
+        ("minAvailable: 4, tasks: [{name: a, replicas: 3}]}, status: {state: {phase: Completed}", []),
+    ],
+)
+def test_a_volcano_job_that_can_never_start_says_so(spec: str, fields: list[str], golden: Golden) -> None:
+    (job,) = read_good(
+        f"{{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {{name: j}}, spec: {{{spec}}}}}"
+    ).workloads
+    assert job.gang is not None
+    wrong = [one for one in job.gang.conditions if one.blocking]
+    assert [(one.object, one.field) for one in wrong] == [("Job/default/j", field) for field in fields]
+    if wrong:
+        golden("manifest-problems", [one.sentence() for one in wrong])
 
 
 def test_a_volcano_job_needs_all_its_pods_unless_it_says_otherwise() -> None:

@@ -1,9 +1,14 @@
 """Reads Volcano's ``Job`` (``batch.volcano.sh``): tasks with roles that start as one gang."""
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.labels import TASK_SPEC
+from closeby.objects.reasons import Condition, few, invalid
+from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path
@@ -82,6 +87,7 @@ class JobWire(ObjectWire):
     status: StatusWire | None = None
 
 
+_NEVER: Final = "so nothing can ever start; Volcano refuses such a job"
 _OVER = ("Completed", "Failed", "Terminated", "Aborted")
 
 
@@ -111,7 +117,7 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
         at_start = 0 if task.depends_on and task.depends_on.name else None
         pod_sets.append(msgspec.structs.replace(_with_role(pods), part=i, at_start=at_start))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", "tasks"))
-    return owner.workload(pod_sets, gang=_gang(owner, spec, pod_sets))
+    return owner.workload(pod_sets, gang=_gang(owner, spec, pod_sets, over=over))
 
 
 def _with_role(pods: PodSet) -> PodSet:
@@ -125,7 +131,7 @@ def _with_role(pods: PodSet) -> PodSet:
     return msgspec.structs.replace(pods, template=template, indexed=True)
 
 
-def _gang(owner: Owner, spec: SpecWire, pod_sets: list[PodSet]) -> PodGroup:
+def _gang(owner: Owner, spec: SpecWire, pod_sets: list[PodSet], *, over: bool) -> PodGroup:
     name = object_id("Job", owner.namespace, owner.name)
     tasks = spec.tasks or []
     total = sum(pods.replicas for pods in pod_sets)
@@ -136,6 +142,8 @@ def _gang(owner: Owner, spec: SpecWire, pod_sets: list[PodSet]) -> PodGroup:
         for task, pods in zip(tasks, pod_sets, strict=True)
     }
     conditions = topology_conditions(spec.network_topology, name, "spec.networkTopology")
+    if not over:
+        conditions += _too_many(name, spec, [count(task.replicas, ()) for task in tasks])
     for i, task in enumerate(tasks):
         if task.partition_policy is not None:
             field = f"spec.tasks[{i}].partitionPolicy"
@@ -143,3 +151,19 @@ def _gang(owner: Owner, spec: SpecWire, pod_sets: list[PodSet]) -> PodGroup:
     group = owner.gang(pod_sets, minimum, spec.priority_class_name)
     subgroups = task_subgroups(minimum, minima) if given else ()
     return checked(msgspec.structs.replace(group, subgroups=subgroups, conditions=conditions))
+
+
+def _too_many(name: str, spec: SpecWire, replicas: Sequence[int]) -> tuple[Condition, ...]:
+    """Minima that the replicas never reach, which Volcano's webhook refuses."""
+    found = []
+    remedy = "ask for no more than that, or raise the replicas"
+    if spec.min_available is not None and spec.min_available > sum(replicas):
+        all_of_them = plural(sum(replicas), "replica")
+        message = f"{spec.min_available} is more than the {all_of_them} of all tasks, {_NEVER}"
+        found.append(invalid(name, "spec.minAvailable", message, remedy, blocking=True))
+    for i, (task, most) in enumerate(zip(spec.tasks or (), replicas, strict=True)):
+        if task.min_available is not None and task.min_available > most:
+            field = f"spec.tasks[{i}].minAvailable"
+            message = f"{task.min_available} is more than the {plural(most, 'replica')} of the task, {_NEVER}"
+            found.append(invalid(name, field, message, remedy, blocking=True))
+    return few(found)

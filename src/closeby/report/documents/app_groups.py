@@ -1,6 +1,6 @@
 """What became of applications: their order, what their traffic costs, and which limits it breaks."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -203,7 +203,7 @@ def _odd(application: Application, pods: Sequence[Pod]) -> Iterator[Condition]:
         )
 
 
-def _absent(application: Application, carried: Container[str]) -> str:
+def _absent(application: Application, carried: Collection[str]) -> str:
     """Which workloads have no pod, if some have."""
     absent = [one.name for one in application.group.workloads if one.name not in carried]
     return f"; there is none of {some(absent, 3)}" if absent and carried else ""
