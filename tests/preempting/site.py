@@ -44,14 +44,13 @@ class Site:
         *,
         explain: bool = False,
         whose: Preemptible | None = None,
+        configuration: Configuration | None = None,
         **arguments: Any,
     ) -> None:
-        """``arguments`` are those of DefaultPreemption."""
+        """``arguments`` are those of DefaultPreemption, unless there is a whole ``configuration``."""
         entry = PluginEntry(name="DefaultPreemption", arguments=arguments)
-        configuration = Configuration(plugins=(entry,))
-        self.engine = Engine(
-            lambda handle: profile_for(configuration, handle), explain=explain, backoff=False
-        )
+        chosen = Configuration(plugins=(entry,)) if configuration is None else configuration
+        self.engine = Engine(lambda handle: profile_for(chosen, handle), explain=explain, backoff=False)
         self.engine.preempt(Preemptible() if whose is None else whose)
         nodes = draw(drawing) if isinstance(drawing, str) else drawing
         topology = TopologyChanged(fabric("zone", "rack", HOSTNAME))

@@ -51,6 +51,7 @@ _WITHOUT_NETWORK: Final = PluginEntry(name="NetworkMinCost", enabled=False)
 _WITHOUT_AVOIDANCE: Final = PluginEntry(name="ScarceResourceAvoidance", enabled=False)
 _WITHOUT_BINPACK: Final = PluginEntry(name="domain-binpack", enabled=False)
 _WITHOUT_BALANCE: Final = PluginEntry(name="NodeResourcesBalancedAllocation", enabled=False)
+_WITHOUT_PREEMPTION: Final = PluginEntry(name="DefaultPreemption", enabled=False)
 _WITHOUT_IMAGES: Final = PluginEntry(name="ImageLocality", enabled=False)
 
 
@@ -64,6 +65,10 @@ def _baseline(plugin: str, fit: PluginEntry) -> Configuration:
         _WITHOUT_IMAGES,
     )
     return Configuration(plugins=(fit, PluginEntry(name=plugin), *left_out), source=plugin)
+
+
+def _choosing(plugin: str, name: str) -> Configuration:
+    return Configuration(plugins=(PluginEntry(name=plugin), _WITHOUT_PREEMPTION), source=name)
 
 
 #: By name; closeby's own first, then the baselines, those that know less of the topology first.
@@ -89,6 +94,10 @@ NAMED: Final[Mapping[str, Configuration]] = {
     "slurm-tree": _baseline("slurm-tree", _FULLEST_NODE),
     "kueue-best-fit": _baseline("kueue-best-fit", _FULLEST_NODE),
     CLOSEBY: Configuration(source=CLOSEBY),
+    # They differ from the default in how they choose victims alone.
+    "no-preemption": Configuration(plugins=(_WITHOUT_PREEMPTION,), source="no-preemption"),
+    "preempt-by-node": _choosing("closeby.lab.baselines.preempt_by_node:PreemptByNode", "preempt-by-node"),
+    "preempt-newest": _choosing("closeby.lab.baselines.preempt_newest:PreemptNewest", "preempt-newest"),
 }
 
 #: Baselines that say something about gangs only: pods of applications go to the fullest node in all of them.

@@ -34,6 +34,8 @@ class PreemptionMeasures(Struct, frozen=True, kw_only=True, rename="camel"):
     evictions: int
     evicted_jobs: int
     most_evictions: int
+    #: Evictions of jobs of several pods.
+    gang_evictions: int
     #: GPU-time that jobs held without doing anything that lasts: since their last checkpoint when they were
     #: evicted, and to get back to it.
     lost_gpu_hours: float
@@ -72,6 +74,7 @@ def preemption(run: RunColumns, waited: Floats, gpus: NDArray[np.int64]) -> Pree
         evictions=int(evictions.sum()),
         evicted_jobs=int((evictions > 0).sum()),
         most_evictions=int(evictions.max(initial=0)),
+        gang_evictions=int(evictions[run.pods[:jobs] > 1].sum()),
         lost_gpu_hours=float(lost.sum()),
         priorities=tuple(found),
     )

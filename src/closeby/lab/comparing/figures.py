@@ -128,6 +128,7 @@ def _priorities(
     amounts: tuple[tuple[str, str, Callable[[PreemptionMeasures], float]], ...] = (
         ("evictions", "evictions", lambda one: one.evictions),
         ("evictedJobs", "jobs evicted", lambda one: one.evicted_jobs),
+        ("gangEvictions", "of gangs", lambda one: one.gang_evictions),
         ("mostEvictions", "most, of one job", lambda one: one.most_evictions),
         ("lostGpuHours", "lost, GPU-hours", lambda one: one.lost_gpu_hours),
     )

@@ -146,7 +146,8 @@ def _by_priority(report: SimulationReport, found: PreemptionMeasures) -> Rendera
     if found.evictions:
         most = "once" if found.most_evictions == 1 else f"{found.most_evictions} times"
         said = (
-            f"{plural(found.evictions, 'eviction')} of {plural(found.evicted_jobs, 'job')}, one job {most} "
+            f"{plural(found.evictions, 'eviction')} of {plural(found.evicted_jobs, 'job')} "
+            f"({found.gang_evictions:,} of gangs), one job {most} "
             f"at most; {found.lost_gpu_hours:,.1f} GPU-hours lost since checkpoints and at restarts"
         )
     return Group(table, Text(said, style="dim"))

@@ -203,6 +203,11 @@ class GangQuestion:
             enough &= DomainCounts(tree, counts).of(level)[first:end] >= kind.wanted
         return bool(enough.any())
 
+    def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
+        """Where the gang goes without these pods and all that leaves anyway; None: it does not fit."""
+        leaving = (victims.world.pods[one] for one in victims.leaving.tolist())
+        return self._trials.place(self._gang, (*leaving, *pods))
+
     def _fits(
         self, victims: Victims, units: Sequence[VictimUnit], *, last: bool = False
     ) -> tuple[Placed, ...] | None:

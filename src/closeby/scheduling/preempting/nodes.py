@@ -69,6 +69,10 @@ class PodQuestion:
                 return NodeChoice(node=name, cost=cost, units=units, placed=placed)
         return None
 
+    def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
+        """Where the pod goes without these pods and all that leaves anyway; None: it does not fit."""
+        return self._trials.place(self._pod, (*pods_of_leaving(victims), *pods))
+
     def table(self, victims: Victims, *, soft: bool) -> tuple[DomainCost, ...]:
         """What clearing each node would cost; the cheapest first."""
         cluster = self._tools.cluster

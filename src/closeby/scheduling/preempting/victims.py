@@ -9,6 +9,7 @@ from closeby.objects.arrays import Bools, Ints
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.scheduling.preempting.ground import GroundRoom, columns, fits
+from closeby.scheduling.preempting.records import EvictionCost
 from closeby.scheduling.preempting.units import MemberLimits, VictimUnit
 from closeby.scheduling.preempting.world import Holder, World, leaf_of
 from closeby.topology.tree import Tree
@@ -191,6 +192,36 @@ def partly_free(world: World, units: Sequence[VictimUnit], leaving: Ints) -> int
     left -= np.bincount(world.slots[leaving], minlength=size)
     left -= np.bincount(world.slots[gone], minlength=size)
     return int((left[np.unique(world.slots[gone])] > 0).sum())
+
+
+def as_unit(world: World, pods: Sequence[int]) -> VictimUnit:
+    """Any pods (by index) as one unit, for who chooses victims by a rule of its own."""
+    chosen = list(pods)
+    return VictimUnit(
+        holder=int(world.holder_of[chosen[0]]),
+        pods=tuple(chosen),
+        whole=True,
+        gang=False,
+        priority=int(world.priorities[chosen].max()),
+        lost=float(world.lost[chosen].sum()),
+        accelerators=int(world.accelerators[chosen].sum()),
+        outside=0,
+        gains=(),
+        name=world.pods[chosen[0]].key,
+    )
+
+
+def cost_of(world: World, pods: Sequence[int]) -> EvictionCost:
+    """What any pods (by index) cost, as far as budgets don't matter; every gang that loses one is broken."""
+    unit = as_unit(world, pods)
+    holders = {int(one) for one in world.holder_of[list(pods)]}
+    return EvictionCost(
+        highest=unit.priority,
+        gangs_broken=sum(world.holders[one].gang for one in holders),
+        lost=unit.lost,
+        accelerators=unit.accelerators,
+        pods=len(unit.pods),
+    )
 
 
 def pods_of(world: World, units: Iterable[VictimUnit]) -> tuple[Pod, ...]:
