@@ -86,6 +86,35 @@ def test_seeds_are_paired_and_marked() -> None:
     assert 0 < theirs["low"] < theirs["difference"] < theirs["high"]
 
 
+def test_the_verdict_names_the_best_and_whether_chance_explains_it() -> None:
+    """Closer places are no chance there; the jobs are never so many that one waits."""
+    found = report(
+        *("compare", "--config", "random", "--config", "closeby", "--config", "slurm-tree"),
+        *("--workload", "seren", "--jobs", 300, "--load", 0.4, "--seeds", 3, "--processes", 1),
+    )
+    delay, slowdown = found["verdict"]
+    assert (delay["figure"], delay["best"], delay["difference"]) == ("delay", None, 0.0)
+    assert slowdown["figure"] == "slowdown.job"
+    means = {one: figures(found, one)["slowdown.job"]["mean"] for one in found["policies"]}
+    best, second, last = sorted(means, key=lambda one: means[one])
+    assert (slowdown["best"], slowdown["runnerUp"], last) == (best, second, "random")
+    assert slowdown["share"] == pytest.approx(slowdown["difference"] / means[second])
+    assert slowdown["beyondChance"] is (slowdown["high"] < 0)
+
+
+def test_a_verdict_beyond_chance_and_one_of_a_single_run(trace: Path, golden: Golden) -> None:
+    asked = ("compare", "--config", "random", "--config", "closeby")
+    seren = ("--workload", "seren", "--jobs", 300, "--processes", 1)
+    several = report(*asked, *seren, "--seeds", 3)["verdict"]
+    assert [(one["best"], one["beyondChance"]) for one in several if one["figure"] == "slowdown.job"] == [
+        ("closeby", True)
+    ]
+    golden("compare", [one["sentence"] for one in several])
+    single = report(*asked, *seren, "--seeds", 1)["verdict"]
+    assert {one["beyondChance"] for one in single} == {None}
+    golden("compare", [one["sentence"] for one in single])
+
+
 def test_the_table_says_what_differs(trace: Path, golden: Golden) -> None:
     configs = ("--config", "closeby", "--config", "single-level-required")
     printed = closeby("compare", *configs, "--trace", trace, "-f", "-", stdin=CLUSTER).stdout

@@ -1,13 +1,14 @@
 """The report of a comparison as data, field by field as tools may rely on it (kind ComparisonReport)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
 from closeby.lab.comparing.figures import CONFIDENCE, ComparedFigure, paired
 from closeby.lab.comparing.running import ComparedRun
 from closeby.objects.labels import API_VERSION
-from closeby.objects.words import plural
+from closeby.objects.words import plural, time_text
 from closeby.quality.model import DEFAULT_MODEL, Model
 
 
@@ -71,6 +72,27 @@ class UnstartedEntry(Struct, frozen=True):
     jobs: int
 
 
+class VerdictEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which policy is best by one measure, and whether that is more than chance."""
+
+    #: The name of the figure.
+    figure: str
+    #: The policy with the best mean; null where several have the same.
+    best: str | None
+    #: The next best one, which the difference is from; null with ``best``.
+    runner_up: str | None
+    #: Mean of the paired differences, best less runner-up, and their confidence interval.
+    difference: float | None
+    low: float | None
+    high: float | None
+    #: The difference in parts of the runner-up's mean; null where that is 0.
+    share: float | None
+    #: Whether the interval excludes 0; null where one run of each says nothing about chance.
+    beyond_chance: bool | None
+    #: All of this for people.
+    sentence: str
+
+
 class ComparisonReport(Struct, frozen=True, kw_only=True, rename="camel"):
     """Everything that is reported of a comparison."""
 
@@ -87,6 +109,8 @@ class ComparisonReport(Struct, frozen=True, kw_only=True, rename="camel"):
     #: The constants of what is modelled; not there for applications, of which nothing is.
     model: Model | UnsetType = UNSET
     unstarted: tuple[UnstartedEntry, ...] = ()
+    #: Which policy is best, by how long jobs wait and by what their places cost them.
+    verdict: tuple[VerdictEntry, ...] = ()
     notices: tuple[str, ...] = ()
 
 
@@ -108,15 +132,17 @@ def comparison_report(
             else plural(too_large, "job")
         )
         notices = (*notices, f"too large for this cluster, and in no figure: {count}")
+    entries = tuple(_figure(index, figure, of_policy) for index, figure in enumerate(figures))
     lost = {name: sum(result.unstarted for result in runs) for name, runs in of_policy.items()}
     return ComparisonReport(
         workload=workload,
         cluster=cluster,
         reference=policies[0],
         policies=policies,
-        figures=tuple(_figure(index, figure, of_policy) for index, figure in enumerate(figures)),
+        figures=entries,
         model=DEFAULT_MODEL if cluster.cores is UNSET else UNSET,
         unstarted=tuple(UnstartedEntry(name, jobs) for name, jobs in lost.items() if jobs),
+        verdict=_verdicts(entries, lost),
         notices=notices,
     )
 
@@ -151,3 +177,84 @@ def _policy(
         differs=found.differs,
         better=better if found.differs else None,
     )
+
+
+#: The measures of which the best policy is named, with what they are called in a sentence: how long jobs
+#: wait, and what their places cost them. Of all of them less is better.
+_JUDGED: Final = {
+    "delay": "mean delay until jobs start",
+    "slowdown.job": "modelled slowdown of whole jobs",
+    "talkCost": "network cost of an application",
+}
+
+
+def _verdicts(figures: Sequence[FigureEntry], lost: Mapping[str, int]) -> tuple[VerdictEntry, ...]:
+    judged = [_verdict(figure, lost) for figure in figures if figure.name in _JUDGED]
+    return tuple(one for one in judged if one is not None)
+
+
+def _verdict(figure: FigureEntry, lost: Mapping[str, int]) -> VerdictEntry | None:
+    """None where fewer than two policies have a value."""
+    known = [(one.mean, one) for one in figure.policies if one.mean is not None]
+    if len(known) < 2:
+        return None
+    (_, best), (next_mean, second) = sorted(known, key=lambda one: one[0])[:2]
+    found = paired(best.values, second.values)
+    called = _JUDGED[figure.name]
+    if not found.difference:
+        same = [one.policy for mean, one in known if mean == best.mean]
+        names = "all are" if len(same) == len(figure.policies) else f"{_and(same)} are best, and"
+        return VerdictEntry(
+            figure=figure.name,
+            best=None,
+            runner_up=None,
+            difference=found.difference,
+            low=found.low,
+            high=found.high,
+            share=None,
+            beyond_chance=None if found.low is None else False,
+            sentence=f"By the {called} {names} alike: {_value(best.mean, figure.unit)}.",
+        )
+    share = found.difference / abs(next_mean) if next_mean else None
+    beyond = None if found.low is None else found.differs
+    ours, theirs = (_value(mean, figure.unit) for mean in (best.mean, next_mean))
+    if beyond is False:
+        both = f"{best.policy} ({ours}) and {second.policy} ({theirs})"
+        seeds = f"by what varies between the {found.seeds} seeds"
+        said = f"By the {called} {both} do not differ beyond chance, {seeds}"
+    else:
+        much = "" if share is None else f", {100 * abs(share):.1f} % less than {second.policy} ({theirs})"
+        said = f"{best.policy} has the least {called}: {ours}{much}; {_chance(found.seeds)}"
+    return VerdictEntry(
+        figure=figure.name,
+        best=best.policy,
+        runner_up=second.policy,
+        difference=found.difference,
+        low=found.low,
+        high=found.high,
+        share=share,
+        beyond_chance=beyond,
+        sentence=f"{said}{_unstarted(best.policy, lost)}.",
+    )
+
+
+def _unstarted(policy: str, lost: Mapping[str, int]) -> str:
+    return f"; {plural(lost[policy], 'job')} of {policy} never started" if lost[policy] else ""
+
+
+def _chance(seeds: int) -> str:
+    if seeds < 2:
+        return "one run of each says nothing about chance"
+    return f"beyond chance, by what varies between the {seeds} seeds ({100 * CONFIDENCE:g} % confidence)"
+
+
+def _and(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _value(mean: float | None, unit: str) -> str:
+    if mean is None:
+        return "unknown"
+    if unit == "seconds":
+        return time_text(mean)
+    return f"{100 * mean:.2f} %" if unit == "share" else f"{mean:,.3f}"

@@ -70,6 +70,8 @@ def comparison_views(report: ComparisonReport, *, quality: bool = False) -> Iter
         yield Text(f"\n{entry.policy}: {plural(entry.jobs, what)} never started", style="yellow")
     for notice in report.notices:
         yield Text(f"\nnote: {notice}", style="dim")
+    if report.verdict:
+        yield section("Verdict", Text("\n".join(one.sentence for one in report.verdict)))
 
 
 def _what_ran(report: ComparisonReport) -> Text:
