@@ -30,7 +30,7 @@ PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-che
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test fast golden mutants soak schemas bench benchlive conformance cluster lint format lock clean
+.PHONY: help install demo test fast golden mutants soak schemas pictures bench benchlive conformance cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -53,6 +53,15 @@ golden: $(PROJECT)  ## Rewrite the golden files (tests/golden) with what the vie
 
 schemas: $(PROJECT)  ## Rewrite the JSON schemas of what commands print (src/closeby/report/schemas)
 	@$(BIN)/python -m tests.schemas
+
+# One run in which nodes are kept free for a job at 7 h, and a comparison.
+pictures: $(PROJECT)  ## Redraw the pictures of the documentation (docs/pictures)
+	@folder=$$(mktemp -d) && trap 'rm -r "$$folder"' EXIT && \
+	$(BIN)/closeby simulate --workload seren --jobs 3000 --plot-at 7h --plot "$$folder" >/dev/null && \
+	cp "$$folder/rack-map.svg" "$$folder/fabric.svg" docs/pictures && \
+	$(BIN)/closeby compare --config closeby --config slurm-tree --config most-allocated --workload seren \
+	    --seeds 3 --plot "$$folder" >/dev/null && \
+	cp "$$folder/span.svg" docs/pictures/compare-span.svg
 
 soak: $(PROJECT)  ## Run the soaks, one after the other: load, faults and attacks on a real API server
 	@$(BIN)/pytest -m soak
