@@ -45,8 +45,8 @@ def delay_distributions(histories: Sequence[History]) -> tuple[Distribution, ...
     A job that never started counts with what it had waited when the run stopped. Empty buckets are left out.
     """
     runs = [columns_of(history) for history in histories]
-    waited = np.concatenate([waits_of(run) for run in runs])
-    size = np.concatenate([sizes(run.pods, run.gpus) for run in runs])
+    waited = np.concatenate([run.by_job(waits_of(run)) for run in runs])
+    size = np.concatenate([sizes(run.pods, run.gpus)[: run.jobs] for run in runs])
     buckets = np.asarray([size_bucket(one) for one in size.tolist()], dtype=np.str_)
     chosen = [(name, waited[buckets == name]) for name, _ in SIZE_BUCKETS]
     return tuple(_distribution(name, values, np.ones(len(values))) for name, values in chosen if len(values))

@@ -74,6 +74,8 @@ def _colour_indices(scene: Scene) -> NDArray[np.intp]:
     in_upper = np.zeros((len(GANGS), int(upper.max(initial=0)) + 1))
     pods = np.diff(scene.offsets)
     running: list[int] = []
+    # A job that was evicted keeps its colour.
+    known: dict[str, int] = {}
     for gang in gangs:
         for gone in [one for one in running if scene.until[one] <= scene.since[gang]]:
             running.remove(gone)
@@ -82,7 +84,8 @@ def _colour_indices(scene: Scene) -> NDArray[np.intp]:
             in_upper[chosen[gone], uppers] -= pods[gone]
         leaves, uppers = _leaves_and_uppers(scene, gang, leaf, upper)
         near = in_leaf[:, leaves].sum(axis=1) * SAME_LEAF + in_upper[:, uppers].sum(axis=1) * SAME_UPPER
-        chosen[gang] = int(np.argmin(near + in_upper.sum(axis=1)))
+        fresh = int(np.argmin(near + in_upper.sum(axis=1)))
+        chosen[gang] = known.setdefault(scene.tenants[gang].name, fresh)
         in_leaf[chosen[gang], leaves] += 1
         in_upper[chosen[gang], uppers] += pods[gang]
         running.append(gang)

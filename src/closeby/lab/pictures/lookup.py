@@ -25,21 +25,26 @@ Index = dict[str, Any]
 
 def index_of_history(history: History, scene: Scene) -> Index:
     """Jobs with what they asked for and waited, and the first and the last stop at which they are seen."""
-    seen = {tenant.name: number for number, tenant in enumerate(scene.tenants)}
     stops = scene.moments.stops
-    first = np.searchsorted(stops, scene.since)
-    last = np.searchsorted(stops, scene.until) - 1
+    first = np.searchsorted(stops, scene.since).tolist()
+    last = (np.searchsorted(stops, scene.until) - 1).tolist()
+    # A job that was evicted is found from its first run to its last, which is the first of its tenants.
+    seen: dict[str, int] = {}
+    for one, tenant in enumerate(scene.tenants):
+        latest = seen.setdefault(tenant.name, one)
+        first[latest], last[latest] = min(first[latest], first[one]), max(last[latest], last[one])
     counted = np.flatnonzero(history.counted)
     largest = counted[np.argsort(-history.jobs.sizes[counted], kind="stable")[:MOST_JOBS]]
     jobs: list[list[object]] = []
+    waited, evictions = history.waited.tolist(), history.evictions.tolist()
     for job in np.sort(largest).tolist():
         name = history.jobs.names[job]
         number = seen.get(name)
-        row: list[object] = [name, _told(history, job)]
+        row: list[object] = [name, _told(history, job, waited[job], evictions[job])]
         if number is not None:
             row[1] = f"{row[1]}; {scene.tenants[number].lies_in}"
-            row += [int(first[number]), int(last[number])]
-        elif not np.isnan(history.started[job]):
+            row += [first[number], last[number]]
+        elif not np.isnan(history.started[job]) or evictions[job]:
             row += [NEVER, NEVER]
         jobs.append(row)
     left = (
@@ -54,15 +59,20 @@ def _short(stops: Floats) -> list[float]:
     return [round(float(stop), 2) for stop in stops]
 
 
-def _told(history: History, job: int) -> str:
+def _told(history: History, job: int, waited: float, evictions: int) -> str:
     jobs = history.jobs
     asks = asks_text(int(jobs.pods[job]), int(jobs.gpus[job]))
     started, ended = float(history.started[job]), float(history.ended[job])
     came = float(jobs.submitted[job])
-    if np.isnan(started):
+    if np.isnan(started) and not evictions:
         return f"{asks}; came at {time_text(came)} and never started"
-    ran = "ran until the end" if np.isnan(ended) else f"ran for {time_text(ended - started)}"
-    return f"{asks}; came at {time_text(came)}, waited {time_text(max(started - came, 0.0))}, {ran}"
+    times = "" if not evictions else "was evicted, " if evictions == 1 else f"was evicted {evictions} times, "
+    if np.isnan(started):
+        ran = "waited until the end"
+    else:
+        last = "last " if evictions else ""
+        ran = f"{last}ran until the end" if np.isnan(ended) else f"{last}ran for {time_text(ended - started)}"
+    return f"{asks}; came at {time_text(came)}, waited {time_text(waited)}, {times}{ran}"
 
 
 def index_of_run(run: Run, scene: Scene) -> Index:

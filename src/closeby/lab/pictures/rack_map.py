@@ -224,6 +224,7 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
         job=[tenant.name for tenant in named],
         asks=[tenant.asks for tenant in named],
         waited=[tenant.waited for tenant in named],
+        evicted=[tenant.evicted for tenant in named],
         span=[tenant.lies_in for tenant in named],
         fill=[colours[index] for index in chosen.tolist()],
         since=scene.since[chosen],
@@ -234,6 +235,7 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
         "job",
         "asks",
         *(["waited"] if any(one.waited for one in scene.tenants) else []),
+        *(["evicted"] if any(one.evicted for one in scene.tenants) else []),
         "span",
         "node",
     ]

@@ -36,6 +36,8 @@ class Tenant(Struct, frozen=True, kw_only=True):
     span: Mapping[str, int]
     #: The finest domain above nodes that holds all of it; empty where that is the whole cluster, or a pod.
     within: str
+    #: ``for job-9 at 2 h 5 min`` where that ended with an eviction; else empty.
+    evicted: str = ""
 
     @property
     def lies_in(self) -> str:
@@ -135,8 +137,10 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
 def scene_of(history: History, at: float | None = None, most_pods: int = MOST_PODS) -> Scene:
     """A run over time. Jobs that run at no stop of the slider are left out, and counted.
 
-    ``at``, in seconds, is a stop of the slider besides.
+    ``at``, in seconds, is a stop of the slider besides. A job that was evicted is a tenant for each run.
     """
+    evicted = _evicted(history)
+    history = history.each_run()
     ran = ~np.isnan(history.started)
     ended = np.where(np.isnan(history.ended), history.until, history.ended)
     pods = np.diff(history.offsets)
@@ -154,7 +158,7 @@ def scene_of(history: History, at: float | None = None, most_pods: int = MOST_PO
         if marks <= most_pods or most <= 2:
             break
         most //= 2
-    return _scene(history, moments, np.flatnonzero(seen), (since, until), keepings)
+    return _scene(history, moments, np.flatnonzero(seen), (since, until), keepings, evicted)
 
 
 def _scene(
@@ -163,6 +167,7 @@ def _scene(
     jobs: Ints,
     during: tuple[Floats, Floats],
     keepings: tuple[Keeping, ...],
+    evicted: Mapping[int, str],
 ) -> Scene:
     since, until = during
     pods = np.diff(history.offsets)[jobs]
@@ -176,7 +181,7 @@ def _scene(
         usable=np.ones(len(history.nodes), dtype=np.bool_),
         resource=shared.resource,
         whole=shared.resource != CPU,
-        tenants=_tenants(history, jobs),
+        tenants=_tenants(history, jobs, evicted),
         since=since[jobs],
         until=until[jobs],
         offsets=offsets,
@@ -188,7 +193,7 @@ def _scene(
         services=_services(history, jobs),
         keepings=keepings,
         coloured="applications" if history.jobs.graphs else "gangs",
-        left_out=_left_out(history, moments, len(jobs), len(keepings)),
+        left_out=_left_out(history, moments, len(jobs), len(keepings), evictions=bool(evicted)),
     )
 
 
@@ -266,7 +271,16 @@ def _most_pods_of_a_node(history: History) -> int:
     return int(np.cumsum(change[order]).max(initial=0))
 
 
-def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
+def _evicted(history: History) -> dict[int, str]:
+    """Why each run that was cut short ended, by its place in ``History.each_run``."""
+    cut, names = history.cut, history.jobs.names
+    return {
+        len(names) + row: f"for {names[by]} at {time_text(at)}"
+        for row, (by, at) in enumerate(zip(cut.by.tolist(), cut.ended.tolist(), strict=True))
+    }
+
+
+def _tenants(history: History, jobs: Ints, evicted: Mapping[int, str]) -> tuple[Tenant, ...]:
     used = spans(placements(history.tree, history.offsets, history.slots))
     names = level_names(history.tree)
     waited = waits(history.jobs.submitted, history.started, history.until)
@@ -280,6 +294,7 @@ def _tenants(history: History, jobs: Ints) -> tuple[Tenant, ...]:
             span=dict(zip(names, used[job].tolist(), strict=True)),
             # Only those with a colour are named.
             within=within_text(history.tree, history.slots_of(job)) if history.jobs.pods[job] > 1 else "",
+            evicted=evicted.get(job, ""),
         )
         for job in jobs.tolist()
     )
@@ -328,12 +343,15 @@ def asks_text(pods: int, gpus: int) -> str:
     return f"{plural(pods, 'pod')} × {plural(gpus, 'GPU')}" if gpus else plural(pods, "pod")
 
 
-def _left_out(history: History, moments: Moments, shown: int, keepings: int) -> tuple[str, ...]:
+def _left_out(
+    history: History, moments: Moments, shown: int, keepings: int, *, evictions: bool
+) -> tuple[str, ...]:
     started = int(np.count_nonzero(~np.isnan(history.started)))
     reserved = len(history.reservations)
     hidden = []
     if shown < started:
-        hidden.append(f"{started - shown:,} of {started:,} jobs that started ran")
+        what = "runs of jobs took place" if evictions else "jobs that started ran"
+        hidden.append(f"{started - shown:,} of {started:,} {what}")
     if keepings < reserved:
         hidden.append(f"{reserved - keepings:,} of {plural(reserved, 'reservation')} held")
     if not hidden:

@@ -103,11 +103,12 @@ FEW = 4
 BUSY = "#2166AC"
 QUEUED = "#B2570C"
 JOBS = "#6B3FA0"
+EVICTED = "#8C2D04"
 
 
 def timeline(history: History, moments: Moments, height: float = HEIGHT) -> Spec:
-    """GPUs or cores busy and how many there are, GPUs that waiting jobs ask for, and waiting jobs, one above
-    the other."""
+    """GPUs or cores busy and how many there are, GPUs that waiting jobs ask for, waiting jobs, and GPUs of
+    jobs that were evicted, one above the other."""
     return {"vconcat": list(_panels(history, moments, height, None)), "spacing": 12}
 
 
@@ -127,6 +128,8 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False):
     top: float
     #: How much there is of it; 0 where there is no such bound.
     capacity: float = 0.0
+    #: Whether a value is of its moment alone, and does not hold until the next.
+    moments_only: bool = False
 
 
 def _panels(history: History, moments: Moments, height: float, above: Spec | None) -> Iterator[Spec]:
@@ -147,13 +150,27 @@ def _panels(history: History, moments: Moments, height: float, above: Spec | Non
             _Series(times=times, values=held, title="cores busy", ink=BUSY, top=cores, capacity=cores),
             *series,
         ]
+    if len(history.cut):
+        series.append(_evicted(history))
     axis = axis_of(history, moments)
     over = [*([] if above is None else [above]), *([_end(axis)] if axis.bent else [])]
     for number, one in enumerate(series):
-        layers = [*_line(one, moments, axis, with_times=one is series[-1], low=height <= LOW)]
+        tall = LOW if one.moments_only else height
+        layers = [*_line(one, moments, axis, with_times=one is series[-1], low=tall <= LOW)]
         if one.capacity:
             layers += _capacity(one, axis)
-        yield layered(*layers, *over, width=WIDTH, height=height, name=f"timeline_{number}")
+        yield layered(*layers, *over, width=WIDTH, height=tall, name=f"timeline_{number}")
+
+
+def _evicted(history: History) -> _Series:
+    """GPUs (pods where jobs ask for none) of the jobs that were evicted at each moment; nothing holds."""
+    cut, jobs = history.cut, history.jobs
+    sizes = jobs.sizes if history.told_in_gpus else jobs.pods
+    times, row = np.unique(cut.ended, return_inverse=True)
+    values = np.bincount(row.reshape(-1), weights=sizes[cut.job]).astype(np.int64)
+    what = "GPUs evicted" if history.told_in_gpus else "pods evicted"
+    most = float(values.max())
+    return _Series(times=times, values=values, title=what, ink=EVICTED, top=most, moments_only=True)
 
 
 def _cores_held(history: History) -> tuple[Floats, NDArray[np.int64]]:
@@ -187,15 +204,14 @@ def _capacity(series: _Series, axis: TimeAxis) -> Iterator[Spec]:
 
 def _line(
     series: _Series, moments: Moments, axis: TimeAxis, *, with_times: bool, low: bool
-) -> tuple[Spec, Spec]:
+) -> Iterator[Spec]:
     values, times = series.values, series.times
     kept = thinned(axis.places(moments.in_units(times)), values)
-    rows = data(
+    at, value = moments.in_units(times[kept]), values[kept]
+    if not series.moments_only:
         # The last value holds until the end; without this point its step would have no length.
-        time=np.append(moments.in_units(times[kept]), moments.last),
-        value=np.append(values[kept], values[-1:] if len(values) else 0),
-        number=np.arange(len(kept) + 1),
-    )
+        at, value = np.append(at, moments.last), np.append(value, values[-1:] if len(values) else 0)
+    rows = data(time=at, value=value, number=np.arange(len(at)))
     time = f"time [{moments.unit}]"
     x = quantity(
         "time",
@@ -223,12 +239,14 @@ def _line(
         quantity("time", title=time, format=",.2f"),
         quantity("value", title=series.title, format=",d"),
     ]
+    if series.moments_only:
+        floor = {"x": x, "y": y, "y2": {"datum": 0}, "tooltip": tooltip}
+        yield marks(rows, "rule", floor, color=series.ink, strokeWidth=1.2)
+        return
     place, look = {"x": x, "y": y}, {"interpolate": "step-after", "color": series.ink}
     line = {**place, "order": quantity("number"), "tooltip": tooltip}
-    return (
-        marks(rows, "area", place, opacity=0.18, **look),
-        marks(rows, "line", line, strokeWidth=1.2, **look),
-    )
+    yield marks(rows, "area", place, opacity=0.18, **look)
+    yield marks(rows, "line", line, strokeWidth=1.2, **look)
 
 
 def _counts(top: float, ticks: int) -> Spec:
