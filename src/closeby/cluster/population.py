@@ -46,6 +46,8 @@ class Population:
         self.owners: dict[str, dict[str, PodOwner]] = {}
         #: Whether anything is counted.
         self.active = False
+        #: Grows whenever pods that no selector distinguished may differ from now on.
+        self.label_keys_version = 0
         #: Another object whenever what was worked out of classes and tallies is void.
         self.epoch = object()
         self._keys: dict[str, None] = {}
@@ -114,8 +116,7 @@ class Population:
     def expect(self, pod: Pod) -> None:
         """A pod waits: if it has terms, all that they need is counted from now on."""
         if pod.spec.pod_affinity is not None or pod.spec.topology_spread:
-            if not self.active:
-                self.active = self._stale = True
+            self._activate()
             self._learn_all(pod.spec)
 
     def minds(self, spec: PodSpec) -> bool:
@@ -150,8 +151,7 @@ class Population:
 
     def class_of(self, pod: Pod) -> LabelClass:
         """The class of a pod, placed or not. Its own terms are known from now on."""
-        if not self.active:
-            self.active = self._stale = True
+        self._activate()
         self._learn_all(pod.spec)
         if self._stale:
             self._rebuild()
@@ -233,6 +233,7 @@ class Population:
         for key in keys:
             if key not in self._keys:
                 self._keys[key] = None
+                self.label_keys_version += 1
                 self._void()
 
     def _class(self, pod: Pod) -> LabelClass:
@@ -252,7 +253,7 @@ class Population:
     def _note(self, pod: Pod, slot: int, number: int, structure: object) -> None:
         affinity = pod.spec.pod_affinity
         if affinity is not None:
-            self.active = self.active or self._activated()
+            self._activate()
             self._learn(affinity)
         if not self.active or self._stale:
             return
@@ -268,9 +269,10 @@ class Population:
                 _count(one.where[0], slot, number)
                 one.note(slot, number, structure)
 
-    def _activated(self) -> bool:
-        self._stale = True
-        return True
+    def _activate(self) -> None:
+        if not self.active:
+            self.active = self._stale = True
+            self.label_keys_version += 1
 
     def _carried_of(self, pod: Pod, affinity: PodAffinity) -> tuple[CarriedTerm, ...]:
         """The terms that a placed pod carries."""

@@ -218,7 +218,10 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
         return self._judgement(pod).key
 
     def lasting_key(self, pod: Pod) -> Hashable:
-        return self._population.class_of(pod) if self._may_be_kept_out(pod) else None
+        if not self._may_be_kept_out(pod):
+            return None
+        # What its owner selects may become known, or change.
+        return self._population.class_of(pod), "" if pod.spec.topology_spread else pod.owner
 
     def masks(self, pod: Pod) -> Sequence[DomainMask]:
         return self._judgement(pod).masks if self._may_be_kept_out(pod) else ()

@@ -15,7 +15,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent, queueing_hints
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.judging.needs import Need
+from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import (
     PLAIN,
     Decision,
@@ -97,6 +97,8 @@ class Rounds:
         #: The last refusal for each kind of plain pods, as long as nothing changes that it depends on.
         self._refusals: dict[Hashable, _Refused] = {}
         self._refusals_stamp: tuple[int, ...] = ()
+        #: The labels that selectors went by when the queue last sorted them into classes.
+        self._label_keys_version = 0
 
     def pre_enqueue(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
@@ -164,11 +166,13 @@ class Rounds:
         moment = None if tick.now is None else Moment(tick.now, tick.wall)
         if self.preemptor is not None:
             self.preemptor.begin(tick.now if tick.wall is None else tick.wall)
+        self._notice_label_keys(moment)
         self._queue_changes(tick.now)
         self._review(outputs, moment)
         self._forget_refusals()
         taken = 0
         while tick.limit is None or taken < tick.limit:
+            self._notice_label_keys(moment)
             key = self.queue.pop()
             if key is None:
                 if not self._events & ClusterEvent.PLACED:
@@ -193,7 +197,8 @@ class Rounds:
         self.reservations.validate()
         if self.preemptor is not None:
             self.preemptor.validate()
-        self.queue.validate(settled=not self._events and not self._changed_applications)
+        settled = self._label_keys_version == self._tools.cluster.population.label_keys_version
+        self.queue.validate(settled and not self._events and not self._changed_applications)
         for key in self.suspensions.keys:
             assert self.queue.suspended(key), f"{key} is suspended but not queued to be resumed"
         for key in self._state.item_keys():
@@ -384,6 +389,18 @@ class Rounds:
         if known and not self.queue.is_in_place(item):
             self._drop(key)
         self.queue.add(item, now)
+
+    def _notice_label_keys(self, moment: Moment | None) -> None:
+        """Selectors may tell pods apart that waited for the same."""
+        version = self._tools.cluster.population.label_keys_version
+        if version != self._label_keys_version:
+            self._label_keys_version = version
+            self.queue.divide(self._need_now, self._backoff_from(moment))
+
+    def _need_now(self, key: str) -> Need | None:
+        """What a plain pod that waits needs; None where that takes an attempt."""
+        pod = self._state.waiting_pods.get(key)
+        return None if pod is None else need_of_pod(self._tools.table, pod)
 
     def _review(self, outputs: list[Output], moment: Moment | None) -> None:
         """Reserve or release nodes; then retry the items that had to keep off them."""

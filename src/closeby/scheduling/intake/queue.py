@@ -221,6 +221,25 @@ class SchedulingQueue:
         eclass.add(queued.place, key)
         return True
 
+    def divide(self, need_now: Callable[[str], Need | None], now: float | None) -> None:
+        """Items that needed the same may differ from now on: sort them into classes by what they need now.
+
+        One whose need is not known any more (None) is tried at the next event that may help it.
+        """
+        for eclass in [one for one in self._classes.values() if one.need is not None and one.hints]:
+            tried = eclass.trying is not None
+            if eclass.trying is not None:
+                del self._trying[eclass.trying]  # It is active, and is decided for itself.
+                eclass.trying = None
+            if eclass.key in self._waiting:
+                assert isinstance(eclass.key, str), "only the key of an item is in the queue"
+                eclass.need = need_now(eclass.key)
+                continue
+            del self._classes[eclass.key]
+            for key in tuple(eclass):
+                self._sort_again(key, eclass, need_now(key), now, retry=tried or eclass.in_backoff)
+            eclass.in_backoff = eclass.retry_all = False
+
     def delete(self, key: str) -> None:
         """Delete an item: it was placed, or is gone."""
         eclass = self._waiting.pop(key, None)
@@ -294,6 +313,23 @@ class SchedulingQueue:
             return key
         # Of one priority, since a reservation keeps out all items behind a place in the order.
         return need.key, hints, self._items[key].priority
+
+    def _sort_again(
+        self, key: str, before: EquivalenceClass, need: Need | None, now: float | None, *, retry: bool
+    ) -> None:
+        class_key = self._class_key(key, before.hints, need)
+        eclass = self._classes.get(class_key)
+        if eclass is None:
+            eclass = self._classes[class_key] = EquivalenceClass(class_key, need, before.hints)
+            eclass.refusals, eclass.backoff_until = before.refusals, before.backoff_until
+            eclass.cost_backoff_until = before.cost_backoff_until
+        self._rejoin(eclass, key)
+        if retry or (need is not None and not self._in_vain(eclass)):
+            eclass.retry_all |= before.retry_all
+            if now is None or eclass.backoff_until <= now:
+                self._retry(eclass)
+            else:
+                self._back_off(eclass)
 
     def _in_vain(self, eclass: EquivalenceClass) -> bool:
         first = eclass.trying or eclass.first()

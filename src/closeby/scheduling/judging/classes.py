@@ -169,7 +169,8 @@ class ClassTable:
         """Two equal stamps: nothing has changed between them that answers depend on."""
         cluster, reserved = self._cluster, self._reserved
         changes = cluster.usage_changes.cursor, cluster.node_changes.cursor
-        return *changes, self._epoch, reserved.number, reserved.set
+        apart = cluster.population.label_keys_version
+        return *changes, self._epoch, apart, reserved.number, reserved.set
 
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""

@@ -68,6 +68,14 @@ def need_of(
     return Need(key=key, wants=wants, tree=levels.tree, level=levels.required)
 
 
+def need_of_pod(table: ClassTable, pod: Pod) -> Need | None:
+    """The need of a plain pod; None if it has claims, as above."""
+    if pod.spec.claims:
+        return None
+    want = Want(pod, table.waiting_key(pod), 1)
+    return Need(key=((want.class_key, 1),), wants=(want,))
+
+
 def need_of_any(table: ClassTable, pods: Sequence[Pod]) -> Need:
     """The need of pods of which each is placed for itself: that one of them finds a place."""
     kinds = {table.waiting_key(pod): pod for pod in reversed(pods)}

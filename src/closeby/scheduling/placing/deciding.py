@@ -13,7 +13,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.places import place_at, ranks, slots_of, split_part
 from closeby.scheduling.gangs.rosters import missing, tree_of, unassigned
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.judging.needs import Need, need_of
+from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome, kind_of, name_of
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
@@ -72,7 +72,7 @@ def place_pod(tools: Tools, pod: Pod) -> Attempt:
         tools.post_filter(state, (pod,))
         why = tools.diagnosis.why_no_node(state, pod)
         refusal = Condition(reason=why.reason, object=f"Pod/{pod.key}", message=why.message, blocking=True)
-        need = need_of(tools.table, tools.table.shares((pod,)))
+        need = need_of_pod(tools.table, pod)
         return Attempt(
             refusal=refusal,
             need=need,
