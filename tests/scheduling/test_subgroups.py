@@ -1,5 +1,6 @@
 """Gangs that are trees of subgroups: siblings that share racks out, parents that confine their children."""
 
+import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, SubGroup
@@ -100,6 +101,38 @@ class TestPreferences:
         drawn = placed("zone-a rack-1 : a1=5\nzone-a rack-2 : b1=4", *groups)
         assert len(racks(drawn, "a")) == 1
         assert sum(drawn.used("c").values()) == 6
+
+
+class TestGangsWithoutAConstraintOfTheirOwn:
+    """They go to the tightest domain that holds them, as far as their subgroups let them."""
+
+    TWO_ZONES = "zone-a rack-1 : a1=1 a2=1 a3=1\nzone-a rack-2 : b1=1 b2=1 b3=1\nzone-b rack-3 : c1=1 c2=1"
+
+    @pytest.mark.parametrize("asks", [{"required": "rack"}, {"preferred": "rack"}])
+    def test_stay_together_though_one_subgroup_alone_fits_tighter_elsewhere(
+        self, asks: dict[str, str]
+    ) -> None:
+        #   The workers alone would fill rack-3, and leave their leader in another zone.
+        drawn = placed(self.TWO_ZONES, subgroup("leader", 1), subgroup("worker", 2, **asks))
+        assert set(drawn.used()) == {"a1", "a2", "a3"}
+
+    def test_but_first_what_a_subgroup_prefers(self) -> None:
+        #   zone-b would hold all three, but the two workers only in two racks.
+        drawing = "zone-a rack-1 : a1=2\nzone-b rack-2 : b1=1\nzone-b rack-3 : b2=1\nzone-b rack-4 : b3=1"
+        drawn = placed(drawing, subgroup("leader", 1), subgroup("worker", 2, preferred="rack"))
+        assert drawn.used("worker") == {"a1": 2}
+
+    def test_members_beyond_the_minimum_count_where_all_find_a_place(self) -> None:
+        groups = [subgroup("leader", 1), subgroup("worker", 1, required="rack")]
+        everybody = [*pods("train", 1, subgroup="leader"), *pods("train", 2, subgroup="worker")]
+        drawn = world(self.TWO_ZONES).run(gang(subgroups=groups), members=everybody)
+        assert set(drawn.used()) == {"a1", "a2", "a3"}
+
+    def test_unless_they_want_no_closeness(self) -> None:
+        groups = [subgroup("leader", 1), subgroup("worker", 2, required="rack")]
+        apart = replace(gang(subgroups=groups), wants_closeness=False)
+        drawn = world(self.TWO_ZONES).run(apart, members=members(*groups))
+        assert set(drawn.used("worker")) == {"c1", "c2"}
 
 
 class TestUnequalSiblings:

@@ -403,6 +403,30 @@ def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
     ]
 
 
+def test_what_the_only_template_of_a_leader_worker_set_asks_for_holds_for_leader_and_workers() -> None:
+    #   As for Kueue: without a leaderTemplate all of them are one set of pods.
+    keys = "kueue.x-k8s.io/podset-required-topology: rack"
+    one = f"size: 3, workerTemplate: {annotated(keys)}"
+    two = f"size: 3, leaderTemplate: {TEMPLATE}, workerTemplate: {annotated(keys)}"
+    whole, apart = (
+        only_group(
+            expanded(
+                workload(
+                    "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", f"leaderWorkerTemplate: {{{templates}}}"
+                )
+            )
+        )
+        for templates in (one, two)
+    )
+    assert whole.constraint is not None
+    assert (whole.constraint.required, whole.subgroups) == ("rack", ())
+    assert apart.constraint is None
+    assert [(part.name, part.constraint and part.constraint.required) for part in apart.subgroups] == [
+        ("leader", None),
+        ("worker", "rack"),
+    ]
+
+
 def test_the_pods_of_a_leader_worker_set_that_are_missing_get_the_free_names() -> None:
     worker = "labels: {leaderworkerset.sigs.k8s.io/worker-index: '2'}"
     text = f"""

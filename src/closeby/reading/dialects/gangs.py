@@ -139,8 +139,9 @@ def _gang(
     constraint = owner_ask.constraint
     subgroups = group.subgroups
     own = {i: ask.constraint for i, ask in asks.items()}
-    if not subgroups and constraint is None and len(sets) == 1:
-        (constraint,) = own.values()
+    if not subgroups and constraint is None and len({pods.path for pods in sets.values()}) == 1:
+        # Of one template: without a leaderTemplate a leader and its workers have one, and belong together.
+        constraint = next(iter(own.values()))
     elif any(one is not None and one != constraint for one in own.values()) or subgroups:
         subgroups = _subgroups(subgroups, sets, own)
     ordinary = [ask for ask in (owner_ask, *asks.values()) if ask.given]

@@ -57,6 +57,9 @@ class Constraints(Struct, frozen=True, kw_only=True, eq=False):
     """The resolved constraint of the gang (key "") and of each subgroup that has one."""
 
     levels: Mapping[str, Levels]
+    #: The preference of a gang without a constraint of its own for the tightest domain, where its subgroups
+    #: have constraints: those come first.
+    closeness: Levels | None = None
     conditions: tuple[Condition, ...] = ()
 
     @property
@@ -134,12 +137,14 @@ def constraints_of(group: PodGroup, topologies: Topologies, close_by_default: bo
         conditions.extend(resolution.conditions)
         if resolution.levels is not None:
             levels[name] = resolution.levels
-    none_asked = all(constraint is None for _, constraint, _ in asked)
-    if none_asked and group.wants_closeness and close_by_default:
-        tree = topologies.only_tree()
-        if tree is not None:
-            levels[""] = closest(tree, several_nodes=group.members_apart)
-    return Constraints(levels=levels, conditions=tuple(conditions))
+    if group.constraint is not None or not group.wants_closeness or not close_by_default:
+        return Constraints(levels=levels, conditions=tuple(conditions))
+    named = {one.tree.name: one.tree for one in levels.values()}
+    tree = topologies.only_tree() if not named else next(iter(named.values())) if len(named) == 1 else None
+    closeness = None if tree is None else closest(tree, several_nodes=group.members_apart)
+    if closeness is not None and all(constraint is None for _, constraint, _ in asked):
+        return Constraints(levels={"": closeness}, conditions=tuple(conditions))
+    return Constraints(levels=levels, closeness=closeness, conditions=tuple(conditions))
 
 
 def tree_of(constraints: Constraints) -> Tree | None:

@@ -1,14 +1,14 @@
 """One cycle for a gang: its minimum in one go or nothing, then what fits of the rest."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from closeby.cluster.columns import Batch
 from closeby.objects.arrays import Bools
 from closeby.objects.bounds import some
-from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.words import all_pods, names_text, plural
 from closeby.scheduling.extension import Candidate, Placement
@@ -25,95 +25,16 @@ from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
 from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_text
 from closeby.scheduling.judging.needs import Need, need_of
-from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
+from closeby.scheduling.outcomes import Improvement
 from closeby.scheduling.pace import BACKTRACKS, Budget
+from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.growth import Growth, move_together, used_domains
 from closeby.scheduling.placing.search import Search
-from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.placing.tools import Attempt, Left, Placed, Tools, WaitingGang, gang_refusal
+from closeby.scheduling.placing.tools import Attempt, Left, Tools, WaitingGang, gang_refusal
 from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.services import Traffic
-from closeby.topology.tree import ROOT_LEVEL, Tree
-
-
-class Explaining:
-    """Says nothing unless the gang is to be explained: that costs as much as deciding, or more."""
-
-    def __init__(
-        self,
-        tools: Tools,
-        gang: WaitingGang,
-        statement: Statement,
-    ) -> None:
-        self._tools = tools
-        self._gang = gang
-        self._state = statement.state
-        self._statement = statement
-        self._wanted = tools.explains(gang.group.key)
-        self._recorded: dict[str, PodExplanation] = {}
-
-    @property
-    def record(self) -> Callable[[Pod], None] | None:
-        """To be called with each pod before it is placed by itself; None when no explanation is wanted."""
-        return self._record if self._wanted else None
-
-    def survey(self) -> tuple[DomainFit, ...]:
-        """How many of the pods each domain would take now, at the level that the gang asks for."""
-        if not self._wanted:
-            return ()
-        demand = self._tools.table.shares(self._gang.waiting)
-        asked = self._gang.constraints.levels
-        levels = asked.get("") or next(iter(asked.values()), None)
-        if levels is None or not demand:
-            return ()
-        level = levels.required if levels.required is not None else levels.preferred
-        if level is None or levels.by_default:
-            level = max(levels.tree.node_level - 1, ROOT_LEVEL)
-        limit = None if self._tools.explain_everything else 20
-        return self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._gang.group.strategy)
-
-    def pods(self) -> tuple[PodExplanation, ...]:
-        """What was recorded pod by pod; for a fill by descent the state before it, once per class."""
-        if not self._wanted:
-            return ()
-        if self._recorded:
-            return tuple(self._recorded[pod.uid] for pod in self._gang.waiting if pod.uid in self._recorded)
-        batches = tuple(self._statement.since(0))
-        first = self._state.placed[:1]
-        self._statement.rollback(0)
-        # Closeness is judged as for the first member: before that has a place, all nodes are as close.
-        self._state.placed[:] = first
-        explanations = []
-        for share in self._tools.table.shares(self._gang.waiting):
-            shared = self._tools.explain_pod(self._state, share.pods[0])
-            explanations += [
-                PodExplanation(
-                    pod=pod.key,
-                    scores=shared.scores,
-                    rejected=shared.rejected,
-                    feasible_nodes=shared.feasible_nodes,
-                    rejected_by=shared.rejected_by,
-                )
-                for pod in share.pods
-            ]
-        self._state.placed.clear()
-        self._statement.assume_again(batches)
-        return tuple(explanations)
-
-    def _record(self, pod: Pod) -> None:
-        self._recorded[pod.uid] = self._tools.explain_pod(self._state, pod)
-
-
-def chosen_first(
-    domains: tuple[DomainFit, ...], tree: Tree | None, placed: tuple[Placed, ...]
-) -> tuple[DomainFit, ...]:
-    """The domain taken, then the others in the order of the gang's strategy."""
-    if not domains or not placed or tree is None:
-        return domains
-    positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
-    path = tree.path(tree.tightest(positions))
-    taken = [fit for fit in domains if path[: len(fit.path)] == fit.path or fit.path[: len(path)] == path]
-    return (*taken, *(fit for fit in domains if fit not in taken))
+from closeby.topology.constraints import Levels
+from closeby.topology.tree import Tree
 
 
 def place_gang(tools: Tools, gang: WaitingGang) -> Attempt:
@@ -145,8 +66,10 @@ class _GangCycle:
         self._constraints = gang.constraints
         self._state = CycleState(gang.group, tree_of(gang.constraints), gang.members.anchors)
         self._statement = tools.statement(self._state)
-        self._explaining = Explaining(tools, gang, self._statement)
-        self._filler = tools.filler(self._statement, self._explaining.record)
+        wanted = tools.explains(gang.group.key)
+        self._explaining = Explaining(tools, gang, self._statement) if wanted else None
+        record = None if self._explaining is None else self._explaining.record
+        self._filler = tools.filler(self._statement, record)
         self._budget = Budget(tools.pace)
         self._growth = Growth(tools, gang, self._statement, self._filler, self._budget)
         #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
@@ -165,12 +88,12 @@ class _GangCycle:
         traffic = self._tools.traffic(self._state, waiting)
         minimum = self._gang.parts(everyone=False)
         demand = table.beside_each_other(minimum.needed())
-        domains = self._explaining.survey()
+        domains = () if self._explaining is None else self._explaining.survey()
         search = self._find(minimum, demand)
         if search is None:
             need = self._need(minimum, demand)
             refusal = self._kept_out(need) or self._failure(demand)
-            explanations = self._explaining.pods()
+            explanations = () if self._explaining is None else self._explaining.pods()
             self._tools.post_filter(self._state, waiting)
             return Attempt(
                 refusal=refusal,
@@ -192,12 +115,12 @@ class _GangCycle:
         if refusal is not None:
             self._statement.discard()
             return Attempt(refusal=refusal, domains=domains, tree=self._state.tree)
-        explanations = self._explaining.pods()
+        explanations = () if self._explaining is None else self._explaining.pods()
         self._statement.commit()
         return Attempt(
             placed=placed,
             leftover=leftover,
-            domains=chosen_first(domains, self._state.tree, placed),
+            domains=chosen_first(domains, self._state.tree, placed) if domains else (),
             explanations=explanations,
             tree=self._state.tree,
             improvement=improvement,
@@ -259,19 +182,33 @@ class _GangCycle:
         """With all preferences of subgroups met if that can be, else as near to them as it goes.
 
         Unless ``anywhere``, nodes that plugins want tried first come before all others, but for preferences
-        that can be met only there.
+        that can be met only there; and the gang as a whole is close, as far as its subgroups let it.
         """
+        closeness = None if anywhere else self._constraints.closeness
         first = None if anywhere else self._tools.tried_first(part.needed())
         if first is not None:
             strict = preferences_required(part)
             tries = ((strict, first), (strict, EVERYWHERE), (part, first))
             for wished, scope in tries if strict is not part else tries[:1]:
-                search = self._search(wished, Budget(self._tools.pace), scope=scope)
+                search = self._close(wished, Budget(self._tools.pace), closeness, scope)
                 if search is not None:
                     return search
-        close = with_preferences_required(part)
-        search = None if close is None else self._search(close, Budget(self._tools.pace))
-        return self._search(part, budget) if search is None else search
+        strict_part = with_preferences_required(part)
+        search = None
+        if strict_part is not None:
+            search = self._close(strict_part, Budget(self._tools.pace), closeness)
+        return self._close(part, budget, closeness) if search is None else search
+
+    def _close(
+        self, part: Part, budget: Budget, closeness: Levels | None, scope: NodeSet = EVERYWHERE
+    ) -> Search | None:
+        """The part in the tightest domain that holds it so, where the gang wishes that besides."""
+        if closeness is not None:
+            closest = replace(part, levels=closeness)
+            search = self._search(closest, Budget(self._tools.pace), scope=scope)
+            if search is not None:
+                return search
+        return self._search(part, budget, scope=scope)
 
     def _search(
         self,

@@ -1,0 +1,80 @@
+"""What is recorded of the decision about a gang, if it is to be explained."""
+
+import numpy as np
+
+from closeby.objects.pods import Pod
+from closeby.scheduling.outcomes import DomainFit, PodExplanation
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
+from closeby.topology.tree import ROOT_LEVEL, Tree
+
+
+class Explaining:
+    """Made only where the gang is to be explained: that costs as much as deciding, or more."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        gang: WaitingGang,
+        statement: Statement,
+    ) -> None:
+        self._tools = tools
+        self._gang = gang
+        self._state = statement.state
+        self._statement = statement
+        self._recorded: dict[str, PodExplanation] = {}
+
+    def survey(self) -> tuple[DomainFit, ...]:
+        """How many of the pods each domain would take now, at the level that the gang asks for."""
+        demand = self._tools.table.shares(self._gang.waiting)
+        asked = self._gang.constraints.levels
+        levels = asked.get("") or next(iter(asked.values()), None)
+        if levels is None or not demand:
+            return ()
+        level = levels.required if levels.required is not None else levels.preferred
+        if level is None or levels.by_default:
+            level = max(levels.tree.node_level - 1, ROOT_LEVEL)
+        limit = None if self._tools.explain_everything else 20
+        return self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._gang.group.strategy)
+
+    def pods(self) -> tuple[PodExplanation, ...]:
+        """What was recorded pod by pod; for a fill by descent the state before it, once per class."""
+        if self._recorded:
+            return tuple(self._recorded[pod.uid] for pod in self._gang.waiting if pod.uid in self._recorded)
+        batches = tuple(self._statement.since(0))
+        first = self._state.placed[:1]
+        self._statement.rollback(0)
+        # Closeness is judged as for the first member: before that has a place, all nodes are as close.
+        self._state.placed[:] = first
+        explanations = []
+        for share in self._tools.table.shares(self._gang.waiting):
+            shared = self._tools.explain_pod(self._state, share.pods[0])
+            explanations += [
+                PodExplanation(
+                    pod=pod.key,
+                    scores=shared.scores,
+                    rejected=shared.rejected,
+                    feasible_nodes=shared.feasible_nodes,
+                    rejected_by=shared.rejected_by,
+                )
+                for pod in share.pods
+            ]
+        self._state.placed.clear()
+        self._statement.assume_again(batches)
+        return tuple(explanations)
+
+    def record(self, pod: Pod) -> None:
+        """To be called with each pod before it is placed by itself."""
+        self._recorded[pod.uid] = self._tools.explain_pod(self._state, pod)
+
+
+def chosen_first(
+    domains: tuple[DomainFit, ...], tree: Tree | None, placed: tuple[Placed, ...]
+) -> tuple[DomainFit, ...]:
+    """The domain taken, then the others in the order of the gang's strategy."""
+    if not placed or tree is None:
+        return domains
+    positions = tree.position_of[np.asarray([slot for _, slot in placed], dtype=np.intp)]
+    path = tree.path(tree.tightest(positions))
+    taken = [fit for fit in domains if path[: len(fit.path)] == fit.path or fit.path[: len(path)] == path]
+    return (*taken, *(fit for fit in domains if fit not in taken))
