@@ -15,8 +15,8 @@ from closeby.quality.summary import LevelMeasures, Measures
 from closeby.report.views.quality import constants
 from tests.lab.pictures.histories import story
 
-#: Told elsewhere: numbers of jobs, delays, the window and the model's constants.
-ELSEWHERE = {"jobs", "started", "ended", "size_unit", "delays", "levels", "window", "model"}
+#: Shown elsewhere: numbers of jobs, delays, preemption, the window and the model's constants.
+ELSEWHERE = {"jobs", "started", "ended", "size_unit", "delays", "levels", "window", "model", "preemption"}
 
 
 def printed(view: object, width: int = 80) -> str:
