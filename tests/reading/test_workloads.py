@@ -263,16 +263,6 @@ def test_a_volcano_jobs_topology_is_not_known(wish: str, field: str, blocking: b
     ("api", "kind", "spec"),
     [
         (
-            "jobset.x-k8s.io/v1alpha2",
-            "JobSet",
-            "{volumeClaimPolicies: [{}], replicatedJobs: [{name: a, template: {spec: {template: T}}}]}",
-        ),
-        (
-            "leaderworkerset.x-k8s.io/v1",
-            "LeaderWorkerSet",
-            "{leaderWorkerTemplate: {size: 2, volumeClaimTemplates: [{}], workerTemplate: T}}",
-        ),
-        (
             "batch.volcano.sh/v1alpha1",
             "Job",
             "{volumes: [{mountPath: /a, volumeClaimName: a}], tasks: [{replicas: 1, template: T}]}",

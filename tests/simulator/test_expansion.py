@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from closeby.objects.groups import TopologyConstraint
-from closeby.objects.pods import Pod
+from closeby.objects.pods import ClaimRequest, Pod
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
-from closeby.simulator.expansion import expand
+from closeby.simulator.expansion import Expansion, expand
 from closeby.simulator.runs import simulate
 from closeby.simulator.surroundings import unknown_classes
 from tests.lab.workload_text import (
@@ -56,6 +56,67 @@ def test_plain_workloads_become_plain_pods() -> None:
 def test_numbered_pods_know_their_number() -> None:
     expansion = expanded(replicated("StatefulSet", "db", 2))
     assert [(one.name, one.index) for one in expansion.pods] == [("db-0", 0), ("db-1", 1)]
+
+
+CLAIM = "{metadata: {name: data}, spec: {storageClassName: fast, resources: {requests: {storage: 1Gi}}}}"
+
+
+def claims(expansion: Expansion) -> dict[str, list[str]]:
+    """The names of each pod's claims."""
+    return {one.name: [claim.of(one.name) for claim in one.spec.claims] for one in expansion.pods}
+
+
+def test_leaders_and_workers_get_claims_of_their_own_as_those_of_a_stateful_set() -> None:
+    """Its controller hands the templates to the StatefulSets of both, without their selectors."""
+    expansion = expanded(
+        f"""
+        apiVersion: leaderworkerset.x-k8s.io/v1
+        kind: LeaderWorkerSet
+        metadata: {{name: serve}}
+        spec:
+          replicas: 2
+          leaderWorkerTemplate:
+            size: 2
+            workerTemplate: {{spec: {{containers: [{{name: c}}]}}}}
+            volumeClaimTemplates:
+            - {CLAIM.replace("spec: {", "spec: {selector: {matchLabels: {a: b}}, ")}
+        """
+    )
+    assert claims(expansion) == {
+        "serve-0": ["data-serve-0"],
+        "serve-0-1": ["data-serve-0-1"],
+        "serve-1": ["data-serve-1"],
+        "serve-1-1": ["data-serve-1-1"],
+    }
+    (request,) = {claim.request for pod in expansion.pods for claim in pod.spec.claims}
+    assert request == ClaimRequest(storage_class="fast", size=2**30)
+
+
+def test_the_jobs_of_a_job_set_share_the_claims_that_they_mount() -> None:
+    mounts = "volumeMounts: [{name: data, mountPath: /data}, {name: other, mountPath: /other}]"
+    job = "{{name: {}, template: {{spec: {{parallelism: 2, template: {{spec: {}}}}}}}}}"
+    expansion = expanded(
+        f"""
+        apiVersion: jobset.x-k8s.io/v1alpha2
+        kind: JobSet
+        metadata: {{name: train}}
+        spec:
+          volumeClaimPolicies:
+          - templates: [{CLAIM}]
+          replicatedJobs:
+          - {job.format("driver", "{containers: [{name: c}]}")}
+          - {job.format("loader", f"{{containers: [{{name: c}}], initContainers: [{{name: i, {mounts}}}]}}")}
+          - {job.format("worker", f"{{containers: [{{name: c}}, {{name: d, {mounts}}}]}}")}
+        """
+    )
+    assert claims(expansion) == {
+        "train-driver-0-0": [],
+        "train-driver-0-1": [],
+        "train-loader-0-0": ["data-train"],
+        "train-loader-0-1": ["data-train"],
+        "train-worker-0-0": ["data-train"],
+        "train-worker-0-1": ["data-train"],
+    }
 
 
 def test_two_workloads_of_one_name_get_different_pods() -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from closeby.errors import FieldError
 from closeby.objects.groups import PodGroup
+from closeby.objects.pods import PodClaim
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
@@ -64,11 +65,13 @@ class Owner:
         *,
         inherited: Mapping[str, str] | None = None,
         unsupported: Sequence[str] = (),
+        claims: Sequence[PodClaim] = (),
     ) -> PodSet:
         """Equal pods of a template that stands at ``path``.
 
         ``inherited`` are annotations of objects between the workload and its pods; ``unsupported`` names
-        hard constraints that stand outside of the template.
+        hard constraints that stand outside of the template; ``claims`` are those that the workload gives to
+        its pods.
 
         Raises:
             FieldError: a value of the template can't be read.
@@ -83,8 +86,12 @@ class Owner:
             *unsupported,
             *(wish_path(wish, "metadata.annotations") for wish in unread),
         )
-        if more:
-            spec = msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, *more))
+        if more or claims:
+            spec = msgspec.structs.replace(
+                pod.spec,
+                unsupported=(*pod.spec.unsupported, *more),
+                claims=(*pod.spec.claims, *claims),
+            )
             pod = msgspec.structs.replace(pod, spec=self._reading.pool.intern(spec))
         return PodSet(
             name=name,

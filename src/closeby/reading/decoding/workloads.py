@@ -170,13 +170,8 @@ def _replicated(document: Document, reading: DocumentReading, *, indexed: bool) 
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or ReplicatedSpecWire()
     names = numbered(owner.name, count(spec.replicas, ("spec", "replicas")))
-    pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"))
     claims = templates_of(spec.volume_claim_templates, ("spec", "volumeClaimTemplates")) if indexed else ()
-    if claims:
-        needs = pods.template.spec
-        needs = msgspec.structs.replace(needs, claims=(*needs.claims, *claims))
-        template = msgspec.structs.replace(pods.template, spec=reading.pool.intern(needs))
-        pods = msgspec.structs.replace(pods, template=template)
+    pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), claims=claims)
     at_start = 1 if indexed and spec.pod_management_policy != "Parallel" else None
     workload = owner.workload((msgspec.structs.replace(pods, indexed=indexed, at_start=at_start),))
     selector = _selector(document, spec, reading, workload.id)

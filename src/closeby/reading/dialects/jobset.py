@@ -1,12 +1,15 @@
 """Reads ``JobSet`` (``jobset.x-k8s.io``): jobs of several kinds that belong together."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from closeby.objects.groups import SizeField
+from closeby.objects.pods import ClaimName, PodClaim
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.claims import ClaimWire, templates_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.owners import (
-    CLAIMS,
     Owner,
     StatusWire,
     at_most,
@@ -14,7 +17,6 @@ from closeby.reading.decoding.owners import (
     finished,
     with_role,
 )
-from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
 from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job
@@ -41,13 +43,19 @@ class ReplicatedJobWire(Wire):
     template: WithSpec[JobSpecWire] | None = None
 
 
+class ClaimPolicyWire(Wire):
+    """``volumeClaimPolicies[]``: claims that the jobs share."""
+
+    templates: list[ClaimWire] | None = None
+
+
 class SpecWire(Wire):
     """``spec``."""
 
     replicated_jobs: list[ReplicatedJobWire] | None = None
     suspend: bool | None = None
     startup_policy: StartupPolicyWire | None = None
-    volume_claim_policies: list[Present] | None = None
+    volume_claim_policies: list[ClaimPolicyWire] | None = None
 
 
 class JobSetWire(ObjectWire):
@@ -55,6 +63,43 @@ class JobSetWire(ObjectWire):
 
     spec: SpecWire | None = None
     status: StatusWire | None = None
+
+
+class MountWire(Wire, gc=False):
+    """``volumeMounts[]``."""
+
+    name: str = ""
+
+
+class MountingWire(Wire):
+    """A container that mounts volumes."""
+
+    volume_mounts: list[MountWire] | None = None
+
+
+class MountingPodWire(Wire):
+    """``spec`` of a pod template, of which the mounts are read."""
+
+    containers: list[MountingWire] | None = None
+    init_containers: list[MountingWire] | None = None
+
+
+class MountingTemplateWire(Wire):
+    """``spec`` of a Job template."""
+
+    template: WithSpec[MountingPodWire] | None = None
+
+
+class MountingJobWire(Wire):
+    """``replicatedJobs[]``."""
+
+    template: WithSpec[MountingTemplateWire] | None = None
+
+
+class MountingSpecWire(Wire):
+    """``spec``."""
+
+    replicated_jobs: list[MountingJobWire] | None = None
 
 
 def read_job_set(document: Document, reading: DocumentReading) -> Workload:
@@ -70,7 +115,8 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     spec = wire.spec or SpecWire()
     over = finished(wire.status)
     in_order = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
-    claims = [CLAIMS] if spec.volume_claim_policies else []
+    claims = _claims(owner.name, spec)
+    mounts = _mounts(document) if claims else [frozenset[str]()] * len(spec.replicated_jobs or ())
     pod_sets: list[PodSet] = []
     for i, job in enumerate(spec.replicated_jobs or ()):
         path = ("spec", "replicatedJobs", i)
@@ -87,7 +133,8 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
             job_spec.template,
             (*path, "template", "spec", "template"),
             inherited=template.meta.annotation_map,
-            unsupported=claims,
+            # A job that mounts no volume of that name does not get it.
+            claims=[claim for name, claim in claims.items() if name in mounts[i]],
         )
         later = job.depends_on or (in_order and any(one.replicas for one in pod_sets))
         at_start = 0 if later else None
@@ -101,3 +148,29 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
             pods = msgspec.structs.replace(pods, sizes=sizes)
         pod_sets.append(pods)
     return owner.workload(pod_sets, suspended=bool(spec.suspend))
+
+
+def _claims(name: str, spec: SpecWire) -> dict[str, PodClaim]:
+    """The claims that the controller makes, one of each for all pods, by the name of their volume.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    found = {}
+    for i, policy in enumerate(spec.volume_claim_policies or ()):
+        for one in templates_of(policy.templates, ("spec", "volumeClaimPolicies", i, "templates")):
+            found[one.name] = PodClaim(f"{one.name}-{name}", ClaimName.GIVEN, one.request)
+    return found
+
+
+def _mounts(document: Document) -> list[frozenset[str]]:
+    """The volumes that the containers of each replicated job mount, by name."""
+    spec = document.decode(WithSpec[MountingSpecWire]).spec or MountingSpecWire()
+    return [frozenset(_mounted(job)) for job in spec.replicated_jobs or ()]
+
+
+def _mounted(job: MountingJobWire) -> Iterator[str]:
+    template = job.template.spec.template if job.template and job.template.spec else None
+    pod = template.spec if template else None
+    for container in (*(pod.containers or ()), *(pod.init_containers or ())) if pod else ():
+        yield from (mount.name for mount in container.volume_mounts or ())

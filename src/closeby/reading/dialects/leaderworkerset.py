@@ -1,12 +1,15 @@
 """Reads ``LeaderWorkerSet`` (``leaderworkerset.x-k8s.io``): each replica is a gang, a leader and workers."""
 
+from collections.abc import Iterable
+
 import msgspec
 
+from closeby.objects.pods import PodClaim
 from closeby.objects.workloads import Workload
+from closeby.reading.decoding.claims import ClaimWire, templates_of
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.owners import CLAIMS, Owner, at_most, count
+from closeby.reading.decoding.owners import Owner, at_most, count
 from closeby.reading.decoding.pods import TemplateWire
-from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
 
@@ -17,7 +20,7 @@ class GroupTemplateWire(Wire):
     leader_template: TemplateWire | None = None
     worker_template: TemplateWire | None = None
     size: int | None = None
-    volume_claim_templates: list[Present] | None = None
+    volume_claim_templates: list[ClaimWire] | None = None
 
 
 class SpecWire(Wire):
@@ -44,16 +47,16 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
     replicas = count(spec.replicas, ("spec", "replicas"))
     size = count(group.size, (*path, "size"))
     at_most(replicas * size, ("spec", "replicas"))
-    claims = [CLAIMS] if group.volume_claim_templates else []
+    claims = _forwarded(templates_of(group.volume_claim_templates, (*path, "volumeClaimTemplates")))
     has_leader = group.leader_template is not None
     leader = owner.pod_set(
         "leader",
         (),
         group.leader_template if has_leader else group.worker_template,
         (*path, "leaderTemplate" if has_leader else "workerTemplate"),
-        unsupported=claims,
+        claims=claims,
     )
-    worker = owner.pod_set("worker", (), group.worker_template, (*path, "workerTemplate"), unsupported=claims)
+    worker = owner.pod_set("worker", (), group.worker_template, (*path, "workerTemplate"), claims=claims)
     later = 0 if spec.startup_policy == "LeaderReady" else None
     pod_sets = []
     for replica in range(replicas if size else 0):
@@ -74,3 +77,16 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
             )
             pod_sets.append(worker)
     return owner.workload(pod_sets)
+
+
+def _forwarded(templates: Iterable[PodClaim]) -> tuple[PodClaim, ...]:
+    """The templates that leaders and workers get as a StatefulSet's: its controller hands on the class, the
+    size and the modes, and leaves out selectors and attributes.
+    """
+    return tuple(
+        msgspec.structs.replace(
+            one, request=msgspec.structs.replace(one.request, selector=None, attributes_class="")
+        )
+        for one in templates
+        if one.request is not None
+    )
