@@ -48,6 +48,7 @@ TAKEN = {
             "preferredTopologyLevel": "rack",
         },
         placement={"strategy": "spread", "onPartial": "Evict", "completionTimeout": "1h30m"},
+        disruptionMode={"all": {}},
     ),
     "a level of whichever topology has it": gang(topologyConstraint={"requiredTopologyLevel": "rack"}),
     "a topology of which no level is asked for": gang(topologyConstraint={"topology": "fabric"}),

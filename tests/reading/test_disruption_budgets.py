@@ -4,6 +4,7 @@ import pytest
 
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Reason
 from closeby.objects.selectors import LabelSelector, selector_of
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted
 from closeby.scheduling.intake.budgets import NONE, SEVERAL, Budgets
@@ -85,6 +86,29 @@ def test_upstreams_disruption_mode(version: str, written: str, meant: str) -> No
         f" spec: {{schedulingPolicy: {{gang: {{minCount: 2}}}}, disruptionMode: {written}}}}}"
     )
     assert [group.disruption for group in manifests.groups] == [meant]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("{all: {}}", "all"), ("{single: {}}", "single"), ("{}", ""), ("null", "")]
+)
+def test_our_own_disruption_mode(written: str, meant: str) -> None:
+    (group,) = read_good(_of_ours(written)).groups
+    assert group.disruption == meant
+
+
+def test_both_modes_are_one_too_many() -> None:
+    (group,) = read_good(_of_ours("{all: {}, single: {}}")).groups
+    assert group.disruption == "all"
+    (condition,) = group.conditions
+    assert (condition.reason, condition.field) == (Reason.INVALID_SPEC, "spec.disruptionMode")
+    assert not condition.blocking
+
+
+def _of_ours(mode: str) -> str:
+    return (
+        "{apiVersion: closeby.dev/v1alpha1, kind: PodGroup, metadata: {name: g},"
+        f" spec: {{minMember: 2, disruptionMode: {mode}}}}}"
+    )
 
 
 def pods(count: int, phase: str = "Running", on: str | None = "n") -> list[Pod]:

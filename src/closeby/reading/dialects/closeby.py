@@ -15,7 +15,9 @@ from closeby.reading.decoding.wire import Meta, ObjectWire, Wire
 from closeby.reading.dialects.plans import read_plan, read_ranks
 from closeby.reading.dialects.podgroups import (
     ConstraintWire,
+    DisruptionWire,
     SubGroupWire,
+    disruption_of,
     new_group,
     with_condition,
     with_strategy,
@@ -42,6 +44,10 @@ class OwnPlacementWire(Wire, forbid_unknown_fields=True):
     completion_timeout: str | None = None
 
 
+class OwnDisruptionWire(DisruptionWire, forbid_unknown_fields=True):
+    """``disruptionMode``."""
+
+
 class OwnSpecWire(Wire, forbid_unknown_fields=True):
     """``spec``."""
 
@@ -51,6 +57,7 @@ class OwnSpecWire(Wire, forbid_unknown_fields=True):
     min_sub_group: int | None = None
     placement: OwnPlacementWire | None = None
     priority_class_name: str | None = None
+    disruption_mode: OwnDisruptionWire | None = None
 
 
 class OwnPodGroupWire(ObjectWire, forbid_unknown_fields=True):
@@ -67,6 +74,7 @@ _COUNTED_DOWN: Final = {"Job", "JobSet"}
 _KNOWN: Final = {
     "": OwnPodGroupWire.__struct_encode_fields__,
     "spec": OwnSpecWire.__struct_encode_fields__,
+    "spec.disruptionMode": OwnDisruptionWire.__struct_encode_fields__,
     "spec.placement": OwnPlacementWire.__struct_encode_fields__,
     "spec.subGroups": OwnSubGroupWire.__struct_encode_fields__,
     "spec.topologyConstraint": OwnConstraintWire.__struct_encode_fields__,
@@ -87,7 +95,14 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         min_member=1 if spec.min_member is None else spec.min_member,
         min_subgroups=spec.min_sub_group,
         priority_class_name=spec.priority_class_name or "",
+        disruption=disruption_of(spec.disruption_mode),
     )
+    mode = spec.disruption_mode
+    if mode is not None and mode.all is not None and mode.single is not None:
+        message, remedy = "both modes are given, so all members go together", "leave one of them out"
+        group = with_condition(
+            group, Reason.INVALID_SPEC, "spec.disruptionMode", message, remedy, blocking=False
+        )
     subgroups = spec.sub_groups or ()
     parents = [one.parent or None for one in subgroups]
     group = with_subgroups(group, spec.topology_constraint, subgroups, parents)

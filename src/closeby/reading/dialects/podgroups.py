@@ -11,6 +11,7 @@ from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstra
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, PLAN, members_apart, wish_conditions
+from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, Wire, namespace_of, object_id
 
@@ -33,6 +34,20 @@ class SubGroupWire(Wire):
     parent: str | None = None
     topology_constraint: ConstraintWire | None = None
     min_sub_group: int | None = None
+
+
+class DisruptionWire(Wire):
+    """``disruptionMode``: one of two."""
+
+    all: Present | None = None
+    single: Present | None = None
+
+
+def disruption_of(mode: DisruptionWire | None) -> str:
+    """What of a gang is evicted together, as in ``PodGroup.disruption``."""
+    if mode is None:
+        return ""
+    return "all" if mode.all is not None else "single" if mode.single is not None else ""
 
 
 def new_group(document: Document, reading: DocumentReading, meta: Meta) -> PodGroup:

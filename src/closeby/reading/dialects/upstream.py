@@ -18,7 +18,7 @@ from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of, object_id
 from closeby.reading.dialects.findings import Findings
 from closeby.reading.dialects.gangs import read_ask
-from closeby.reading.dialects.podgroups import new_group, with_condition
+from closeby.reading.dialects.podgroups import DisruptionWire, disruption_of, new_group, with_condition
 from closeby.reading.dialects.trees import checked
 
 #: The version of which a Workload says how its pods are grouped, and how to get those of a cluster.
@@ -53,13 +53,6 @@ class ConstraintsWire(Wire):
     topology: list[TopologyKeyWire] | None = None
 
 
-class DisruptionWire(Wire, gc=False):
-    """``disruptionMode`` of v1alpha3, one of two; in v1alpha2 it is a word."""
-
-    all: Present | None = None
-    single: Present | None = None
-
-
 class SpecWire(Wire):
     """``spec``."""
 
@@ -69,6 +62,7 @@ class SpecWire(Wire):
     resource_claims: list[Present] | None = None
     priority_class_name: str | None = None
     priority: int | None = None
+    #: In v1alpha2 it is a word.
     disruption_mode: DisruptionWire | str | None = None
 
 
@@ -117,7 +111,7 @@ def _disruption(mode: DisruptionWire | str | None) -> str:
         return ""
     if isinstance(mode, str):
         return _DISRUPTION_WORDS.get(mode, "")
-    return "all" if mode.all is not None else "single" if mode.single is not None else ""
+    return disruption_of(mode)
 
 
 class WorkloadGroupWire(Wire):
