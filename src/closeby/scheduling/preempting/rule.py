@@ -98,11 +98,6 @@ class PodTimes(NamedTuple):
     checkpointed: float | None
 
 
-def times_in(pod: Pod) -> PodTimes:
-    """As the pod says it: where it does not say when it started, it did when it was created."""
-    return PodTimes(pod.created if pod.started is None else pod.started, pod.checkpointed)
-
-
 class Preemptible(Struct, frozen=True, kw_only=True):
     """Given to an engine that may preempt: whose pods it may evict."""
 
@@ -110,6 +105,6 @@ class Preemptible(Struct, frozen=True, kw_only=True):
     scheduler_name: str | None = None
     #: Namespaces whose pods may protect themselves by annotation, unless the rule names some; None: all.
     namespaces: Collection[str] | None = None
-    #: The times of a pod, None for one that may not be evicted; unset: as the pod says them, which a run over
-    #: time knows better.
+    #: The times of a pod, None for one that may not be evicted; unset: as the pod says them (where
+    #: it does not say when it started, when it was created), which a run over time knows better.
     times: Callable[[Pod], PodTimes | None] | None = None

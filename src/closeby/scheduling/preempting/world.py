@@ -20,7 +20,7 @@ from closeby.reading.dialects.kueue import QUEUE_NAME
 from closeby.scheduling.gangs.rosters import leaf_names
 from closeby.scheduling.intake.budgets import NONE, SEVERAL, Budgets
 from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
-from closeby.scheduling.preempting.rule import PodTimes, Preemptible, PreemptionRule, times_in
+from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
 
 #: What Kueue writes on pods of workloads that it admitted.
 _KUEUE_LABELS: Final = frozenset({"kueue.x-k8s.io/podset", QUEUE_NAME, "kueue.x-k8s.io/managed"})
@@ -153,20 +153,13 @@ def world_of(
     heavy = np.asarray([_weight(cluster, spec) for spec in specs], dtype=np.intp)[own]
     ours = np.asarray([_is_ours(spec, rule, whose) for spec in specs], dtype=np.bool_)[own]
     terminating = np.asarray([pod.terminating for pod in pods], dtype=np.bool_)
-    known_times = [*map(whose.times or times_in, pods)]
-    times = [PodTimes(None, None) if one is None else one for one in known_times]
-    # Where a start is not known, nothing is lost.
-    started = np.asarray([np.inf if one.started is None else one.started for one in times], dtype=np.float64)
+    started, since, may = _times(pods, whose)
     budget_of, allowed = budgets.of(pods, _waiting(state))
     protected = _protected(pods, rule, whose, budget_of)
-    evictable = ours & np.asarray([one is not None for one in known_times], dtype=np.bool_)
+    evictable = ours & may
     evictable[list(protected)] = False
     if rule.runtime and now is not None:
         evictable &= ~(now - started < rule.runtime)
-    since = started.copy()
-    for number, (_, checkpointed) in enumerate(times):
-        if checkpointed is not None:
-            since[number] = checkpointed if np.isinf(since[number]) else max(since[number], checkpointed)
     lost = np.zeros(len(pods))
     if now is not None:
         known = np.isfinite(since)
@@ -224,6 +217,24 @@ def _is_ours(spec: PodSpec, rule: PreemptionRule, whose: Preemptible) -> bool:
     return (spec.scheduler_name or _DEFAULT_SCHEDULER) == whose.scheduler_name
 
 
+def _times(pods: Sequence[Pod], whose: Preemptible) -> tuple[Scores, Scores, Bools]:
+    """When each pod started, since when its work would be lost (both infinite where that is not known:
+    nothing is lost then), and whether it may be evicted as far as the caller knows."""
+    may = np.ones(len(pods), dtype=np.bool_)
+    if whose.times is None:
+        starts = [pod.created if pod.started is None else pod.started for pod in pods]
+        saves = [pod.checkpointed for pod in pods]
+    else:
+        told = [whose.times(pod) for pod in pods]
+        may = np.asarray([one is not None for one in told], dtype=np.bool_)
+        starts = [None if one is None else one.started for one in told]
+        saves = [None if one is None else one.checkpointed for one in told]
+    # None becomes nan.
+    started, saved = np.asarray(starts, dtype=np.float64), np.asarray(saves, dtype=np.float64)
+    since = np.fmax(started, saved)
+    return np.where(np.isnan(started), np.inf, started), np.where(np.isnan(since), np.inf, since), may
+
+
 def _waiting(state: SchedulingState) -> Iterable[Pod]:
     return (pod for pod in state.pods.values() if pod.node_name is None)
 
@@ -258,27 +269,28 @@ def _holders(
     pods: Sequence[Pod], terminating: Bools, state: SchedulingState, priorities: Ints
 ) -> tuple[list[Holder], Ints]:
     holders: list[Holder] = []
-    index: dict[str, int] = {}
-    holder_of = np.empty(len(pods), dtype=np.intp)
+    index: dict[tuple[str, str], int] = {}
+    holder_of: list[int] = []
     leaving = terminating.tolist()
     ranks = priorities.tolist()
     for number, pod in enumerate(pods):
-        gang = None if pod.group is None else f"{pod.namespace}/{pod.group}"
+        gang = None if pod.group is None else (pod.namespace, pod.group)
         at = None if gang is None else index.get(gang)
         if at is None:
             at = len(holders)
-            holders.append(Holder(gang or pod.uid, gang is not None, [], owner=owner_of(pod)))
+            key = pod.uid if gang is None else "/".join(gang)
+            holders.append(Holder(key, gang is not None, [], owner=owner_of(pod)))
             holders[at].priority = ranks[number]
             if gang is not None:
                 index[gang] = at
-        holder_of[number] = at
+        holder_of.append(at)
         holder = holders[at]
         if not leaving[number]:
             holder.pods.append(number)
             holder.priority = max(holder.priority, ranks[number])
-    for key, at in index.items():
-        _divide(holders[at], state, key, pods)
-    return holders, holder_of
+    for at in index.values():
+        _divide(holders[at], state, holders[at].key, pods)
+    return holders, np.asarray(holder_of, dtype=np.intp)
 
 
 def _divide(holder: Holder, state: SchedulingState, key: str, pods: Sequence[Pod]) -> None:
