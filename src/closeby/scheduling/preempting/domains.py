@@ -15,7 +15,7 @@ from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, 
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost
 from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.victims import Units, Victims, in_order, limits_of, partly_free, pods_of
+from closeby.scheduling.preempting.victims import Units, Victims, in_order, limits_of, partly_free_in, pods_of
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 #: Filters whose answers the arithmetic knows: resources, and what is true of a node whatever runs there.
@@ -105,7 +105,7 @@ class GangQuestion:
             allowed=world.allowed,
             limits=limits_of(world),
             soft=soft,
-            partly_free=lambda units: partly_free(world, units, victims.leaving),
+            partly_free=partly_free_in(world, victims.leaving),
         )
         units = Units(victims, room, self.tree, self.level)
         fits = [DomainCounts(self.tree, counts).of(self.level) for counts in room.fits]

@@ -22,7 +22,7 @@ from closeby.scheduling.preempting.ground import kinds_of, room_of, whatever_goe
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost
 from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.victims import Units, Victims, in_order, limits_of, partly_free, pods_of
+from closeby.scheduling.preempting.victims import Units, Victims, in_order, limits_of, partly_free_in, pods_of
 from closeby.scheduling.preempting.world import World
 
 #: Nodes that are tried for one pod where a filter knows more than the arithmetic.
@@ -97,7 +97,7 @@ class PodQuestion:
             allowed=world.allowed,
             limits=limits_of(world),
             soft=soft,
-            partly_free=lambda units: partly_free(world, units, victims.leaving),
+            partly_free=partly_free_in(world, victims.leaving),
         )
         for slot in np.flatnonzero(room.could[0] > 0).tolist():
             place = self.tree.node_domain(slot)

@@ -1,6 +1,7 @@
 """Who may go for one preemptor, in units, and what they free in each domain."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -182,16 +183,22 @@ class Units:
         )
 
 
-def partly_free(world: World, units: Sequence[VictimUnit], leaving: Ints) -> int:
-    """Nodes that lose a pod of these units and keep another one."""
-    gone = np.asarray([one for unit in units for one in unit.pods], dtype=np.intp)
-    if not len(gone):
-        return 0
-    size = int(world.slots.max()) + 1
-    left = np.bincount(world.slots, minlength=size)
-    left -= np.bincount(world.slots[leaving], minlength=size)
-    left -= np.bincount(world.slots[gone], minlength=size)
-    return int((left[np.unique(world.slots[gone])] > 0).sum())
+def partly_free_in(world: World, leaving: Ints) -> Callable[[Sequence[VictimUnit]], int]:
+    """Counts the nodes that lose a pod of some units and keep another one, beside those that leave anyway."""
+    slots: list[int] = world.slots.tolist()
+    held: list[int] = []
+
+    def count(units: Sequence[VictimUnit]) -> int:
+        if not held:
+            size = max(slots, default=-1) + 1
+            left = np.bincount(world.slots, minlength=size) - np.bincount(
+                world.slots[leaving], minlength=size
+            )
+            held.extend(left.tolist())
+        gone = Counter(slots[one] for unit in units for one in unit.pods)
+        return sum(held[slot] > pods for slot, pods in gone.items())
+
+    return count
 
 
 def as_unit(world: World, pods: Sequence[int]) -> VictimUnit:
