@@ -6,8 +6,9 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
+from closeby.objects.arrays import Bools
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Reason, Rejection
 from closeby.reading.configuration import PluginEntry
 from closeby.scheduling.events import (
     BindFailed,
@@ -19,9 +20,9 @@ from closeby.scheduling.events import (
     PodUpserted,
     Tick,
 )
-from closeby.scheduling.extension import PostFilter
+from closeby.scheduling.extension import Filter, PostFilter
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
-from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.golden.fixture import Golden
 from tests.worlds import GPU, World, gang, node, pods, spec, world
 
@@ -141,6 +142,20 @@ class OneByOne(PostFilter):
         """Takes it as it is."""
 
 
+class Closed(Filter):
+    """Refuses all nodes, and counts how often it is asked why."""
+
+    name: ClassVar[str] = "Closed"
+    asked: ClassVar[list[str]] = []
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        return nodes.all(False)
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        self.asked.append(pod.name)
+        return Rejection(Reason.NODE_UNSCHEDULABLE, "closed")
+
+
 class TestRefusedAlike:
     """Equal pods that fit nowhere get the refusal that was worked out for the first of them."""
 
@@ -150,6 +165,13 @@ class TestRefusedAlike:
         first, *others = (drawn.outcome(f"pod-{index}") for index in range(5))
         for other in others:
             assert (other.reason, other.message, other.lacks) == (first.reason, first.message, first.lacks)
+
+    def test_the_plugins_that_take_part_by_default_are_asked_once(self) -> None:
+        drawn = world(TWO_RACKS, plugins=[PluginEntry(name=f"{__name__}:Closed")])
+        decided(drawn, *map(PodUpserted, pods(None, 1, prefix="first")))
+        Closed.asked.clear()
+        assert len(decided(drawn, *map(PodUpserted, pods(None, 20)))) == 20
+        assert set(Closed.asked) == {"pod-0"}
 
     def test_pods_of_another_priority_and_gated_pods_get_their_own(self) -> None:
         drawn = full()

@@ -36,6 +36,7 @@ class VolumeBinding(PreFilter, Capacity):
 
     name = "VolumeBinding"
     shares_by_spec = True
+    judges_classes = True
     reason = Reason.VOLUME_NOT_BINDABLE
 
     def class_key(self, pod: Pod) -> Hashable:

@@ -168,6 +168,9 @@ class MemberSort(Plugin):
 class PreFilter(Plugin):
     """Looks at a work item once, before any node."""
 
+    #: Whether plain pods of one class are let in or refused alike, as long as nothing changes.
+    judges_classes: ClassVar[bool] = False
+
     def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
         """A condition makes the item wait with that reason."""
         raise NotImplementedError

@@ -91,7 +91,7 @@ class Rounds:
         #: Whether a refusal may be given to all pods that are judged alike: no plugin hears of each.
         self._refuses_alike = not (
             tools.explains_any
-            or tools.profile.pre_filters
+            or any(not one.judges_classes for one in tools.profile.pre_filters)
             or any(not isinstance(one, Preempts) for one in tools.profile.post_filters)
         )
         #: The last refusal for each kind of plain pods, as long as nothing changes that it depends on.
