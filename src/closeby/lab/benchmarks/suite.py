@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from closeby.lab.benchmarks import applications, dumps, memory, placement, preemption, throughput
+from closeby.lab.benchmarks import applications, dumps, memory, placement, preemption, terms, throughput
 from closeby.lab.benchmarks.figures import Figure, summary, timed
 from closeby.lab.replay.clusters import made_up
 from closeby.lab.replay.driver import Policy, ReplaySettings, replay
@@ -40,6 +40,7 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "throughput": throughput.throughput,
     "refusal": throughput.refusals,
     "unequal": throughput.unequal,
+    "terms": terms.terms,
     "preemption": preemption.preemption,
     "buckets": placement.buckets,
     "by-buckets": placement.placed_by_buckets,

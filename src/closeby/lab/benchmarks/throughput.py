@@ -9,7 +9,7 @@ from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
 from closeby.lab.benchmarks.placement import engine_of
 from closeby.objects.groups import PodGroup
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
@@ -29,11 +29,14 @@ def throughput() -> Iterator[Figure]:
     large = [clusters.gang(f"large-{index}", 1_000, 1, required="block") for index in range(9)]
     equal = clusters.plain_pods([clusters.needs(1)] * 10_000, "equal")
     distinct = clusters.plain_pods([clusters.needs(1, extra) for extra in range(3_000)], "distinct")
+    asked = (("cpu", 1_000), ("memory", 4 * clusters.GIB))
+    bare = clusters.plain_pods([PodSpec(requests=asked)] * 2_000, "bare")
     cases: tuple[tuple[str, list[PodGroup], list[Pod], float], ...] = (
         ("750 gangs of 4, required=rack", *_parted(small), 10_000),
         ("9 gangs of 1,000, required=block", *_parted(large), 100_000),
         ("10,000 equal plain pods", [], equal, 10_000),
         ("3,000 all-distinct plain pods", [], distinct, 3_000),
+        ("2,000 equal plain pods without accelerators", [], bare, 10_000),
     )
     for case, groups, pods, target in cases:
         intake, decisions = _run(groups, pods)
@@ -51,8 +54,9 @@ def refusals() -> Iterator[Figure]:
             engine.handle(GroupChanged(group), *(PodUpserted(pod) for pod in pods))
             engine.handle(Tick())
             samples = []
-            for _ in range(20):
-                engine.handle(GroupChanged(group))
+            for run in range(20):
+                # A group that says the same as before is not tried again.
+                engine.handle(GroupChanged(replace(group, annotations={"run": f"{run}"})))
                 samples.append(timed(partial(_bound, engine)))
             engine.handle(*(PodDeleted(pod.uid) for pod in pods), GroupDeleted(group.key))
             yield summary("time to say no", f"{size} x {gpus} GPU required=rack", NODES, size, samples, 0.2)
