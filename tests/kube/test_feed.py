@@ -15,6 +15,8 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
     AppGroupDeleted,
+    BudgetChanged,
+    BudgetDeleted,
     GroupChanged,
     GroupDeleted,
     NetworkTopologyChanged,
@@ -197,6 +199,16 @@ def test_priorities_applications_and_networks() -> None:
     found = {type(event) for event in fed.events}
     assert found == {PriorityClassChanged, AppGroupChanged, NetworkTopologyChanged}
     assert feed.take([gone(APP_GROUPS, "a/shop")]).events == (AppGroupDeleted("a/shop"),)
+
+
+def test_pod_disruption_budgets_come_and_go() -> None:
+    budgets = served("policy", "PodDisruptionBudget", "v1")
+    budget: Object = {"spec": {"minAvailable": 1}, "status": {"disruptionsAllowed": 2}, "metadata": METADATA}
+    feed = Feed("closeby")
+    [event] = feed.take([put(budgets, budget)]).events
+    assert isinstance(event, BudgetChanged)
+    assert (event.budget.key, event.budget.min_available, event.budget.allowed) == ("a/p", 1, 2)
+    assert feed.take([gone(budgets, "a/p")]).events == (BudgetDeleted("a/p"),)
 
 
 def test_namespaces_and_services() -> None:

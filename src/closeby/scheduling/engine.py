@@ -28,9 +28,12 @@ from closeby.scheduling.events import (
     NodeUpserted,
     PodDeleted,
     PodUpserted,
+    PreemptionGivenUp,
+    PreemptionRestored,
     PriorityClassChanged,
     PriorityClassDeleted,
     Tick,
+    VictimEvicted,
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.fork import Fork
@@ -49,6 +52,7 @@ from closeby.scheduling.outcomes import (
 from closeby.scheduling.placing.rechecking import Recheck, Surprises
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
 from closeby.scheduling.placing.tools import LeastCost, Tools
+from closeby.scheduling.preempting.plans import PlanState
 from closeby.scheduling.preempting.preemptor import preemptor_for
 from closeby.scheduling.preempting.records import Preemption
 from closeby.scheduling.preempting.rule import Preemptible, rule_of
@@ -159,6 +163,8 @@ class Engine:
                 self._group_event(event)
             case PriorityClassChanged() | PriorityClassDeleted() | BudgetChanged() | BudgetDeleted():
                 self.state.take(event)
+            case PreemptionRestored() | PreemptionGivenUp() | VictimEvicted():
+                self._rounds.preemption(event)
             case FlushUnschedulable():
                 self._rounds.flush_unschedulable()
             case BindFailed() | BindingsWithdrawn():
@@ -192,6 +198,11 @@ class Engine:
     def preemptions(self) -> tuple[Preemption, ...]:
         """The plans in force: victims leave, or have left, and nodes are kept free."""
         return () if self._rounds.preemptor is None else self._rounds.preemptor.plans
+
+    def preemption_needs(self, plan: Preemption, spared: Collection[str]) -> PlanState:
+        """Whether a plan still needs the end of victims that may be spared (uids); it is tried and undone."""
+        preemptor = self._rounds.preemptor
+        return PlanState.ENDED if preemptor is None else preemptor.needs(plan, spared)
 
     def story(self, key: str, kinds: Iterable[ItemKind] = ItemKind) -> tuple[StoryEntry, ...]:
         """All that was decided about a pod, gang or application (``namespace/name``), oldest first."""
@@ -295,6 +306,7 @@ class Engine:
         self._surprised(pod)
         self._tell(self.state.item_key(pod), f"{pod.key} {why}")
         self._rounds.requeue_or_forget(self.state.item_key(pod))
+        self._rounds.pod_gone(uid)
         if freed is not None:
             self._rounds.note_event(ClusterEvent.CAPACITY)
 

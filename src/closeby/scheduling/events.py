@@ -14,6 +14,7 @@ from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.objects.volumes import StorageObject
+from closeby.scheduling.preempting.records import Preemption
 from closeby.scheduling.services import Measurements
 
 
@@ -128,6 +129,31 @@ class StorageDeleted(Struct, frozen=True):
     key: str
 
 
+class PreemptionRestored(Struct, frozen=True):
+    """A plan that an earlier process made and wrote down is carried on."""
+
+    plan: Preemption
+
+
+class PreemptionGivenUp(Struct, frozen=True):
+    """A plan can't be carried out; ``blocked`` are uids of victims that do not go."""
+
+    plan: Preemption
+    why: str
+    blocked: tuple[str, ...] = ()
+
+
+class VictimEvicted(Struct, frozen=True):
+    """A victim of a plan was evicted, at this time in seconds since the epoch."""
+
+    plan: Preemption
+    uid: str
+    when: float
+
+
+PreemptionEvent = PreemptionRestored | PreemptionGivenUp | VictimEvicted
+
+
 class BudgetChanged(Struct, frozen=True):
     """A PodDisruptionBudget appeared or changed."""
 
@@ -210,6 +236,7 @@ News = (
     | StorageDeleted
     | BudgetChanged
     | BudgetDeleted
+    | PreemptionEvent
     | MeasurementsChanged
     | BindFailed
     | BindingsWithdrawn

@@ -15,7 +15,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken, Rejection
 from closeby.objects.recorded import ReservationStatus
 from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
-from closeby.scheduling.preempting.records import NoPreemption, Preemption
+from closeby.scheduling.preempting.records import NoPreemption, Preemption, PreemptionEnded
 
 
 class DomainFit(Struct, frozen=True, kw_only=True):
@@ -264,7 +264,7 @@ class Released(Struct, frozen=True):
 
 
 #: What ``Engine.handle`` returns, in the order in which it happened.
-Output = Decision | Suspended | Reserved | Released
+Output = Decision | Suspended | Reserved | Released | PreemptionEnded
 
 
 def outcomes_of(outputs: Iterable[Output]) -> list[Outcome]:

@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.unexpected import Contained, brief
-from closeby.scheduling.events import Tick
+from closeby.scheduling.events import (
+    PreemptionEvent,
+    PreemptionGivenUp,
+    PreemptionRestored,
+    Tick,
+    VictimEvicted,
+)
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent, queueing_hints
 from closeby.scheduling.intake.queue import SchedulingQueue
@@ -166,6 +172,7 @@ class Rounds:
         moment = None if tick.now is None else Moment(tick.now, tick.wall)
         if self.preemptor is not None:
             self.preemptor.begin(tick.now if tick.wall is None else tick.wall)
+            outputs += self.preemptor.take_ended()
         self._notice_label_keys(moment)
         self._queue_changes(tick.now)
         self._review(outputs, moment)
@@ -288,6 +295,28 @@ class Rounds:
         preemptor.release()
         return done
 
+    def preemption(self, event: PreemptionEvent) -> None:
+        """What the caller says of a plan."""
+        if self.preemptor is None:
+            return
+        match event:
+            case PreemptionRestored(plan):
+                self.preemptor.restore(plan)
+            case PreemptionGivenUp(plan, why, blocked):
+                self._try_now(self.preemptor.give_up(plan, why, blocked))
+                self.note_event(ClusterEvent.CAPACITY)
+            case VictimEvicted(plan, uid, when):
+                self.preemptor.evicted(plan, uid, when)
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod ended: the preemptor that waited for it alone is tried, however long it would back off."""
+        if self.preemptor is not None:
+            self._try_now(self.preemptor.gone(uid))
+
+    def _try_now(self, key: str | None) -> None:
+        if key is not None and self._state.waits(key):
+            self.changed[key] = None
+
     def _carry_out(
         self, outputs: list[Output], key: str, moment: Moment | None, done: SearchProgress[CycleResult]
     ) -> None:
@@ -297,6 +326,8 @@ class Rounds:
             self.note_event(ClusterEvent.CAPACITY)
         outcome = self.reservations.mentioned(key, decision.outcome)
         outputs.append(Decision(outcome, decision.fault))
+        if self.preemptor is not None:
+            outputs += self.preemptor.take_ended()
         self._tell(key, "decided", outcome)
         if decision.bindings and self._tools.cluster.population.active:
             self._events |= ClusterEvent.PLACED
@@ -427,5 +458,9 @@ class Rounds:
         self.queue.delete(key)
         self.suspensions.forget(key)
         self.reservations.gone(key)
-        if self.preemptor is not None and not self._state.waits(key) and self.preemptor.finish(key):
+        if (
+            self.preemptor is not None
+            and not self._state.waits(key)
+            and self.preemptor.finish(key, "nothing of it waits any more")
+        ):
             self.note_event(ClusterEvent.CAPACITY)

@@ -21,6 +21,7 @@ from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import NAMESPACES, NODES, PODS, RESOURCE_CLAIM, SERVICES, Resource
 from closeby.objects.applications import AppGroup
+from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -34,6 +35,8 @@ from closeby.reading.registry import Record
 from closeby.scheduling.events import (
     AppGroupChanged,
     AppGroupDeleted,
+    BudgetChanged,
+    BudgetDeleted,
     Event,
     NetworkTopologyChanged,
     NetworkTopologyDeleted,
@@ -139,6 +142,8 @@ class Feed:
                 self._pod(record, events)
             case PriorityClass():
                 events.append(PriorityClassChanged(record))
+            case PodDisruptionBudget():
+                events.append(BudgetChanged(record))
             case Namespace() | PodOwner():
                 events.append(SelectionChanged(record))
             case ResourceClaim():
@@ -278,6 +283,8 @@ class Feed:
             events.append(SelectionChanged(owner, gone=True))
         elif resource.kind == "PriorityClass":
             events.append(PriorityClassDeleted(change.key))
+        elif resource.kind == "PodDisruptionBudget":
+            events.append(BudgetDeleted(change.key))
         else:
             self._drop(change.key, resource)
 

@@ -16,6 +16,7 @@ from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, Upsert
 from closeby.kube.watch.reflector import Reflector, Watching, collector_paused
 from closeby.kube.watch.resources import NODES, PODS, SELECTED_BY, Discovery, Resource
 from closeby.objects.applications import AppGroup
+from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
@@ -166,6 +167,7 @@ class _Reader:
             network_topologies=_all(records, NetworkTopology),
             namespaces=_all(records, Namespace),
             services=_all(records, PodOwner),
+            budgets=_all(records, PodDisruptionBudget),
             notices=(*self._reading.all_notices(), *self._problems.values(), *clashes),
             whole=True,
         )

@@ -112,6 +112,7 @@ _KUEUE: Final = ("v1beta2", "v1beta1", "v1alpha1")
 #: Besides nodes and pods, which every server has.
 WATCHED: Final[tuple[Watched, ...]] = (
     Watched("scheduling.k8s.io", "PriorityClass", ("v1",)),
+    Watched("policy", "PodDisruptionBudget", ("v1",)),
     Watched("resource.k8s.io", RESOURCE_CLAIM, ("v1", "v1beta2", "v1beta1")),
     Watched("closeby.dev", "PodGroup", ("v1alpha1",)),
     Watched("closeby.dev", "Topology", ("v1alpha1",)),

@@ -26,6 +26,8 @@ class Evictions:
         """``most`` evictions within a day protect from the same priority."""
         self._most = most
         self._of: dict[str, list[_Eviction]] = {}
+        #: By owner: the plan that evicted it last.
+        self._last: dict[str, object] = {}
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -37,6 +39,14 @@ class Evictions:
             when = 0.0 if now is None else now
             found[:] = [one for one in found if when - one.when < DAY]
             found.append(_Eviction(when, plan.priority))
+
+    def note_once(self, pod: Pod, plan: Preemption, now: float) -> None:
+        """A victim of a plan was evicted; all of one owner that fall to one plan count once."""
+        found = self._of.setdefault(owner_of(pod), [])
+        if (owner_of(pod), plan.preemptor, plan.victims) != self._last.get(owner_of(pod)):
+            self._last[owner_of(pod)] = owner_of(pod), plan.preemptor, plan.victims
+            found[:] = [one for one in found if now - one.when < DAY]
+            found.append(_Eviction(now, plan.priority))
 
     def just_evicted(self, pod: Pod, now: float) -> bool:
         """Whether a pod's gang or owner was evicted a moment ago."""

@@ -5,15 +5,16 @@ and no other plan has its victims.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from closeby.objects.arrays import Bools
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.extension import Handle
+from closeby.scheduling.gangs.rosters import missing
+from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import ItemKind, Outcome
 from closeby.scheduling.placing.statement import Holdings
@@ -21,7 +22,8 @@ from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang, waiting
 from closeby.scheduling.preempting.circles import Evictions
 from closeby.scheduling.preempting.domains import GangQuestion
 from closeby.scheduling.preempting.nodes import PodQuestion
-from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption
+from closeby.scheduling.preempting.plans import Plans, PlanState, by_of
+from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption, PreemptionEnded
 from closeby.scheduling.preempting.rule import Preemptible, Preempts, preempting_plugin
 from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.victims import Victims, in_order, pods_of, victims_of
@@ -42,19 +44,10 @@ _UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(
         Reason.SCHEDULER_ERROR,
     }
 )
+
+
 #: Pods that are being deleted, of which it is tried whether their end is needed.
 _SPARED: Final = 16
-
-
-class _Plan(NamedTuple):
-    """A plan in force."""
-
-    said: Preemption
-    #: Who gets the room: the item's key, or of an application the pod's uid.
-    by: str
-    number: int
-    slots: tuple[int, ...]
-    victims: frozenset[str]
 
 
 def preemptor_for(
@@ -89,11 +82,9 @@ class Preemptor:
         self._rule = rule = plugin.rule
         self._whose = whose
         self._trials = PreemptionTrials(tools, state, holdings, handle)
-        #: By item; those of one application by its pods.
-        self._plans: dict[str, _Plan] = {}
-        self._number = 0
-        #: Numbers of the sets of plans whose nodes an item must keep off.
-        self._sets: dict[frozenset[int], int] = {}
+        self._plans = Plans(tools, state.pods)
+        #: uids of pods that were to go and did not: no plan counts on them again.
+        self._stuck: set[str] = set()
         self._world: World | None = None
         #: The lowest priority of a pod that holds a node.
         self._lowest: int | None = None
@@ -114,33 +105,28 @@ class Preemptor:
 
     def keep_off(self, key: str, priority: int) -> None:
         """Note which nodes an item must keep off: those cleared for others of at least its priority."""
-        reserved = self._tools.reserved
-        plans = [
-            plan for plan in self._plans.values() if plan.said.item != key and plan.said.priority >= priority
-        ]
-        reserved.set, reserved.cleared = 0, None
-        if plans:
-            numbers = frozenset(plan.number for plan in plans)
-            reserved.set = self._sets.setdefault(numbers, len(self._sets) + 1)
-            reserved.cleared = self._mask(plans)
+        self._plans.keep_off(key, priority)
 
     def release(self) -> None:
         """No item is decided any more."""
-        self._tools.reserved.set, self._tools.reserved.cleared = 0, None
+        self._plans.release()
 
     @property
     def plans(self) -> tuple[Preemption, ...]:
         """The plans in force, oldest first."""
-        return tuple(plan.said for plan in self._plans.values())
+        return tuple(plan.said for plan in self._plans)
 
-    def finish(self, key: str) -> bool:
-        """An item was placed, or waits no more; True if nodes were kept free for it."""
+    def take_ended(self) -> list[PreemptionEnded]:
+        """The plans that ended since the last call."""
+        return self._plans.take_ended()
+
+    def finish(self, key: str, why: str = "") -> bool:
+        """An item was placed, or (``why``) waits no more; True if nodes were kept free for it."""
         self._refused.pop(key, None)
-        gone = [by for by, plan in self._plans.items() if plan.said.item == key]
-        for by in gone:
-            del self._plans[by]
-        if gone:
-            self._tools.table.forget_barred()
+        gone = [plan.by for plan in self._plans if plan.said.item == key]
+        for by in (key, *gone):
+            self._plans.end(by, why, None)
+            self._plans.forget(by)
         return bool(gone)
 
     def decided(self, key: str, outcome: Outcome) -> bool:
@@ -149,10 +135,84 @@ class Preemptor:
             return False
         if outcome.kind is not ItemKind.APPLICATION:
             return self.finish(key)
-        placed = [one.pod.uid for one in outcome.bindings if self._plans.pop(one.pod.uid, None) is not None]
-        if placed:
-            self._tools.table.forget_barred()
-        return bool(placed)
+        ended = [self._plans.end(one.pod.uid, "", None) for one in outcome.bindings]
+        return any(ended)
+
+    # What the caller says of plans
+
+    def gone(self, uid: str) -> str | None:
+        """A pod is gone; the item whose plan waited for it alone, None if there is none."""
+        self._stuck.discard(uid)
+        self._plans.end(uid, "the pod is gone", None)
+        return self._plans.last_victim_of(uid)
+
+    def restore(self, said: Preemption) -> None:
+        """Carry on a plan that an earlier process made; it ends at once where it does not hold any more."""
+        self._plans.take(said, None)
+        pods = self._state.pods
+        taken = [plan for plan in self._plans if plan.said is not said]
+        victims = {uid for plan in taken for uid in plan.victims}
+        if not self._state.waits(said.item):
+            why = "nothing of it waits any more"
+        elif any(self._tools.cluster.slot(node) is None for node in said.nodes):
+            why = "a node of it is gone"
+        elif any(self._state.priorities.of(pod) >= said.priority for pod in said.victims):
+            why = "its victims are not of lower priority any more"
+        elif any(pod.uid in victims for pod in said.victims):
+            why = "another plan has its victims"
+        elif any(pod.uid not in pods for pod in said.victims):
+            why = "a victim is gone"
+        else:
+            return
+        self._plans.end(by_of(said), why, self._now)
+
+    def give_up(self, said: Preemption, why: str, blocked: Iterable[str]) -> str | None:
+        """A plan can't be carried out; these pods (by uid) did not go. Returns the item that may be tried."""
+        self._stuck.update(uid for uid in blocked if uid in self._state.pods)
+        plan = self._plans.find(said)
+        if plan is None:
+            return None
+        self._plans.end(plan.by, why, self._now)
+        return said.item
+
+    def evicted(self, said: Preemption, uid: str, now: float) -> None:
+        """A victim was evicted by a caller who reports evictions."""
+        pod = next((one for one in said.victims if one.uid == uid), None)
+        if pod is not None:
+            self._evictions.note_once(pod, said, now)
+
+    def needs(self, said: Preemption, spared: Iterable[str]) -> PlanState:
+        """Whether a plan is in force and its item needs the end of ``spared`` victims (uids) too."""
+        plan = self._plans.find(said)
+        if plan is None or not self._state.waits(said.item):
+            return PlanState.ENDED
+        kept = set(spared)
+        others = [pod for one in self._plans if one is not plan for pod in self._plans.left(one)]
+        left = self._plans.left(plan)
+        self.keep_off(said.item, said.priority)
+        try:
+            item = self._waiting(said)
+            if item is None:
+                return PlanState.LOST
+            gone = [*others, *(pod for pod in left if pod.uid not in kept)]
+            if self._trials.place(item, gone) is not None:
+                return PlanState.ENOUGH
+            whole = self._trials.place(item, [*others, *left])
+            return PlanState.LOST if whole is None else PlanState.NEEDED
+        finally:
+            self.release()
+
+    def _waiting(self, said: Preemption) -> WaitingGang | Pod | None:
+        """The item of a plan as it waits now; None where it can't be placed as it is."""
+        if not said.is_gang:
+            return self._state.pods.get(said.places[0][0])
+        group = self._state.groups.get(said.item)
+        if group is None:
+            return None
+        gated = self._state.gated
+        pods = tuple(pod for pod in self._state.waiting(said.item) if pod.uid not in gated)
+        gang = waiting_gang(self._tools, self._state, group, pods)
+        return None if missing(group, gang.members) is not None else gang
 
     def attempt(self, key: str, outcome: Outcome) -> tuple[Preemption | NoPreemption, ...]:
         """Plans for what was refused of an item; why there is none where it is explained."""
@@ -176,14 +236,11 @@ class Preemptor:
 
     def validate(self) -> None:
         """Assert that plans share neither victims nor nodes."""
-        victims = [uid for plan in self._plans.values() for uid in plan.victims]
-        assert len(victims) == len(set(victims)), "two plans have a victim in common"
-        for plan in self._plans.values():
+        self._plans.validate()
+        for plan in self._plans:
             assert all(self._state.priorities.of(pod) < plan.said.priority for pod in plan.said.victims), (
                 f"{plan.said.preemptor} would evict pods of no lower priority"
             )
-            others = (one for one in self._plans.values() if one is not plan)
-            assert not any(set(plan.slots) & set(one.slots) for one in others), "two plans share a node"
 
     # Plans
 
@@ -220,7 +277,7 @@ class Preemptor:
             exact=choice.exact,
             domains=domains,
         )
-        return self._take(said, key, placed)
+        return self._take(said)
 
     def _for_pod(self, key: str, pod: Pod, by: str) -> Preemption | NoPreemption | None:
         priority = self._state.priorities.of(pod)
@@ -250,23 +307,26 @@ class Preemptor:
             cost=choice.cost,
             domains=domains,
         )
-        return self._take(said, by, placed)
+        return self._take(said)
 
-    def _take(self, said: Preemption, by: str, placed: Sequence[Placed]) -> Preemption | None:
-        if not said.victims and not any(plan.victims for plan in self._plans.values()):
+    def _take(self, said: Preemption) -> Preemption | None:
+        if not said.victims and not any(plan.victims for plan in self._plans):
             return None  # It would fit as things are, but for what no trial knows.
-        if self._rule.preemption != "on":
+        if self._rule.preemption != "on" or self._whose.observe:
             return replace(said, observed=True)
-        self._number += 1
-        slots = tuple(sorted({slot for _, slot in placed}))
-        uids = frozenset(pod.uid for pod in said.victims)
-        # Plans of less priority that had some of these nodes have lost their room.
-        for other, plan in list(self._plans.items()):
-            if set(plan.slots) & set(slots):
-                del self._plans[other]
-        self._plans[by] = _Plan(said, by, self._number, slots, uids)
-        self._evictions.note(said, self._now)
+        self._plans.take(said, self._now)
+        if not self._whose.reports:
+            self._evictions.note(said, self._now)
+        self._spend(said)
         return said
+
+    def _spend(self, said: Preemption) -> None:
+        """What budgets allow was counted before these victims."""
+        world = self._world_now()
+        for pod in said.victims:
+            budget = world.budget_of[world.index_of[pod.uid]] if pod.uid in world.index_of else NONE
+            if budget >= 0 and not pod.terminating:
+                world.allowed[budget] = max(world.allowed[budget] - 1, 0)
 
     def _with_leaving(
         self, item: WaitingGang | Pod, victims: Victims, gone: Sequence[Pod], placed: Sequence[Placed]
@@ -274,7 +334,7 @@ class Preemptor:
         """Pods on the nodes that are being deleted already, and without whose end the item does not fit."""
         slots = {slot for _, slot in placed}
         world = victims.world
-        planned = {uid for plan in self._plans.values() for uid in plan.victims}
+        planned = self._plans.planned()
         on_them = [
             world.pods[one]
             for one in victims.leaving.tolist()
@@ -292,26 +352,19 @@ class Preemptor:
     def _places(self, placed: Sequence[Placed]) -> tuple[tuple[str, str], ...]:
         return tuple((pod.uid, self._tools.cluster.node_at(slot).name) for pod, slot in placed)
 
-    def _mask(self, plans: Iterable[_Plan]) -> Bools:
-        mask = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
-        for plan in plans:
-            mask[list(plan.slots)] = True
-        return mask
-
     # Who may, and whom
 
     def _may(self, key: str, pods: Sequence[Pod], by: str, priority: int) -> bool:
         if not all(map(self._state.priorities.preempts, pods)):
             return False
-        plan = self._plans.get(by)
+        now, plan = self._now, self._plans.of(by)
         if plan is not None:
-            if any(uid in self._state.pods for uid in plan.victims):
+            if self._plans.left(plan):
                 return False
-            # All are gone, and it does not fit: its room is lost.
-            del self._plans[by]
-            self._tools.table.forget_barred()
-        now = self._now
+            self._plans.end(by, "all victims are gone, and its room was taken by others", now)
         if now is not None:
+            if self._plans.rests(by, now):
+                return False
             since = self._refused.setdefault(by, now)
             if now - since < self._rule.delay:
                 return False
@@ -327,9 +380,14 @@ class Preemptor:
         world, barred = self._world_now(), self._tools.reserved.barred
         if barred is not None and len(barred) < self._tools.cluster.capacity:
             barred = np.append(barred, np.zeros(self._tools.cluster.capacity - len(barred), dtype=np.bool_))
-        evicted = [uid for plan in self._plans.values() for uid in plan.victims]
         victims = victims_of(
-            world, priority, key, self._evictions.shielded(world, priority, self._now), evicted, barred
+            world,
+            priority,
+            key,
+            self._evictions.shielded(world, priority, self._now),
+            self._plans.planned(),
+            barred,
+            self._stuck,
         )
         if not len(victims.pods) and not len(victims.leaving):
             return None
@@ -339,6 +397,8 @@ class Preemptor:
         if self._world is None:
             cluster, state = self._tools.cluster, self._state
             self._world = world_of(cluster, state, state.budgets, self._rule, self._whose, self._now)
+            for plan in self._plans:
+                self._spend(plan.said)
         return self._world
 
     def _anybody_below(self, priority: int) -> bool:

@@ -76,6 +76,14 @@ class Preemption(Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(node for _, node in self.places))
 
 
+class PreemptionEnded(Struct, frozen=True, kw_only=True):
+    """A plan is in force no more."""
+
+    plan: Preemption
+    #: Why it was given up; empty where the preemptor got its place.
+    why: str = ""
+
+
 class NoPreemption(Struct, frozen=True, kw_only=True):
     """Why an item that may preempt has no plan; recorded where the item is explained."""
 

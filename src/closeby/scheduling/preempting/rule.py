@@ -108,3 +108,7 @@ class Preemptible(Struct, frozen=True, kw_only=True):
     #: The times of a pod, None for one that may not be evicted; unset: as the pod says them (where
     #: it does not say when it started, when it was created), which a run over time knows better.
     times: Callable[[Pod], PodTimes | None] | None = None
+    #: Nothing is evicted, whatever the rule says.
+    observe: bool = False
+    #: The caller reports each eviction (``VictimEvicted``); else victims count as evicted once planned.
+    reports: bool = False

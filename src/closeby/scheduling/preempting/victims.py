@@ -36,25 +36,29 @@ def victims_of(
     shielded: Iterable[int],
     evicted: Iterable[str],
     barred: Bools | None,
+    stuck: Iterable[str] = (),
 ) -> Victims:
     """Who may go for an item of that priority; ``own`` is the gang's key, whose members never go.
 
     ``shielded`` holders are protected from this priority; ``evicted`` are uids of victims of other plans.
-    The item must keep off ``barred`` nodes: what goes there anyway does not matter to it.
+    The item must keep off ``barred`` nodes: what goes there anyway does not matter to it. ``stuck`` pods (by
+    uid) were to go and did not.
     """
     count = len(world.pods)
     gone = np.zeros(count, dtype=np.bool_)
     gone[[world.index_of[uid] for uid in evicted if uid in world.index_of]] = True
-    leaving = gone | (world.terminating & (world.priorities < priority))
-    may = world.evictable & (world.priorities < priority) & ~leaving & ~world.terminating
+    stay = np.zeros(count, dtype=np.bool_)
+    stay[[world.index_of[uid] for uid in stuck if uid in world.index_of]] = True
+    leaving = gone | (world.terminating & (world.priorities < priority) & ~stay)
+    may = world.evictable & (world.priorities < priority) & ~leaving & ~world.terminating & ~stay
     held = np.zeros(len(world.holders), dtype=np.bool_)
     held[list(shielded)] = True
     mine = [number for number, holder in enumerate(world.holders) if holder.gang and holder.key == own]
     held[mine] = True
     may &= ~held[world.holder_of]
     # A gang goes as a whole only if each of its pods may go.
-    stay = np.bincount(world.holder_of[~may & ~leaving & ~world.terminating], minlength=len(world.holders))
-    whole = (stay == 0) & ~held
+    kept = np.bincount(world.holder_of[~may & ~leaving & ~world.terminating], minlength=len(world.holders))
+    whole = (kept == 0) & ~held
     if barred is not None:
         leaving &= ~barred[world.slots]
     divisible = np.asarray([holder.divisible for holder in world.holders], dtype=np.bool_)

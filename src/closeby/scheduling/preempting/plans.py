@@ -1,0 +1,172 @@
+"""The plans in force: from the decision until the preemptor has its place, or the plan is given up.
+
+While victims leave there is no second plan for an item. The nodes of a plan are kept free from all that goes
+after the preemptor, and no other plan has its victims.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from closeby.objects.arrays import Bools
+from closeby.objects.pods import Pod
+from closeby.scheduling.outcomes import ItemKind, kind_of
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
+
+#: Seconds for which a preemptor rests after its first plans came to nothing, and at most; they double.
+_REST: Final = 5.0
+_LONGEST_REST: Final = 600.0
+#: Plans of one preemptor that may come to nothing before it rests.
+_AT_ONCE: Final = 1
+
+
+class PlanState(Enum):
+    """What becomes of victims of a plan that may still be spared."""
+
+    #: The item fits only without some of them.
+    NEEDED = "needed"
+    #: The item fits as soon as the other victims are gone.
+    ENOUGH = "enough"
+    #: The item does not fit, even without all victims.
+    LOST = "lost"
+    #: The plan is in force no more.
+    ENDED = "ended"
+
+
+class PlanInForce(NamedTuple):
+    """A plan, and what is known of it here."""
+
+    said: Preemption
+    #: Who gets the room: the item's key, or of an application the pod's uid.
+    by: str
+    number: int
+    victims: frozenset[str]
+
+
+def by_of(said: Preemption) -> str:
+    """Who gets the room, as in ``PlanInForce.by``."""
+    return said.places[0][0] if kind_of(said.item) is ItemKind.APPLICATION else said.item
+
+
+class Plans:
+    """All plans in force, the oldest first. Plans share neither victims nor nodes."""
+
+    def __init__(self, tools: Tools, pods: Mapping[str, Pod]) -> None:
+        """``pods``: all that are there, by uid."""
+        self._tools = tools
+        self._pods = pods
+        self._plans: dict[str, PlanInForce] = {}
+        self._number = 0
+        #: Of sets of plans whose nodes an item must keep off: a number, and the nodes as long as no other
+        #: nodes are there.
+        self._sets: dict[frozenset[int], tuple[int, Hashable, Bools]] = {}
+        self._set_number = 0
+        self._ended: list[PreemptionEnded] = []
+        #: By preemptor: plans that came to nothing, and until when it rests (seconds since the epoch).
+        self._rests: dict[str, tuple[int, float]] = {}
+
+    def __iter__(self) -> Iterator[PlanInForce]:
+        return iter(tuple(self._plans.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._plans)
+
+    def of(self, by: str) -> PlanInForce | None:
+        """The plan of one preemptor."""
+        return self._plans.get(by)
+
+    def find(self, said: Preemption) -> PlanInForce | None:
+        """This very plan; None when it is in force no more."""
+        plan = self._plans.get(by_of(said))
+        return plan if plan is not None and (plan.said is said or plan.said == said) else None
+
+    def take(self, said: Preemption, now: float | None) -> None:
+        """A plan is in force. Plans of less priority that had some of its nodes have lost their room."""
+        nodes = set(said.nodes)
+        for plan in self:
+            if not nodes.isdisjoint(plan.said.nodes):
+                self.end(plan.by, "pods of higher priority take its nodes", now)
+        by = by_of(said)
+        self._number += 1
+        victims = frozenset(pod.uid for pod in said.victims)
+        self._plans[by] = PlanInForce(said, by, self._number, victims)
+
+    def end(self, by: str, why: str, now: float | None) -> bool:
+        """The preemptor has its place (``why`` is empty), or its plan is given up; False without a plan."""
+        plan = self._plans.pop(by, None)
+        if plan is None:
+            return False
+        self._ended.append(PreemptionEnded(plan=plan.said, why=why))
+        self._tools.table.forget_barred()
+        if not self._plans:
+            self._sets.clear()
+        if why and now is not None:
+            count = self._rests.get(by, (0, 0.0))[0] + 1
+            rest = 0.0 if count <= _AT_ONCE else min(_REST * 2.0 ** min(count, 16), _LONGEST_REST)
+            self._rests[by] = count, now + rest
+        return True
+
+    def rests(self, by: str, now: float) -> bool:
+        """Whether plans of this preemptor came to nothing a moment ago."""
+        return by in self._rests and now < self._rests[by][1]
+
+    def forget(self, by: str) -> None:
+        """The preemptor was placed, or is gone."""
+        self._rests.pop(by, None)
+
+    def take_ended(self) -> list[PreemptionEnded]:
+        """The plans that ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def planned(self) -> set[str]:
+        """uids of all victims."""
+        return {uid for plan in self._plans.values() for uid in plan.victims}
+
+    def left(self, plan: PlanInForce) -> tuple[Pod, ...]:
+        """The victims that are still there, as they are now."""
+        return tuple(pod for one in plan.said.victims if (pod := self._pods.get(one.uid)) is not None)
+
+    def last_victim_of(self, uid: str) -> str | None:
+        """The item whose plan waited for this pod alone, which is gone; None if there is none."""
+        for plan in self._plans.values():
+            if uid in plan.victims:
+                return None if self.left(plan) else plan.said.item
+        return None
+
+    def keep_off(self, key: str, priority: int) -> None:
+        """Note which nodes an item must keep off: those cleared for others of at least its priority."""
+        reserved = self._tools.reserved
+        plans = [
+            plan for plan in self._plans.values() if plan.said.item != key and plan.said.priority >= priority
+        ]
+        reserved.set, reserved.cleared = 0, None
+        if plans:
+            reserved.set, reserved.cleared = self._set_of(plans)
+
+    def release(self) -> None:
+        """No item is decided any more."""
+        self._tools.reserved.set, self._tools.reserved.cleared = 0, None
+
+    def validate(self) -> None:
+        """Assert that plans share neither victims nor nodes."""
+        victims = [uid for plan in self._plans.values() for uid in plan.victims]
+        assert len(victims) == len(set(victims)), "two plans have a victim in common"
+        nodes = [node for plan in self._plans.values() for node in plan.said.nodes]
+        assert len(nodes) == len(set(nodes)), "two plans share a node"
+
+    def _set_of(self, plans: Iterable[PlanInForce]) -> tuple[int, Bools]:
+        cluster = self._tools.cluster
+        plans = tuple(plans)
+        numbers = frozenset(plan.number for plan in plans)
+        known = self._sets.get(numbers)
+        if known is None or known[1] != cluster.structure:
+            mask = np.zeros(cluster.capacity, dtype=np.bool_)
+            found = (cluster.slot(node) for plan in plans for node in plan.said.nodes)
+            mask[[slot for slot in found if slot is not None]] = True
+            self._set_number += 1
+            known = self._sets[numbers] = self._set_number, cluster.structure, mask
+        return known[0], known[2]
