@@ -121,6 +121,7 @@ def test_the_selected_node_pins() -> None:
     ("what", "there", "reason", "says"),
     [
         ("no such claim", [], Reason.CLAIM_NOT_FOUND, "default/data is not there"),
+        ("misspelt", [claim("datta")], Reason.CLAIM_NOT_FOUND, "did you mean datta?"),
         ("deleted", [claim("data", terminating=True)], Reason.VOLUME_NOT_BINDABLE, "is being deleted"),
         ("lost", [claim("data", volume="v", lost=True)], Reason.VOLUME_NOT_BINDABLE, "lost its volume"),
         (
@@ -142,7 +143,7 @@ def test_other_claims_keep_their_pod_waiting_by_name(
     assert allowed(plugin, POD) == "", what
     refusal = plugin.pre_filter(CycleState(), (POD,))
     assert refusal is not None and refusal.reason == reason, what
-    assert says in refusal.message.replace('"', "'"), what
+    assert says in f"{refusal.message}; {refusal.remedy}".replace('"', "'"), what
 
 
 def test_an_ephemeral_volume_of_a_former_pod_is_not_taken() -> None:

@@ -236,7 +236,8 @@ def without(manifests: Manifests, gone: set[str]) -> Manifests:
 def done(manifests: Manifests, key: str, one: Counterfactual) -> Manifests | None:
     """What a counterfactual says, carried out; None where it says nothing to do."""
     if one.kind is Kind.RELAXED and isinstance(one.change, Mapping):
-        return relaxed(manifests, key, one.change)
+        gone = {job.name for job in one.jobs} if isinstance(one.jobs, tuple) else set()
+        return relaxed(without(manifests, gone), key, one.change)
     if one.kind is Kind.ENDED and isinstance(one.jobs, tuple):
         return without(manifests, {job.name for job in one.jobs})
     if one.kind is Kind.SHORT and one.fits:

@@ -173,11 +173,14 @@ def judge_ends(tiny: Tiny, found: list[Counterfactual], said: str) -> None:
 
 
 def judge_relaxed(tiny: Tiny, found: list[Counterfactual], said: str) -> None:
-    by_text = {one.sentence: one for one in found}
 
     def told(text: str) -> Counterfactual | None:
         return next((one for sentence, one in by_text.items() if text in sentence), None)
 
+    two = [one for one in found if " also " in one.sentence]
+    by_text = {one.sentence: one for one in found if one not in two}
+    for one in two:
+        judge_two(tiny, one, said)
     now = max(tiny.room(tiny.others).values(), default=0)
     members = re.search(r"(\d) of its (\d) members fit now", said)
     if tiny.needed > 1 and now:
@@ -205,6 +208,24 @@ def judge_relaxed(tiny: Tiny, found: list[Counterfactual], said: str) -> None:
         names: list[str] = [] if keys is None else keys[1].split(", ")
         assert enough_tolerated(tiny, names, "cordoned" in taints.sentence), said
         assert not names or not enough_tolerated(tiny, names[1:], "cordoned" in taints.sentence), said
+
+
+def judge_two(tiny: Tiny, one: Counterfactual, said: str) -> None:
+    """Both changes of a sentence together are enough."""
+    spec, text = tiny.pod.spec, one.sentence
+    if "tolerates" in text:
+        keys = re.search(r"taints? \(([^)]*)\)", text)
+        more = [
+            Toleration(key=key, operator="Exists") for key in ([] if keys is None else keys[1].split(", "))
+        ]
+        if "cordoned" in text:
+            more = [Toleration(operator="Exists")]
+        spec = replace(spec, tolerations=(*spec.tolerations, *more))
+    if "no node selector" in text:
+        spec = replace(spec, node_selector=())
+    gone = [pod for job in one.jobs or () for pod in tiny.jobs()[job.name]]
+    level = None if "requires no level" in text else tiny.level
+    assert tiny.fits(tiny.without(gone), level, replace(tiny.pod, spec=spec)), said
 
 
 def enough_tolerated(tiny: Tiny, keys: list[str], cordoned: bool) -> bool:

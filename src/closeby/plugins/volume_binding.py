@@ -12,10 +12,12 @@ from closeby.objects.bounds import quoted, some
 from closeby.objects.pods import ClaimRequest, Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason, Rejection
-from closeby.objects.words import plural
+from closeby.objects.words import guess, plural
 from closeby.scheduling.extension import Capacity, PreFilter
 from closeby.scheduling.plugin_view import CycleState, Nodes
 
+#: How much a name of a claim is like one that may have been meant (0 to 1).
+_ALIKE: Final = 0.75
 _ASK: Final = "kubectl get pvc,pv,storageclasses -A -o yaml"
 _REMEDIES: Final[Mapping[ClaimState, str]] = {
     ClaimState.NOT_FOUND: f"create it, or add to the input what {_ASK} prints",
@@ -102,6 +104,10 @@ class VolumeBinding(PreFilter, Capacity):
         message, remedy = f"claim {key} {need.state.value}", _REMEDIES.get(need.state, "")
         if need.state is ClaimState.NOT_BOUND:
             message, remedy = self._not_bound(key)
+        if missing:
+            known = self.handle.cluster.volumes.storage.claims
+            beside = (one.name for one in known.values() if one.namespace == pod.namespace)
+            remedy = f"{guess(key.partition('/')[2], beside, _ALIKE)}{remedy}"
         return Condition(
             reason=Reason.CLAIM_NOT_FOUND if missing else Reason.VOLUME_NOT_BINDABLE,
             object=f"Pod/{pod.key}",

@@ -8,7 +8,7 @@ from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.labels import is_label_key, is_object_name
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.words import guess
+from closeby.objects.words import guess, similar
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
 
@@ -190,14 +190,34 @@ def _names_of(tree: Tree) -> tuple[str, ...]:
     return tuple(level.alias or level.node_label for level in (*tree.levels, *host))
 
 
+def level_meant(topologies: Topologies, wanted: str, topology: str | None = None) -> str | None:
+    """The known level that was probably meant by a name that no topology has; None if none is much like it.
+
+    Of one topology, or of all. Prefixes of labels may be left out, as ``racks`` for ``example.com/rack``.
+    """
+    named = None if topology is None else topologies.tree(topology)
+    trees = _distinct(topologies) if topology is None else [named] if named is not None else []
+    names = {level for tree in trees for level in _names_of(tree)}
+    close = similar(wanted, names, _ALIKE)
+    if close is not None:
+        return close
+    last = {name.rpartition("/")[2]: name for name in sorted(names)}
+    word = similar(wanted.rpartition("/")[2], last, _ALIKE)
+    return None if word is None else last[word]
+
+
 def _level_remedy(topologies: Topologies, wanted: str) -> str:
     """The remedy where no topology has a level."""
     key = wanted if "/" in wanted and is_label_key(wanted) else _KEYS
-    trees = [tree for name in topologies.distinct() if (tree := topologies.tree(name)) is not None]
-    meant = guess(wanted, {level for tree in trees for level in _names_of(tree)}, _ALIKE)
+    close = level_meant(topologies, wanted)
+    meant = "" if close is None else f"did you mean {close}? If not, "
     create = f"{meant}create a Topology with a level {quoted(wanted)}: {writes_one(key)}"
-    names = dict.fromkeys(name for tree in trees for name in _declared_names(tree))
+    names = dict.fromkeys(name for tree in _distinct(topologies) for name in _declared_names(tree))
     return f"{create}; or use one of the levels that are there: {some(names)}" if names else create
+
+
+def _distinct(topologies: Topologies) -> list[Tree]:
+    return [tree for name in topologies.distinct() if (tree := topologies.tree(name)) is not None]
 
 
 def _declared_names(tree: Tree) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from closeby.whatif.relaxing import farther, gang_relaxed, other_nodes, smaller
 from closeby.whatif.room import Room
 from closeby.whatif.traffic import ApplicationTraffic
 from closeby.whatif.trials import DECISIONS, Trials, key_of
+from closeby.whatif.two_changes import two_at_once
 
 #: Items that wait, placed gangs and placed applications of which this is worked out where all are asked for:
 #: the first ones.
@@ -50,7 +51,15 @@ _ROOM: Final = frozenset(
     }
 )
 #: What only asking for something else can help.
-_NAMES: Final = frozenset({Reason.TOPOLOGY_NOT_FOUND, Reason.TOPOLOGY_LEVEL_NOT_FOUND})
+_NAMES: Final = frozenset(
+    {
+        Reason.TOPOLOGY_NOT_FOUND,
+        Reason.TOPOLOGY_LEVEL_NOT_FOUND,
+        Reason.POD_AFFINITY_MISMATCH,
+        Reason.POD_ANTI_AFFINITY_CONFLICT,
+        Reason.TOPOLOGY_SPREAD_VIOLATION,
+    }
+)
 
 #: By ``namespace/name``; those of applications and plain pods have a prefix.
 Found = Mapping[str, tuple[Counterfactual, ...]]
@@ -129,14 +138,18 @@ def _of_waiting(
     """Of a gang or a plain pod; ``before`` was placed in the run; ``more_room``: that can help."""
     group = None if key.startswith(PLAIN) else trials.engine.state.groups.get(key)
     question = Question(trials=trials, key=key, group=group, waiting=trials.of(key))
-    if group is not None:
-        yield from gang_relaxed(question, group)
-    yield from other_nodes(question)
-    if more_room:
-        room = Room(question)
-        if room.ever_fits:  # Else neither room that others took nor the end of anything helps.
-            yield from placed_before(question, room, before)
-            yield from ended(question, room)
+    found = [] if group is None else list(gang_relaxed(question, group))
+    found += other_nodes(question)
+    room = Room(question) if more_room else None
+    if (
+        room is not None and room.ever_fits
+    ):  # Else neither room that others took nor the end of anything helps.
+        found += placed_before(question, room, before)
+        found += ended(question, room)
+    if not any(one.fits for one in found):
+        found += two_at_once(question)
+    yield from found
+    if room is not None:
         yield from shortest(question, room)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from closeby.cluster.claims import ClaimState
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
@@ -64,12 +65,12 @@ def _shortage(room: Room, domain: int, way: Sequence[Pod] | None) -> Counterfact
         place = question.trials.engine.cluster.slot(way[0].node_name or "") if way else None
         slots = slots if place is None else np.asarray([place], dtype=np.intp)
         lack = shortage(room, slots, alone=True)
-        sentence = _on_no_node(room)
+        sentence = _without_claims(room) or _on_no_node(room)
         if way:
             sentence = f"On {way[0].node_name} it would fit without {joined(named)}."
     else:
         lack = shortage(room, slots)
-        sentence = _how_short(room, domain, nodes, lack)
+        sentence = _without_claims(room) or _how_short(room, domain, nodes, lack)
         who = question.names if question.beyond else "It"
         sentence += f" {who} would fit there without {joined(named)}." if named else ""
     return Counterfactual(
@@ -116,6 +117,21 @@ def _on_no_node(room: Room) -> str:
     if too_much:
         return f"No node is large enough: it asks for {joined(too_much)}."
     return f"As the nodes are, none could hold it {_even_if(room)}."
+
+
+def _without_claims(room: Room) -> str:
+    """What keeps the pods from every node, if claims do; else empty."""
+    volumes, pod = room.question.trials.engine.cluster.volumes, room.alike[0].pods[0]
+    needs = volumes.needs(pod) if pod.spec.claims else ()
+    found = (volumes.claim_key(pod, i) for i, one in enumerate(needs) if one.state is not ClaimState.READY)
+    claims = list(found)
+    if not claims:
+        return ""
+    names = " ".join(one.partition("/")[2] for one in claims)
+    which = joined([f"claim {one}" for one in claims])
+    look = f"kubectl describe pvc {names} -n {pod.namespace}"
+    it = "it" if room.question.group is None else "its pods"
+    return f"No node takes {it} while {which} can't be used ({look})."
 
 
 def _how_short(room: Room, domain: int, nodes: int | None, lack: Shortage) -> str:

@@ -18,10 +18,12 @@ from closeby.objects.words import names_text
 from closeby.plugins.node_unschedulable import CORDON
 from closeby.scheduling.fork import Change
 from closeby.scheduling.plugin_view import CycleState
+from closeby.topology.constraints import level_meant
 from closeby.whatif.members import fewer_members
 from closeby.whatif.questions import Fields, Question, farthest, fewest, joined
 from closeby.whatif.records import Counterfactual, Kind
 from closeby.whatif.trials import TrialResult
+from closeby.whatif.without_terms import without_terms
 
 _TOPOLOGY = "topologyConstraint.topology"
 REQUIRED = "topologyConstraint.requiredTopologyLevel"
@@ -61,6 +63,10 @@ def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
             wishes.append((coarser, how, fields | {REQUIRED: label}))
     if levels is None:  # To prefer what does not exist would say nothing.
         how, fields = "is not required", {}
+        meant = level_meant(question.trials.engine.topologies, constraint.required, constraint.topology)
+        if meant is not None:
+            right = replace(constraint, required=meant)
+            wishes.append((right, f"if {meant} is required instead of {asked}", {REQUIRED: meant}))
     else:
         preferred = preferred or constraint.required
         how, fields = "is preferred, not required", {_PREFERRED: preferred}
@@ -101,9 +107,10 @@ def other_nodes(question: Question) -> Iterator[Counterfactual]:
     """Without its choice of nodes, and if it tolerated all taints."""
     specs = {pod.spec for pod in question.waiting}
     if any(spec.node_selector or spec.required_affinity is not None for spec in specs):
-        change = Change(waiting=tuple(map(_anywhere, question.waiting)))
+        change = Change(waiting=tuple(map(anywhere, question.waiting)))
         fields = {"nodeSelector": None, "affinity.nodeAffinity": None}
         yield from question.relaxed(change, "now without its node selector and affinity", fields)
+    yield from without_terms(question)
     yield from _tolerating(question)
 
 
@@ -114,14 +121,14 @@ def _tolerating(question: Question) -> Iterator[Counterfactual]:
         return
 
     def change(keys: Sequence[str]) -> Change:
-        return Change(waiting=tuple(_tolerant(pod, keys) for pod in question.waiting))
+        return Change(waiting=tuple(tolerant(pod, keys) for pod in question.waiting))
 
     result = question.tried(change([""]))
     if result is None:
         return
     nodes = (cluster.node_at(cluster.slot_of(one.node)) for one in result.bindings)
     taints = {taint for node in nodes for taint in (*node.taints, *((CORDON,) if node.unschedulable else ()))}
-    against = {taint.key for taint in taints if _keeps_out(taint, question.waiting)}
+    against = {taint.key for taint in taints if keeps_out(taint, question.waiting)}
     keys = sorted(against, key=lambda key: (key == CORDON.key, key))
     number = len(question.got(result))
 
@@ -152,11 +159,11 @@ def _opened(question: Question, result: TrialResult) -> Iterator[Counterfactual]
     opened: dict[str, Node] = {}
     commands: dict[str, list[str]] = {}
     for node in closed:
-        against = [one for one in node.taints if one != CORDON and _keeps_out(one, question.waiting)]
+        against = [one for one in node.taints if one != CORDON and keeps_out(one, question.waiting)]
         if any(one.key.startswith(SYSTEM_TAINTS) for one in against):
             return
         cordoned = node.unschedulable or CORDON in node.taints
-        if cordoned and _keeps_out(CORDON, question.waiting):
+        if cordoned and keeps_out(CORDON, question.waiting):
             commands.setdefault("kubectl uncordon {}", []).append(node.name)
         elif not against:
             continue
@@ -181,17 +188,18 @@ def _opened(question: Question, result: TrialResult) -> Iterator[Counterfactual]
     yield replace(answer, command=command)
 
 
-def _keeps_out(taint: Taint, pods: Collection[Pod]) -> bool:
+def keeps_out(taint: Taint, pods: Collection[Pod]) -> bool:
     """Whether a taint keeps one of these pods from a node."""
     specs = {pod.spec for pod in pods}
     return taint.effect != PREFER_NO_SCHEDULE and not all(tolerated(one.tolerations, taint) for one in specs)
 
 
-def _anywhere(pod: Pod) -> Pod:
+def anywhere(pod: Pod) -> Pod:
+    """A pod without its choice of nodes."""
     return replace(pod, spec=replace(pod.spec, node_selector=(), required_affinity=None))
 
 
-def _tolerant(pod: Pod, keys: Sequence[str]) -> Pod:
+def tolerant(pod: Pod, keys: Sequence[str]) -> Pod:
     """A pod that tolerates taints with these keys besides; the empty key stands for all."""
     more = tuple(Toleration(key=key, operator="Exists") for key in keys)
     return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))

@@ -106,7 +106,7 @@ class ChosenEntry(Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """Which of them it is."""
         which = "the first that waits" if self.waiting else "the first"
-        wait = f"{self.waiting:,} wait" if self.waiting else "none waits"
+        wait = {0: "none waits", 1: "1 waits"}.get(self.waiting, f"{self.waiting:,} wait")
         return (
             f"{self.workload} has {self.items:,} {self.what} that are decided one by one, of which {wait}; "
             f"this is {which}."

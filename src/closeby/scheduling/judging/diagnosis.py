@@ -33,6 +33,18 @@ from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 _NO_SLOTS: Ints = np.zeros(0, dtype=np.intp)
 
+#: Reasons beside those that nodes have by themselves of which a message gives an example: the claim or term.
+_WITH_EXAMPLE = frozenset(
+    {
+        Reason.POD_AFFINITY_MISMATCH,
+        Reason.POD_ANTI_AFFINITY_CONFLICT,
+        Reason.TOPOLOGY_SPREAD_VIOLATION,
+        Reason.VOLUME_NOT_BINDABLE,
+        Reason.VOLUME_ZONE_MISMATCH,
+        Reason.VOLUME_IN_USE,
+        Reason.VOLUME_LIMIT_REACHED,
+    }
+)
 #: With more nodes than this, only the best ones are explained one by one.
 ALL_NODES_UP_TO = 200
 BEST_NODES = 20
@@ -87,16 +99,16 @@ class Diagnosis:
     def kept_out(self, state: CycleState, pod: Pod, *, examples: bool) -> str:
         """How many nodes take no such pod, by reason: ``2 nodes NodeUnschedulable; 1 node …``.
 
-        ``examples``: where the node itself is the reason, which one and why, such as
+        ``examples``: where the node itself, other pods or a claim are the reason, which one and why, such as
         ``2 nodes NodeUnschedulable, for instance n7: the node is not ready``. Such an example may
         become untrue while a gang waits, though nothing helps the gang.
         """
         refused = self.refusals(state, pod)
         instances: dict[ReasonToken, str] = {}
         for plugin, slots in refused if examples else ():
-            if plugin.filter_scope is Scope.STATIC:
-                slot = int(slots[0])
-                found = plugin.rejection(state, pod, slot)
+            slot = int(slots[0])
+            found = plugin.rejection(state, pod, slot)
+            if plugin.filter_scope is Scope.STATIC or found.reason in _WITH_EXAMPLE:
                 instances.setdefault(found.reason, f", for instance {self._name(slot)}: {found.message}")
         return "; ".join(
             f"{count} node{'s' if count > 1 else ''} {reason}{instances.get(reason, '')}"
