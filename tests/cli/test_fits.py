@@ -67,8 +67,20 @@ def test_nodes_that_take_no_pods_are_left_out() -> None:
 
     [fit] = fits("1x8", *given)
 
-    assert fit["leftOut"] == 2
+    assert (fit["leftOut"], fit["leftOutBy"]) == (2, {"cordoned": 1, "taint team": 1})
     assert levels(fit)["hostname"] == (4, 7)
+
+
+def test_a_footnote_says_which_nodes_are_left_out_and_how_to_use_them() -> None:
+    given = cluster()
+    cordoned, tainted = (one for one in given if one["metadata"]["name"] in ("node-7", "node-8"))
+    cordoned["spec"] = {"unschedulable": True}
+    tainted["spec"] = {"taints": [{"key": "team", "effect": "NoSchedule"}]}
+
+    shown = closeby("topology", "-f", "-", "--fits", "1x8", stdin=text(*given)).stdout
+
+    _, _, footnote = " ".join(shown.split()).partition("2 nodes are left out")
+    assert all(one in footnote for one in ("1 cordoned", "1 taint team", "kubectl uncordon"))
 
 
 def test_a_node_without_the_label_is_no_rack() -> None:

@@ -5,6 +5,7 @@ one gang for each time that a domain of it holds all pods of one. That is exact 
 for nothing else, such as affinity, volumes or ports.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -76,6 +77,9 @@ class FitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     #: Nodes that take none of these pods, whatever is free: cordoned, not ready, or with a taint other than
     #: that of the resource's name.
     left_out: int
+    #: How many of these by what keeps the pods off: ``cordoned``, ``not ready`` or ``taint KEY``; of several
+    #: the first.
+    left_out_by: Mapping[str, int]
     #: The topologies that were asked for.
     topologies: tuple[TopologyFitEntry, ...]
 
@@ -88,14 +92,17 @@ def fit_entry(
     names: Mapping[str, Sequence[str]],
 ) -> FitEntry:
     """Room for gangs in some trees. By topology: ``levels`` to show, and ``names`` of all of them."""
-    usable = _usable(cluster, gang.resource)
+    kept_off = [None if node is None else _kept_off(node, gang.resource) for node in cluster.nodes]
+    usable = cluster.alive[: cluster.capacity] & np.asarray([not one for one in kept_off], dtype=np.bool_)
+    causes = Counter(one for one in kept_off if one is not None)
     now = _pods_on(cluster, gang.needs, cluster.allocatable - cluster.requested, usable)
     empty = _pods_on(cluster, gang.needs, cluster.allocatable, usable)
     return FitEntry(
         resource=gang.resource,
         pods=gang.pods,
         needs={name: in_units(name, amount) for name, amount in gang.needs.items()},
-        left_out=int((cluster.alive[: cluster.capacity] & ~usable).sum()),
+        left_out=causes.total(),
+        left_out_by=dict(sorted(causes.items(), key=lambda one: (-one[1], one[0]))),
         topologies=tuple(
             TopologyFitEntry(
                 name=tree.name,
@@ -116,20 +123,14 @@ def in_units(resource: str, amount: int) -> float:
     return amount // 1000 if amount % 1000 == 0 else amount / 1000
 
 
-def _usable(cluster: Cluster, resource: str) -> Bools:
-    """Which slots hold a node that takes such pods; shape (capacity,)."""
-    return np.fromiter(
-        (node is not None and _takes(node, resource) for node in cluster.nodes),
-        dtype=np.bool_,
-        count=cluster.capacity,
-    )
-
-
-def _takes(node: Node, resource: str) -> bool:
-    kept_off = any(
-        taint.effect in (NO_SCHEDULE, NO_EXECUTE) and taint.key != resource for taint in node.taints
-    )
-    return node.ready and not node.unschedulable and not kept_off
+def _kept_off(node: Node, resource: str) -> str | None:
+    """What keeps such pods off a node whatever is free there; None if nothing does."""
+    if not node.ready:
+        return "not ready"
+    if node.unschedulable:
+        return "cordoned"
+    taints = (one for one in node.taints if one.effect in (NO_SCHEDULE, NO_EXECUTE) and one.key != resource)
+    return next((f"taint {one.key}" for one in taints), None)
 
 
 def _pods_on(cluster: Cluster, needs: Mapping[str, int], amounts: Amounts, usable: Bools) -> Counts:

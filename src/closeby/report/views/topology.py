@@ -17,6 +17,8 @@ from closeby.report.views.layout import Indented, plain_table, worth_knowing
 NODES_SHOWN = 40
 #: Gangs named per domain.
 GANGS_SHOWN = 3
+#: Causes named for which nodes are left out.
+CAUSES_SHOWN = 4
 BAR_WIDTH = 8
 _GIGABIT = 10**9
 
@@ -166,16 +168,28 @@ def _fit_views(fit: FitEntry) -> Iterator[RenderableType]:
         f"{_amount(resource, amount)} {_short(resource)}" for resource, amount in fit.needs.items()
     )
     yield Text.assemble((f"Gangs of {plural(fit.pods, 'pod')}", "bold"), f" with {needs} each")
-    if fit.left_out:
-        yield Text(
-            f"  {plural(fit.left_out, 'node')} left out: cordoned, not ready or tainted", style="yellow"
-        )
     for topology in fit.topologies:
         single = len(topology.levels) == 1 and topology.levels[0].level is not None
         table = _places_table(topology.levels[0]) if single else _levels_table(topology)
         yield Text("")
         yield Text(topology.name or "all nodes", style="bold cyan")
         yield Indented(table, (0, 0, 0, 2))
+    if fit.left_out:
+        yield Text("")
+        yield Indented(Text(_left_out(fit), style="yellow"), (0, 0, 0, 2))
+
+
+def _left_out(fit: FitEntry) -> str:
+    """Which nodes are not counted, and what would let pods use them."""
+    causes = list(fit.left_out_by.items())
+    shown = [f"{number:,} {cause}" for cause, number in causes[:CAUSES_SHOWN]]
+    if len(causes) > CAUSES_SHOWN:
+        shown.append(f"{sum(number for _, number in causes[CAUSES_SHOWN:]):,} for other causes")
+    ways = ["`kubectl uncordon NODE`"] if "cordoned" in fit.left_out_by else []
+    ways += ["tolerate the taint in the pods"] if any(one.startswith("taint ") for one, _ in causes) else []
+    how = f" To use them: {', or '.join(ways)}." if ways else ""
+    are = "is" if fit.left_out == 1 else "are"
+    return f"{plural(fit.left_out, 'node')} {are} left out, now and if empty: {', '.join(shown)}.{how}"
 
 
 def _levels_table(topology: TopologyFitEntry) -> Table:
