@@ -224,6 +224,7 @@ def test_promises_of_a_full_cluster(mix: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_promises_of_ten_thousand_jobs() -> None:
     """The Seren mix on the Lingjun network, three classes, more asked for than there is; seed 1.
 
