@@ -26,6 +26,7 @@ from closeby.kube.scheduler.decision_log import DecisionLog
 from closeby.kube.scheduler.excluded import excluding
 from closeby.kube.scheduler.heartbeat import LIMIT, Heartbeat
 from closeby.kube.scheduler.measurement_events import MeasurementEvents
+from closeby.kube.scheduler.observed_preemption import ObservedPreemption
 from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.scheduler.unknown_costs import UnknownCosts
@@ -145,6 +146,9 @@ class LiveScheduler:
         self.engine.stories.limit = _STORIES
         self.engine.handle(NetworkScopeChanged(networks))
         self._meters.shows(self.engine)
+        self._observed = ObservedPreemption(
+            self.engine, settings.scheduler_name, settings.excluded_namespaces, say, self._meters
+        )
         self._settings = settings
         self._say = say
         self._feed = Feed(
@@ -154,6 +158,7 @@ class LiveScheduler:
         self._lead = Lead(transport, settings.lease, say)
         writer = Writer(transport, CONTROLLER, settings.instance)
         events = Events(writer, say, wanted=settings.reporting.events)
+        self._events = None if settings.dry_run else events
         self._measurement_events: MeasurementEvents | None = None
         if settings.lease is not None:
             self._meters.leads(settings.lease.name, lambda: self._lead.certain)
@@ -378,6 +383,7 @@ class LiveScheduler:
             match output:
                 case Decision():
                     self._lines.decided(output)
+                    self._observed.decided(output.outcome, self._events, self._objects)
                     if not self._settings.dry_run:
                         self._bindings.carry_out(output)
                 case Reserved() | Released():

@@ -70,6 +70,13 @@ class SchedulerMeters(Meters):
             "Reservations of nodes for gangs that have waited long, moves to other nodes included.",
             registry=self.registry,
         )
+        self._observed, self._observed_victims = (
+            Counter(f"closeby_preemption_observed_{what}_total", text, registry=self.registry)
+            for what, text in (
+                ("plans", "Plans of preemption that were only reported (preemption: observe)."),
+                ("victims", "Pods that these plans would have evicted."),
+            )
+        )
         self._bindings = self._histogram(
             "closeby_binding_duration_seconds",
             "Time from the decision until the API server has agreed to a binding.",
@@ -134,6 +141,11 @@ class SchedulerMeters(Meters):
     def reserved(self) -> None:
         """Nodes are kept free for a gang from now on."""
         self._reservations.inc()
+
+    def preemption_observed(self, victims: int) -> None:
+        """A plan of preemption with so many victims was reported, and is not carried out."""
+        self._observed.inc()
+        self._observed_victims.inc(victims)
 
     # Pods
 
