@@ -370,3 +370,9 @@ class TestValuesOfLabels:
     def test_cores_that_look_like_thousandths_are_called_that(self) -> None:
         found = explained("solo", *racks({"a/r1": 1}), pod("solo", 0, cpu=4000))
         assert "did you mean 4000m?" in counterfactual(found, "short")["sentence"]
+
+    @pytest.mark.parametrize("required", ["rack", None])
+    def test_pods_of_a_gang_that_are_larger_than_any_node(self, required: str | None) -> None:
+        found = explained("train", *racks({"a/r1": 2, "a/r2": 2}), *train(2, 16, required=required))
+        assert not found["everFits"]
+        assert any("16 nvidia.com/gpu, and the largest node has 8" in one for one in found["sentences"])

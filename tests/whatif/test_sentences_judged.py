@@ -61,7 +61,14 @@ def judge_outlook(tiny: Tiny, outlook: list[str], said: str) -> None:
     ends = tiny.fits(tiny.for_ever())
     assert ("can start once enough" in first) == ends, said
     assert ("the end of jobs is not enough" in first) == (holding > 0 and not ends), said
-    assert first.startswith(("Even if", "As the nodes are")) == (not holding), said
+    never_fits = ("Even if", "As the nodes are", "No node is large enough")
+    assert first.startswith(never_fits) == (not holding), said
+    requests = tiny.pod.spec.requests
+    largest = {
+        name: max((one.allocatable.get(name, 0) for one in tiny.nodes), default=0) for name, _ in requests
+    }
+    too_large = any(0 < largest[name] < amount for name, amount in requests)
+    assert first.startswith("No node is large") == (too_large and not most), said
     if not holding:
         never = re.search(r"(?:more than|hold only) (\d) of its (\d) pods", first)
         assert (int(never[1]) if never else 0) == most, said

@@ -12,14 +12,13 @@ from msgspec.structs import replace
 from closeby.cluster.claims import ClaimState
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
-from closeby.objects.quantities import format_amount
 from closeby.objects.words import all_pods, names_text, path_text, plural
 from closeby.scheduling.fork import Change
 from closeby.topology.tree import ROOT_LEVEL, Domain
 from closeby.whatif.ends import job_of, named_owners, shares
 from closeby.whatif.questions import Question, fewest, joined
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry, lack_entry
-from closeby.whatif.room import Alike, Room, Shortage, shortage, usable_for
+from closeby.whatif.room import Alike, Room, Shortage, larger_than_any, shortage, usable_for
 from closeby.whatif.trials import TrialResult
 
 #: Domains that come equally close of which the one with the least in the way is looked for, and in how many
@@ -105,17 +104,9 @@ def _even_if(room: Room) -> str:
 
 def _on_no_node(room: Room) -> str:
     """Why no node could hold a pod if all that may go had gone: none is that large, or all are closed."""
-    cluster = room.question.trials.engine.cluster
-    too_much = []
-    for resource, amount in room.alike[0].pods[0].spec.requests:
-        row = cluster.row_of.get(resource)
-        largest = 0 if row is None else int((cluster.allocatable[row] * cluster.alive).max(initial=0))
-        if 0 < largest < amount:
-            asked, most = format_amount(resource, amount), format_amount(resource, largest)
-            slip = f" (did you mean {asked}m?)" if resource == "cpu" and amount <= 1000 * largest else ""
-            too_much.append(f"{asked} {resource}{slip}, and the largest node has {most}")
+    too_much = larger_than_any(room.question.trials.engine.cluster, room.alike[0].pods[0])
     if too_much:
-        return f"No node is large enough: it asks for {joined(too_much)}."
+        return f"No node is large enough: it asks for {too_much}."
     return f"As the nodes are, none could hold it {_even_if(room)}."
 
 

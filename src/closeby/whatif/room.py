@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from closeby.cluster.columns import Cluster
 from closeby.cluster.resources import COMMON
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.natural import natural_key
@@ -225,6 +226,19 @@ def _near(question: Question, pod: Pod, limits: bool) -> Bools:
 
 
 # What lacks
+
+
+def larger_than_any(cluster: Cluster, pod: Pod) -> str:
+    """Of what a pod asks for more than any node has: ``16 nvidia.com/gpu, and the largest node has 8``."""
+    too_much = []
+    for resource, amount in pod.spec.requests:
+        row = cluster.row_of.get(resource)
+        largest = 0 if row is None else int((cluster.allocatable[row] * cluster.alive).max(initial=0))
+        if 0 < largest < amount:
+            asked, most = format_amount(resource, amount), format_amount(resource, largest)
+            slip = f" (did you mean {asked}m?)" if resource == "cpu" and amount <= 1000 * largest else ""
+            too_much.append(f"{asked} {resource}{slip}, and the largest node has {most}")
+    return joined(too_much) if too_much else ""
 
 
 class Shortage(NamedTuple):

@@ -18,7 +18,7 @@ from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Tree
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry
 from closeby.whatif.relaxing import REQUIRED
-from closeby.whatif.room import domain_room
+from closeby.whatif.room import domain_room, larger_than_any
 
 #: Causes that keep nodes from taking a gang for good that are named, and nodes that are looked at for that.
 CAUSES = 3
@@ -111,6 +111,10 @@ def prospect(
     if (room >= asked.needed).any():
         return Prospect(True, (_some_day(asked, int((room >= asked.needed).sum())),))
     most = max(int(room.max(initial=0)), 0)
+    too_much = "" if most else larger_than_any(run.engine.cluster, asked.pod)
+    if too_much:
+        who = "each of its pods" if asked.needed > 1 else "its pod"
+        return Prospect(False, (f"No node is large enough: {who} asks for {too_much}.",))
     return Prospect(False, (*_never(asked, most, tuple(found)), *_staying(asked)))
 
 
