@@ -11,6 +11,7 @@ from tests.reading.manifest_text import read_good, read_pod
 MISSPELT = [
     ("kueue.x-k8s.io/podset-requird-topology", "kueue.x-k8s.io/podset-required-topology"),
     ("kueue.x-k8s.io/podset-prefered-topology", "kueue.x-k8s.io/podset-preferred-topology"),
+    ("kueue.x-k8s.io/podset-required-toplogy", "kueue.x-k8s.io/podset-required-topology"),
     ("kai.scheduler/topologys", "kai.scheduler/topology"),
 ]
 HARD = [

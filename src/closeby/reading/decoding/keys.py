@@ -269,7 +269,7 @@ def _asks(key: str) -> bool:
     if domain == "closeby.dev":
         return key not in _OWN
     known = any(domain == one or domain.endswith(f".{one}") for one in _DOMAINS)
-    return known and any(word in name for word in _WORDS)
+    return known and (any(word in name for word in _WORDS) or _almost(key) is not None)
 
 
 def _hard(key: str, entries: Mapping[str, str]) -> bool:
