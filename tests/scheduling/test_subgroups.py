@@ -135,6 +135,27 @@ class TestGangsWithoutAConstraintOfTheirOwn:
         assert set(drawn.used("worker")) == {"c1", "c2"}
 
 
+class TestUnequalMembers:
+    def test_those_of_another_kind_go_to_a_rack_that_has_members_already(self) -> None:
+        #   rack-1 comes first by name and would take the pod without accelerators, as a third rack.
+        drawing = "zone-a rack-1 : a1=1\nzone-a rack-2 : b1=2 b2=2\nzone-a rack-3 : c1=2 c2=2"
+        members = [*pods("train", 1, spec(), prefix="head"), *pods("train", 4, spec(gpu=2))]
+        drawn = world(drawing).run(gang(min_member=5), members=members)
+        assert sum(drawn.used().values()) == 5
+        assert set(drawn.used()) == {"b1", "b2", "c1", "c2"}
+
+    def test_but_elsewhere_where_that_leaves_no_room_for_others(self) -> None:
+        #   The two pods of one kind fill b1, the rack of the others; the last one needs what is left.
+        drawing = "zone-a rack-1 : a1=2\nzone-a rack-2 : b1=4"
+        members = [
+            *pods("train", 1, spec(gpu=3), prefix="big"),
+            *pods("train", 1, spec(gpu=1), prefix="small"),
+            *pods("train", 1, spec(gpu=2), prefix="middle"),
+        ]
+        drawn = world(drawing).run(gang(min_member=3), members=members)
+        assert sum(drawn.used().values()) == 3
+
+
 class TestUnequalSiblings:
     def test_a_sibling_leaves_the_only_big_node_to_the_one_that_needs_it(self) -> None:
         drawn = world("zone-a rack-1 : a1=4 a2=3")

@@ -14,8 +14,9 @@ import numpy as np
 
 from closeby.objects.arrays import Counts, Ints, Scores
 from closeby.objects.groups import Strategy
+from closeby.scheduling.judging.classes import ClassTable, PodClass
 from closeby.scheduling.judging.figures import DomainCounts
-from closeby.topology.tree import Domain
+from closeby.topology.tree import Domain, Tree
 
 #: Mean node score of some domains of a level: (level, domain indices) -> one figure each.
 MeanScores = Callable[[int, Ints], Scores]
@@ -198,3 +199,21 @@ class _Choice:
             shared[max(first - offset, 0) : max(end - offset, 0)] = coarser
         distances: Ints = 2 * (level - shared)
         return distances
+
+
+def mean_scores(table: ClassTable, pod_class: PodClass, tree: Tree) -> MeanScores | None:
+    """The mean over the nodes that take such a pod now; None where scores don't tell nodes apart."""
+    if not table.tells_nodes_apart(pod_class):
+        return None
+
+    def means(level: int, domains: Ints) -> Scores:
+        slots, starts = tree.slots_of(level, domains)
+        usable = pod_class.fits[slots] > 0
+        # Every domain compared has room, hence at least one usable node.
+        sizes = np.add.reduceat(usable, starts, dtype=np.intp)
+        scores = table.scores(pod_class, slots[usable])
+        sums = np.add.reduceat(scores, np.cumsum(sizes) - sizes)
+        mean: Scores = np.round(sums / sizes, 9)
+        return mean
+
+    return means

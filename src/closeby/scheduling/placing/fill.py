@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster, Demand
 from closeby.objects.arrays import Bools, Ints, Scores
@@ -12,11 +11,11 @@ from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
-from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
+from closeby.scheduling.judging.classes import ClassTable, Share
 from closeby.scheduling.judging.figures import Weighted, active_scorers, greatest_sum, total_scores
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.bounds import Bounds
-from closeby.scheduling.placing.descent import MeanScores, descend
+from closeby.scheduling.placing.descent import descend, mean_scores
 from closeby.scheduling.placing.mutual import Mutual
 from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.trial import Trial
@@ -159,17 +158,18 @@ class Filler:
         inside: NodeSet,
         strategy: Strategy,
         tree: Tree,
+        start: Domain | None = None,
     ) -> bool:
         """Equal pods: exact, since every pod placed on a node leaves room for one fewer there."""
         mark = self._statement.checkpoint()
         left = list(share.pods)
         steps = 0
-        for domain, fill_level in _outward(candidate, inside, tree):
+        for domain, fill_level in _outward(candidate, inside, tree) if start is None else ((start, None),):
             counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
             taken = min(len(left), counts.inside(domain))
             if not taken:
                 continue
-            means = self._mean_scores(share.pod_class, tree)
+            means = mean_scores(self._table, share.pod_class, tree)
             fill = descend(counts, domain, taken, strategy, means, fill_level)
             positions, takes = fill.in_topology_order()
             self._statement.assume(left[:taken], np.repeat(tree.slot_at[positions], takes))
@@ -204,12 +204,33 @@ class Filler:
             return False
         hardest_first = sorted(demand, key=lambda share: rooms[id(share)] / len(share.pods))
         mark = self._statement.checkpoint()
-        if all(self._by_descent(share, candidate, inside, strategy, tree) for share in hardest_first):
-            return True
-        self._statement.rollback(mark)
+        for close in (True, False) if strategy is not Strategy.SPREAD else (False,):
+            moved = False
+            for share in hardest_first:
+                start = self._beside(share, mark, inside, tree) if close else None
+                moved |= start is not None
+                if not self._by_descent(share, candidate, inside, strategy, tree, start):
+                    break
+            else:
+                return True
+            self._statement.rollback(mark)
+            if close and not moved:
+                break
         if self._in_vain(demand, tree, inside):
             return False
         return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
+
+    def _beside(self, share: Share, mark: Checkpoint, inside: NodeSet, tree: Tree) -> Domain | None:
+        """The tightest of the finest domains with pods placed since a mark that holds all pods of a class."""
+        level = tree.node_level - 1
+        placed = [batch.slots for batch in self._statement.since(mark)]
+        if not placed or level <= inside.domain_in(tree).level:
+            return None
+        used = np.unique(tree.owners_of_slots(np.concatenate(placed), level))
+        counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
+        room = counts.of(level)[used]
+        enough = np.flatnonzero((room >= len(share.pods)) & (used >= 0))
+        return Domain(level, int(used[enough[np.argmin(room[enough])]])) if len(enough) else None
 
     def _in_vain(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
         """Whether unequal pods certainly don't fit beside each other: sums show it, without any trial."""
@@ -330,7 +351,7 @@ class Filler:
             domain = inside.domain_in(tree)
             if counts.inside(domain) < len(share.pods):
                 return None
-            means = self._mean_scores(share.pod_class, tree)
+            means = mean_scores(self._table, share.pod_class, tree)
             positions, _ = descend(
                 counts, domain, len(share.pods), strategy, means, candidate.fill_level
             ).in_topology_order()
@@ -352,22 +373,6 @@ class Filler:
             and any(plugin.scores(pod) for pod in share.pods)
             for plugin in self._table.per_placement
         )
-
-    def _mean_scores(self, pod_class: PodClass, tree: Tree) -> MeanScores | None:
-        if not self._table.tells_nodes_apart(pod_class):
-            return None
-
-        def means(level: int, domains: Ints) -> NDArray[np.float64]:
-            slots, starts = tree.slots_of(level, domains)
-            usable = pod_class.fits[slots] > 0
-            # Every domain compared has room, hence at least one usable node.
-            sizes = np.add.reduceat(usable, starts, dtype=np.intp)
-            scores = self._table.scores(pod_class, slots[usable])
-            sums = np.add.reduceat(scores, np.cumsum(sizes) - sizes)
-            mean: NDArray[np.float64] = np.round(sums / sizes, 9)
-            return mean
-
-        return means
 
     def _in_topology_order(self, mark: Checkpoint, pods: Sequence[Pod], tree: Tree) -> None:
         """Give equal pods that were placed in several steps their slots in topology order."""
