@@ -105,3 +105,14 @@ def test_a_level_that_was_misspelt() -> None:
     first, *_ = said_of("default/train", pods("train", 2), draw("a r1 : n1=2"), "racks")
     assert first.fits
     assert first.change == {"topologyConstraint.requiredTopologyLevel": "rack"}
+
+
+def test_a_topology_that_does_not_exist() -> None:
+    nodes, members = draw("a r1 : n1=2"), pods("train", 2)
+    group = gang(min_member=2, required="rack")
+    assert group.constraint is not None
+    lost = replace(group, constraint=replace(group.constraint, topology="none"))
+    found = counterfactuals(simulate(world([lost], members, nodes), Configuration()))["default/train"]
+    assert found[0].fits
+    assert isinstance(found[0].change, dict)
+    assert list(found[0].change) == ["topologyConstraint.topology"]

@@ -63,7 +63,13 @@ def _levels(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
             wishes.append((coarser, how, fields | {REQUIRED: label}))
     if levels is None:  # To prefer what does not exist would say nothing.
         how, fields = "is not required", {}
-        meant = level_meant(question.trials.engine.topologies, constraint.required, constraint.topology)
+        topologies = question.trials.engine.topologies
+        having = topologies.having_level(constraint.required)
+        if constraint.topology not in (None, *topologies.usable()) and len(having) == 1:
+            right = replace(constraint, topology=having[0])
+            condition = f"if topology {having[0]} is named instead of {constraint.topology}"
+            wishes.append((right, condition, {_TOPOLOGY: having[0]}))
+        meant = level_meant(topologies, constraint.required, constraint.topology)
         if meant is not None:
             right = replace(constraint, required=meant)
             wishes.append((right, f"if {meant} is required instead of {asked}", {REQUIRED: meant}))
