@@ -75,6 +75,9 @@ class Filler:
                     return True
                 self._statement.rollback(mark)
             if beyond or any(share.pod_class.blind_filters for share in demand):
+                if self._one_after_another(demand, inside, tree, budget):
+                    return True
+                self._statement.rollback(mark)
                 budget.spent = True  # Other nodes for the first pods might have let the last ones in.
                 return False
         if len(demand) == 1:
@@ -231,6 +234,25 @@ class Filler:
         room = counts.of(level)[used]
         enough = np.flatnonzero((room >= len(share.pods)) & (used >= 0))
         return Domain(level, int(used[enough[np.argmin(room[enough])]])) if len(enough) else None
+
+    def _one_after_another(
+        self, demand: Sequence[Share], inside: NodeSet, tree: Tree, budget: Budget
+    ) -> bool:
+        """Pods that take volumes from each other: the hardest first, by a bounded search over all nodes.
+
+        Only where each has claims of its own: a placement then leaves less room, and no other needs.
+        """
+        keys = [
+            (pod.namespace, one.of(pod.name))
+            for share in demand
+            for pod in share.pods
+            for one in pod.spec.claims
+        ]
+        if any(share.pod_class.blind_filters for share in demand) or len(set(keys)) < len(keys):
+            return False
+        hardest_first = sorted(demand, key=lambda share: share.pod_class.total / len(share.pods))
+        trial = self._trial(inside, tree, budget)
+        return any(True for _ in trial.ways(hardest_first, each_node=True))
 
     def _in_vain(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
         """Whether unequal pods certainly don't fit beside each other: sums show it, without any trial."""

@@ -48,14 +48,19 @@ class Trial:
         #: The order in which pods of the class in hand visit the nodes, and the rank of each node in it.
         self._orders: list[tuple[Ints, Ints]] = []
 
-    def ways(self, demand: Sequence[Share], apart: Sequence[Tree] = ()) -> Iterator[None]:
+    def ways(
+        self, demand: Sequence[Share], apart: Sequence[Tree] = (), *, each_node: bool = False
+    ) -> Iterator[None]:
         """Each step places all pods in another way; the way before is undone, and at last the last one.
 
-        Nodes in different domains of the trees in ``apart`` are never of one kind.
+        Nodes in different domains of the trees in ``apart`` are never of one kind; with ``each_node`` no two
+        nodes are.
         """
         self._owners = [
             tree.owners_of_slots(self._slots, level) for tree in apart for level in range(tree.node_level)
         ]
+        if each_node:
+            self._owners.append(np.arange(len(self._slots)))
         pods = [(share.pod_class, pod) for share in demand for pod in share.pods]
         self._owing = [(share.pod_class, len(share.pods)) for share in demand]
         for share in demand:
