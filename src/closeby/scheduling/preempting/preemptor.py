@@ -7,14 +7,12 @@ and no other plan has its victims.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import numpy as np
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.gangs.rosters import missing
-from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import ItemKind, Outcome
 from closeby.scheduling.placing.statement import Holdings
@@ -23,11 +21,11 @@ from closeby.scheduling.preempting.circles import Evictions
 from closeby.scheduling.preempting.domains import GangQuestion
 from closeby.scheduling.preempting.nodes import PodQuestion
 from closeby.scheduling.preempting.plans import Plans, PlanState, by_of
+from closeby.scheduling.preempting.possible import PossibleVictims
 from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption, PreemptionEnded
 from closeby.scheduling.preempting.rule import Preemptible, Preempts, preempting_plugin
 from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.victims import Victims, in_order, pods_of, victims_of
-from closeby.scheduling.preempting.world import World, world_of
+from closeby.scheduling.preempting.victims import Victims, in_order, pods_of
 from closeby.topology.tree import ROOT_LEVEL
 
 #: Reasons that no eviction cures.
@@ -44,8 +42,6 @@ _UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(
         Reason.SCHEDULER_ERROR,
     }
 )
-
-
 #: Pods that are being deleted, of which it is tried whether their end is needed.
 _SPARED: Final = 16
 
@@ -83,13 +79,9 @@ class Preemptor:
         self._whose = whose
         self._trials = PreemptionTrials(tools, state, holdings, handle)
         self._plans = Plans(tools, state.pods)
-        #: uids of pods that were to go and did not: no plan counts on them again.
-        self._stuck: set[str] = set()
-        self._world: World | None = None
-        #: The lowest priority of a pod that holds a node.
-        self._lowest: int | None = None
         self._now: float | None = None
         self._evictions = Evictions(rule.max_evictions)
+        self._possible = PossibleVictims(tools, state, rule, whose, self._plans, self._evictions)
         #: When an item that waits was refused first.
         self._refused: dict[str, float] = {}
 
@@ -97,11 +89,12 @@ class Preemptor:
 
     def begin(self, now: float | None) -> None:
         """A round of decisions begins; ``now`` by the clock of the pods' times, None where not known."""
-        self._world, self._lowest, self._now = None, None, now
+        self._now = now
+        self._possible.begin(now)
 
     def changed(self) -> None:
         """Something was placed: what was known of possible victims is outdated."""
-        self._world = self._lowest = None
+        self._possible.changed()
 
     def keep_off(self, key: str, priority: int) -> None:
         """Note which nodes an item must keep off: those cleared for others of at least its priority."""
@@ -142,7 +135,7 @@ class Preemptor:
 
     def gone(self, uid: str) -> str | None:
         """A pod is gone; the item whose plan waited for it alone, None if there is none."""
-        self._stuck.discard(uid)
+        self._possible.stuck.discard(uid)
         self._plans.end(uid, "the pod is gone", None)
         return self._plans.last_victim_of(uid)
 
@@ -168,7 +161,7 @@ class Preemptor:
 
     def give_up(self, said: Preemption, why: str, blocked: Iterable[str]) -> str | None:
         """A plan can't be carried out; these pods (by uid) did not go. Returns the item that may be tried."""
-        self._stuck.update(uid for uid in blocked if uid in self._state.pods)
+        self._possible.stuck.update(uid for uid in blocked if uid in self._state.pods)
         plan = self._plans.find(said)
         if plan is None:
             return None
@@ -253,7 +246,8 @@ class Preemptor:
         explained = self._tools.explains(key)
         if not explained and not len(question.holding()):
             return None
-        victims = self._victims(key, priority, worth=len(question.holding()) > 0 or explained)
+        worth = len(question.holding()) > 0 or explained
+        victims = self._possible.below(key, priority) if worth else None
         choice = None if victims is None else self._plugin.domain_for(question, victims)
         domains: tuple[DomainCost, ...] = ()
         if explained and victims is not None:
@@ -287,7 +281,7 @@ class Preemptor:
         explained = self._tools.explains(pod.key)
         if not question.holding():
             return None
-        victims = self._victims(key, priority, worth=True)
+        victims = self._possible.below(key, priority)
         choice = None if victims is None else self._plugin.node_for(question, victims)
         domains: tuple[DomainCost, ...] = ()
         if explained and victims is not None:
@@ -317,16 +311,8 @@ class Preemptor:
         self._plans.take(said, self._now)
         if not self._whose.reports:
             self._evictions.note(said, self._now)
-        self._spend(said)
+        self._possible.spend(said)
         return said
-
-    def _spend(self, said: Preemption) -> None:
-        """What budgets allow was counted before these victims."""
-        world = self._world_now()
-        for pod in said.victims:
-            budget = world.budget_of[world.index_of[pod.uid]] if pod.uid in world.index_of else NONE
-            if budget >= 0 and not pod.terminating:
-                world.allowed[budget] = max(world.allowed[budget] - 1, 0)
 
     def _with_leaving(
         self, item: WaitingGang | Pod, victims: Victims, gone: Sequence[Pod], placed: Sequence[Placed]
@@ -372,42 +358,6 @@ class Preemptor:
                 return False
         return True
 
-    def _victims(self, key: str, priority: int, *, worth: bool) -> Victims | None:
-        if not worth:
-            return None
-        if not self._anybody_below(priority):
-            return None
-        world, barred = self._world_now(), self._tools.reserved.barred
-        if barred is not None and len(barred) < self._tools.cluster.capacity:
-            barred = np.append(barred, np.zeros(self._tools.cluster.capacity - len(barred), dtype=np.bool_))
-        victims = victims_of(
-            world,
-            priority,
-            key,
-            self._evictions.shielded(world, priority, self._now),
-            self._plans.planned(),
-            barred,
-            self._stuck,
-        )
-        if not len(victims.pods) and not len(victims.leaving):
-            return None
-        return victims
-
-    def _world_now(self) -> World:
-        if self._world is None:
-            cluster, state = self._tools.cluster, self._state
-            self._world = world_of(cluster, state, state.budgets, self._rule, self._whose, self._now)
-            for plan in self._plans:
-                self._spend(plan.said)
-        return self._world
-
-    def _anybody_below(self, priority: int) -> bool:
-        """Whether any pod of lower priority holds a node."""
-        if self._lowest is None:
-            specs = {id(pod.spec): pod for pod, _ in self._tools.cluster.placed_pods()}
-            self._lowest = min(map(self._state.priorities.of, specs.values()), default=priority)
-        return self._lowest < priority
-
     # Explanations
 
     def _no_plan_for_gang(
@@ -415,8 +365,8 @@ class Preemptor:
     ) -> NoPreemption | None:
         if not len(question.holding()):
             return None  # What it lacks is said in any case.
-        for above in self._higher(priority):
-            victims = self._victims(key, above + 1, worth=True)
+        for above in self._possible.higher(priority):
+            victims = self._possible.below(key, above + 1)
             choice = None if victims is None else self._plugin.domain_for(question, victims)
             if choice is not None:
                 path = choice.tree.path(choice.domain)
@@ -430,8 +380,8 @@ class Preemptor:
     def _no_plan_for_pod(
         self, key: str, priority: int, question: PodQuestion, domains: tuple[DomainCost, ...]
     ) -> NoPreemption | None:
-        for above in self._higher(priority):
-            victims = self._victims(key, above + 1, worth=True)
+        for above in self._possible.higher(priority):
+            victims = self._possible.below(key, above + 1)
             choice = None if victims is None else self._plugin.node_for(question, victims)
             if choice is not None:
                 return NoPreemption(
@@ -443,13 +393,6 @@ class Preemptor:
         if not domains:
             return None  # There are no pods whose priority matters.
         return NoPreemption(why="no victims of any priority make room", domains=domains)
-
-    def _higher(self, priority: int) -> list[int]:
-        """The priorities of running pods that are not below this one, ascending; none if all are equal."""
-        known = set(self._world_now().priorities.tolist())
-        if known == {priority}:
-            return []
-        return sorted(one for one in known if one >= priority)
 
 
 def plans_of(said: Iterable[Preemption | NoPreemption]) -> tuple[Preemption, ...]:
