@@ -18,6 +18,7 @@ from closeby.objects.volumes import (
     PersistentVolumeClaim,
     StorageClass,
     StorageObject,
+    VolumeAttachment,
 )
 from closeby.scheduling.events import PodDeleted, PodUpserted, StorageChanged, StorageDeleted, Tick
 from closeby.scheduling.fork import Change
@@ -146,6 +147,42 @@ def test_a_change_wakes_what_it_may_cure_and_nothing_else() -> None:
     assert wakes(StorageChanged(narrower)) == {"away-0"}
     assert wakes(StorageChanged(CSINode(name="a1", drivers=(NodeDriver("other", 1),)))) == {"many-0"}
     assert wakes(StorageDeleted(PersistentVolume, "w")) == {"shelf-0"}
+
+
+def test_what_concerns_no_pod_that_waits_wakes_none() -> None:
+    """Claims, volumes and attachments of pods that run; only a volume that leaves a full node makes room."""
+    one = NodeDriver("disk.example.com", 1)
+    here: list[StorageObject] = [
+        *(claim(name, "disks", volume=f"pv-{name}", bound=True) for name in ("theirs", "ours")),
+        *(
+            volume(f"pv-{name}", storage_class="disks", claim=f"default/{name}", driver=one.name, handle=name)
+            for name in ("theirs", "ours", "other")
+        ),
+        *(CSINode(name=name, drivers=(one,)) for name in ("a1", "a2", "b1", "b2")),
+        *(
+            VolumeAttachment(name=f"to-{name}", driver=one.name, node=name, volume="pv-other")
+            for name in ("a2", "b1", "b2")
+        ),
+    ]
+    drawn = stocked(world(RACKS), *here)
+    (theirs,) = (naming(pod, "theirs") for pod in pods(None, 1, prefix="theirs"))
+    drawn.tell(PodUpserted(replace(theirs, node_name="a1")))
+    ours = [naming(pod, "ours") for pod in pods(None, 1, prefix="ours")]
+    drawn.run(members=ours)
+    assert drawn.reason("ours-0") == Reason.VOLUME_LIMIT_REACHED
+
+    def wakes(*events: StorageChanged | StorageDeleted) -> set[str]:
+        drawn.tell(*events)
+        return decided(drawn)
+
+    attached = VolumeAttachment(name="new", driver=one.name, node="a1", volume="pv-theirs")
+    assert wakes(StorageChanged(attached)) == set()
+    assert wakes(StorageChanged(replace(claim("theirs", "disks", volume="pv-theirs"), uid="new"))) == set()
+    assert wakes(StorageChanged(volume("pv-theirs", storage_class="disks", claim="default/theirs"))) == set()
+    assert wakes(StorageChanged(CSINode(name="a1", drivers=(one,)))) == set()
+    elsewhere = VolumeAttachment(name="free", driver="other", node="a1", volume="pv-x")
+    assert wakes(StorageChanged(elsewhere), StorageDeleted(VolumeAttachment, "free")) == set()
+    assert wakes(StorageDeleted(VolumeAttachment, "to-b1")) == {"ours-0"}
 
 
 # Random worlds

@@ -77,10 +77,18 @@ class Attachments:
         said = self.csi_nodes.get(node)
         return next((one.topology_keys for one in said.drivers if one.name == driver), ()) if said else ()
 
-    def put(self, node: CSINode) -> None:
-        """A node says this of its drivers."""
+    def put(self, node: CSINode) -> bool:
+        """A node says this of its drivers; returns whether that is news."""
+        if self.csi_nodes.get(node.name) == node:
+            return False
         self.csi_nodes[node.name] = node
         self._touch(node.name)
+        return True
+
+    def limits(self, driver: str, node: str) -> bool:
+        """Whether a node attaches only so many volumes of a driver."""
+        said = self.csi_nodes.get(node)
+        return said is not None and any(one.name == driver and one.limit is not None for one in said.drivers)
 
     def remove(self, name: str) -> CSINode | None:
         """A node says nothing any more; returns what it said."""

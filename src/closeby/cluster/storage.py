@@ -23,8 +23,8 @@ class Storage:
         self.drivers: dict[str, CSIDriver] = {}
         self.capacities: dict[str, CSIStorageCapacity] = {}
         self.attachments: dict[str, VolumeAttachment] = {}
-        #: Class -> keys of the claims that name it, as a set that keeps its order.
-        self._claims_of: dict[str, dict[str, None]] = {}
+        #: Class -> keys of the claims that name it and no volume, as a set that keeps its order.
+        self._open_claims_of: dict[str, dict[str, None]] = {}
         #: Name of a volume -> keys of the claims that name it.
         self._named_by: dict[str, dict[str, None]] = {}
         #: Key of a claim -> names of the volumes that are kept for it, or bound to it.
@@ -38,9 +38,13 @@ class Storage:
 
     # Reading
 
-    def claims_of(self, storage_class: str) -> tuple[str, ...]:
-        """Keys of the claims that name a class."""
-        return tuple(self._claims_of.get(storage_class, ()))
+    def open_claims_of(self, storage_class: str) -> tuple[str, ...]:
+        """Keys of the claims that name a class and no volume yet."""
+        return tuple(self._open_claims_of.get(storage_class, ()))
+
+    def claims_bound_to(self, volume: str) -> tuple[str, ...]:
+        """Keys of the claims that name a volume."""
+        return tuple(self._named_by.get(volume, ()))
 
     def claims_naming(self, volume: PersistentVolume) -> tuple[str, ...]:
         """Keys of the claims that name a volume, or that it names."""
@@ -111,7 +115,7 @@ class Storage:
         if kind is PersistentVolumeClaim:
             claim = self.claims.pop(key, None)
             if claim is not None:
-                _drop(self._claims_of, claim.request.storage_class or "", key)
+                _drop(self._open_claims_of, claim.request.storage_class or "", key)
                 _drop(self._named_by, claim.volume, key)
             return claim
         if kind is PersistentVolume:
@@ -138,9 +142,10 @@ class Storage:
     def _put_claim(self, claim: PersistentVolumeClaim) -> StorageObject | None:
         before = self.remove(PersistentVolumeClaim, claim.key)
         self.claims[claim.key] = claim
-        self._claims_of.setdefault(claim.request.storage_class or "", {})[claim.key] = None
         if claim.volume:
             self._named_by.setdefault(claim.volume, {})[claim.key] = None
+        else:
+            self._open_claims_of.setdefault(claim.request.storage_class or "", {})[claim.key] = None
         return before
 
     def _put_volume(self, volume: PersistentVolume) -> StorageObject | None:

@@ -40,12 +40,21 @@ class Volumes:
         self._nodes = nodes
         self._touched = usage_changes
         self.storage = Storage()
+        #: Whether pods get volumes for claims that have none; else they wait until their claims are bound.
+        self.chooses = True
         self._use = VolumeUse()
         self._places = NodeReach(nodes)
         self._attachments = Attachments(nodes, node_changes, self.storage, self._use)
         self._provisioning = Provisioning(self._places, self.storage)
         self._shelves: dict[str, Shelf] = {}
-        self._facts = Facts(nodes, self.storage, lambda: self._use, self._attachments, self._provisioning)
+        self._facts = Facts(
+            nodes,
+            self.storage,
+            lambda: self.chooses,
+            lambda: self._use,
+            self._attachments,
+            self._provisioning,
+        )
         #: The nodes as they were when the shelves were filled.
         self._stamp: tuple[int, ...] = ()
         #: Grows with each change of objects or use.
@@ -60,7 +69,8 @@ class Volumes:
         Returns the keys of the claims for which that may matter; None for all that are to be attached.
         """
         if isinstance(one, CSINode):
-            self._attachments.put(one)
+            if not self._attachments.put(one):
+                return ()
             self._node_changed(one.name)
             return None
         before = self.storage.put(one)
@@ -83,9 +93,11 @@ class Volumes:
             self._put_on_shelf(before, after)
         for one in (before, after):
             match one:
-                case VolumeAttachment(node=node):
+                case VolumeAttachment(node=node, driver=driver, volume=volume):
                     self._node_changed(node)
-                    return None
+                    if self._attachments.limits(driver, node) and one is before:
+                        return None  # One more volume may find a place there.
+                    concerned |= dict.fromkeys(storage.claims_bound_to(volume))
                 case PersistentVolumeClaim(key=key):
                     self._claims_changed((key,))
                     concerned[key] = None
@@ -94,14 +106,14 @@ class Volumes:
                         self._touched.add(self._places.slots(one.node_affinity))
                     named = storage.claims_naming(one)
                     self._claims_changed(named)
-                    concerned |= dict.fromkeys((*named, *storage.claims_of(one.storage_class)))
+                    concerned |= dict.fromkeys((*named, *storage.open_claims_of(one.storage_class)))
                 case StorageClass(name=name) | CSIStorageCapacity(storage_class=name):
                     self._provisioning.changed(name)
-                    concerned |= dict.fromkeys(storage.claims_of(name))
+                    concerned |= dict.fromkeys(storage.open_claims_of(name))
                 case CSIDriver(name=name):
                     for each in storage.classes_of(name):
                         self._provisioning.changed(each)
-                        concerned |= dict.fromkeys(storage.claims_of(each))
+                        concerned |= dict.fromkeys(storage.open_claims_of(each))
         return tuple(concerned)
 
     def _put_on_shelf(self, before: StorageObject | None, after: StorageObject | None) -> None:
@@ -231,7 +243,7 @@ class Volumes:
     def _is_open(self, claim: PersistentVolumeClaim) -> bool:
         """Whether a claim gets its volume with the node of its pod, and has none chosen yet."""
         found = self.storage.classes.get(claim.request.storage_class or "")
-        waits = found is not None and found.waits and not claim.volume and not claim.lost
+        waits = self.chooses and found is not None and found.waits and not claim.volume and not claim.lost
         return waits and claim.key not in self._use.chosen
 
     def needs(self, pod: Pod) -> tuple[ClaimNeed, ...]:

@@ -156,11 +156,13 @@ class Rounds:
     def note_storage_event(self, event: ClusterEvent, keys: Iterable[str] | None) -> None:
         """Something about volumes changed, which concerns the items of these keys (None: all)."""
         self._tools.rooms.forget()
-        self.suspensions.cancel_all()
         if keys is None:
             self._events |= event
-        else:
-            self._volumes_of.update(dict.fromkeys(keys))
+            self.suspensions.cancel_all()
+            return
+        for key in keys:
+            self._volumes_of[key] = None
+            self.suspensions.cancel(key)
 
     def forget(self, key: str) -> None:
         """No pod of an item waits any more."""
