@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from closeby.kube.state.following import FOLLOWED
-from closeby.kube.watch.resources import SELECTED_BY, WATCHED, WORKLOADS
+from closeby.kube.watch.resources import SELECTED_BY, VOLUMES, WATCHED, WORKLOADS
 from closeby.reading.registry import READERS
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
@@ -93,7 +93,7 @@ def plural(kind: str) -> str:
 
 def test_the_scheduler_may_follow_the_kinds_that_it_follows_and_no_others(helm: Path) -> None:
     followed = {(one.group, plural(one.kind)) for one in FOLLOWED} | {("", "nodes"), ("", "pods")}
-    followed |= {(one.group, one.plural) for one in SELECTED_BY}
+    followed |= {(one.group, one.plural) for one in (*SELECTED_BY, *VOLUMES)}
     for verb in ("list", "watch"):
         assert resources(rules(helm, "scheduler"), verb) == followed
 

@@ -5,10 +5,20 @@ from collections.abc import Mapping
 
 import msgspec
 
+from closeby.kube.client.errors import ApiError
 from closeby.kube.state.feed import Fed, Feed
-from closeby.kube.watch.changes import Change, Deleted, upserted
-from closeby.kube.watch.resources import NAMESPACES, NODES, PODS, SERVICES, Resource
+from closeby.kube.state.volumes_of_pods import VolumesOfPods
+from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, upserted
+from closeby.kube.watch.resources import (
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SERVICES,
+    Resource,
+)
 from closeby.objects.selectors import Namespace, PodOwner, selector_of
+from closeby.objects.volumes import CSINode, PersistentVolumeClaim
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
@@ -25,6 +35,8 @@ from closeby.scheduling.events import (
     PodUpserted,
     PriorityClassChanged,
     SelectionChanged,
+    StorageChanged,
+    StorageDeleted,
     TopologyChanged,
     TopologyDeleted,
 )
@@ -139,6 +151,54 @@ def test_nodes_come_and_go() -> None:
     feed = Feed("closeby")
     feed.take([put(NODES, node("n1"))])
     assert feed.take([gone(NODES, "n1"), gone(NODES, "n2")]).events == (NodeDeleted("n1"),)
+
+
+def claiming(name: str, *claims: str) -> Object:
+    volumes = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
+    return pod(name, volumes=volumes)
+
+
+def test_volumes_come_change_and_go() -> None:
+    feed = Feed("closeby")
+    claim = {"metadata": METADATA, "spec": {"volumeName": "v"}}
+    (changed,) = feed.take([put(PERSISTENT_VOLUME_CLAIMS, claim)]).events
+    assert isinstance(changed, StorageChanged)
+    assert isinstance(changed.one, PersistentVolumeClaim) and changed.one.key == "a/p"
+    nodes = served("storage.k8s.io", "CSINode", "v1", namespaced=False)
+    assert kinds(feed.take([put(nodes, {"metadata": {"name": "n1"}})])) == ["StorageChanged"]
+    fed = feed.take([gone(PERSISTENT_VOLUME_CLAIMS, "a/p"), gone(nodes, "n1")])
+    assert fed.events == (StorageDeleted(PersistentVolumeClaim, "a/p"), StorageDeleted(CSINode, "n1"))
+
+
+def test_pods_with_claims_wait_until_volumes_are_listed() -> None:
+    asked: list[str] = []
+    there: list[str] = []
+    volumes = VolumesOfPods(lambda: asked.append("volumes"), lambda: bool(there))
+    feed = Feed("closeby", volumes=volumes)
+    feed.take([put(PODS, pod("plain")), put(PODS, claiming("theirs", "d") | {"spec": {"nodeName": "n"}})])
+    assert asked == []
+    (seen,) = feed.take([put(PODS, claiming("p", "data"))]).events
+    assert isinstance(seen, PodUpserted)
+    assert asked == ["volumes"] and "not listed" in volumes.lack(seen.pod)
+    there.append("all")
+    assert feed.take([]).events == (seen,) and volumes.lack(seen.pod) == ""
+    assert feed.take([]).events == ()
+
+
+def test_pods_with_claims_wait_for_a_right() -> None:
+    """They are decided about again as soon as it is there; one that is gone is not."""
+    volumes = VolumesOfPods()
+    feed = Feed("closeby", volumes=volumes)
+    (p, q) = feed.take([put(PODS, claiming("p", "data")), put(PODS, claiming("q", "data"))]).events[:2]
+    assert isinstance(p, PodUpserted)
+    nodes = served("storage.k8s.io", "CSINode", "v1", namespaced=False)
+    trouble = Troubled(ApiError(403, "Forbidden", "no"), 1.0)
+    assert feed.take([(nodes, trouble)]).events == (p, q)
+    assert "csinodes.storage.k8s.io" in volumes.lack(p.pod)
+    feed.take([gone(PODS, "a/q", "uid-q")])
+    assert feed.take([(nodes, trouble)]).events == ()
+    assert feed.take([(nodes, Synced("1", 0))]).events == (p,)
+    assert volumes.lack(p.pod) == ""
 
 
 def test_what_can_not_be_read_is_a_problem_and_not_an_end() -> None:

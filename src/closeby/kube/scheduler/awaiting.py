@@ -1,9 +1,9 @@
-"""Keeps pods out of the queue whose AppGroup is not known yet, and looks for it on the server.
+"""Keeps pods out of the queue while something that they depend on is not known: an AppGroup, or volumes.
 
-One look serves all pods: what the server serves, and the names of the AppGroups in the namespaces of pods
-whose grace is over. While any pod waits there is one look a second, however many there are. Each namespace is
-decided as soon as its own names are known, and asked about again when that is over: one with many AppGroups
-does not hold back the others.
+An AppGroup is looked for on the server. One look serves all pods: what the server serves, and the names of
+the AppGroups in the namespaces of pods whose grace is over. While any pod waits there is one look a second,
+however many there are. Each namespace is decided as soon as its own names are known, and asked about again
+when that is over: one with many AppGroups does not hold back the others.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Transport
 from closeby.kube.state.following import Following
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
+from closeby.kube.state.volumes_of_pods import VolumesOfPods
 from closeby.kube.watch.changes import read_object, read_page
 from closeby.kube.watch.resources import Resource
 from closeby.objects.applications import APP_GROUP_LABEL
@@ -60,11 +61,34 @@ class AwaitedAppGroups(PreEnqueue):
         )
 
 
-def awaiting(profile: Profile, unknown: UnknownGroups, handle: Handle) -> Profile:
-    """The profile in which pods wait for their AppGroups."""
-    plugin = AwaitedAppGroups(unknown, handle)
+class AwaitedVolumes(PreEnqueue):
+    """Keeps a pod with claims out of the queue while what there is of volumes is not known."""
+
+    name = "AwaitedVolumes"
+
+    def __init__(self, volumes: VolumesOfPods, handle: Handle) -> None:
+        super().__init__(NoArguments(), handle)
+        self._volumes = volumes
+
+    def pre_enqueue(self, pod: Pod) -> Condition | None:
+        lack = self._volumes.lack(pod)
+        if not lack:
+            return None
+        return Condition(
+            reason=Reason.UNSUPPORTED,
+            object=f"Pod/{pod.key}",
+            field="spec.volumes",
+            message=f"the pod has claims, and {lack}",
+            remedy="add them to the scheduler's ClusterRole" if self._volumes.hidden else "",
+            blocking=True,
+        )
+
+
+def awaiting(profile: Profile, unknown: UnknownGroups, volumes: VolumesOfPods, handle: Handle) -> Profile:
+    """The profile in which pods wait for their AppGroups, and until volumes are known."""
+    plugins = AwaitedAppGroups(unknown, handle), AwaitedVolumes(volumes, handle)
     return msgspec.structs.replace(
-        profile, plugins=(*profile.plugins, plugin), pre_enqueue=(*profile.pre_enqueue, plugin)
+        profile, plugins=(*profile.plugins, *plugins), pre_enqueue=(*profile.pre_enqueue, *plugins)
     )
 
 

@@ -34,8 +34,9 @@ from closeby.kube.state.feed import Feed
 from closeby.kube.state.following import Following
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.state.unknown_groups import KINDS, UnknownGroups
+from closeby.kube.state.volumes_of_pods import VolumesOfPods
 from closeby.kube.watch.reflector import collector_paused, settle
-from closeby.kube.watch.resources import SELECTED_BY
+from closeby.kube.watch.resources import SELECTED_BY, VOLUMES
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
@@ -47,12 +48,7 @@ from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.reading.registry import OWN_GROUP
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import (
-    Event,
-    FlushUnschedulable,
-    NetworkScopeChanged,
-    Tick,
-)
+from closeby.scheduling.events import Event, FlushUnschedulable, NetworkScopeChanged, Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Suspended, outcomes_of
 from closeby.scheduling.profile import Profile
@@ -127,22 +123,20 @@ class LiveScheduler:
         self._following = Following(
             transport,
             say,
-            core=SELECTED_BY,
+            core=(*SELECTED_BY, *VOLUMES),
             discover_every=settings.discover_every,
             meters=self._meters,
         )
-        unknown = UnknownGroups(
-            configuration.unknown_app_group_delay,
-            listed=lambda: self._following.listed(KINDS),
-        )
+        unknown = UnknownGroups(configuration.unknown_app_group_delay, lambda: self._following.listed(KINDS))
+        volumes = VolumesOfPods(self._following.follow_volumes, lambda: self._following.volumes_listed)
         self._looks = GroupLooks(transport, self._following, unknown)
 
         def profile(handle: Handle) -> Profile:
-            configured = awaiting(profile_for(checked, handle), unknown, handle)
+            configured = awaiting(profile_for(checked, handle), unknown, volumes, handle)
             return excluding(configured, settings.excluded_namespaces, handle)
 
-        reserve_after = configuration.reserve_after
-        self.engine = Engine(profile, reserve_after=reserve_after, contain_faults=True)
+        self.engine = Engine(profile, reserve_after=configuration.reserve_after, contain_faults=True)
+        self.engine.cluster.volumes.chooses = False
         self.engine.stories.limit = _STORIES
         self.engine.handle(NetworkScopeChanged(networks))
         self._meters.shows(self.engine)
@@ -152,7 +146,11 @@ class LiveScheduler:
         self._settings = settings
         self._say = say
         self._feed = Feed(
-            settings.scheduler_name, pod_grouper=settings.pod_grouper, networks=networks, unknown=unknown
+            settings.scheduler_name,
+            pod_grouper=settings.pod_grouper,
+            networks=networks,
+            unknown=unknown,
+            volumes=volumes,
         )
         self._objects = GangObjects()
         self._lead = Lead(transport, settings.lease, say)

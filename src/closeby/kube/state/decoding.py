@@ -155,22 +155,21 @@ def held_for_its_gang(pod: Pod) -> Pod:
 
     Placed alone it would break what it requires.
     """
-    if pod.spec.claims:
-        return _held(pod, "spec.volumes[*] with a claim, whose volumes are not followed on a cluster yet")
     if pod.group is not None:
         return pod
     if pod.workload_ref is not None:
         called = pod.workload_ref.name
         lack = f"spec.workloadRef, as no pod-grouper (closeby controllers) reads Workload {called}"
-        return _held(pod, lack)
+        return held(pod, lack)
     ask = read_ask(pod.annotations, f"Pod/{pod.key}")
     required = ask.constraint is not None and ask.constraint.required is not None
     if not required and not any(one.blocking for one in ask.conditions):
         return pod
-    return _held(pod, "annotations that require a placement, without a PodGroup")
+    return held(pod, "annotations that require a placement, without a PodGroup")
 
 
-def _held(pod: Pod, lack: str) -> Pod:
+def held(pod: Pod, lack: str) -> Pod:
+    """The pod so that it waits, as closeby can't honour this."""
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, lack))
     )

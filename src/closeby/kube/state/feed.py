@@ -1,11 +1,12 @@
 """Turns what happens to a cluster's objects into events for the engine; does no input or output itself.
 
 The engine gets only what differs: a node's heartbeat or a pod's status says nothing to it. What can't be
-read becomes a problem to be logged, and counts as absent until it is fixed; a pod or node that was read
-before counts as it was, because it still takes or gives what it did.
+read becomes a problem to be logged, and counts as absent until it is fixed; a pod, node or volume that was
+read before counts as it was, because it still takes or gives what it did.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from closeby.kube.state.mirrors import SharedGangs
 from closeby.kube.state.names import SharedNames, clash
 from closeby.kube.state.ownership import ForeignMembers, scheduler_of
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
+from closeby.kube.state.volumes_of_pods import VolumesOfPods
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import NAMESPACES, NODES, PODS, RESOURCE_CLAIM, SERVICES, Resource
 from closeby.objects.applications import AppGroup
@@ -30,6 +32,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
+from closeby.objects.volumes import StorageObject
 from closeby.reading.dialects.grouping import held_for_the_grouper, undecided
 from closeby.reading.registry import Record
 from closeby.scheduling.events import (
@@ -47,10 +50,14 @@ from closeby.scheduling.events import (
     PriorityClassChanged,
     PriorityClassDeleted,
     SelectionChanged,
+    StorageChanged,
+    StorageDeleted,
     TopologyChanged,
     TopologyDeleted,
 )
 from closeby.topology.node_groups import QOS_ANNOTATION
+
+_STORAGE: Final[Mapping[str, type[StorageObject]]] = {one.__name__: one for one in get_args(StorageObject)}
 
 
 class Fed(Struct, frozen=True):
@@ -71,13 +78,15 @@ class Feed:
         pod_grouper: bool = False,
         networks: NetworkScope = ALL_NAMESPACES,
         unknown: UnknownGroups | None = None,
+        volumes: VolumesOfPods | None = None,
     ) -> None:
         """Of the pods that wait, those that name this scheduler are the engine's business.
 
         With a ``pod_grouper`` at work in the cluster they wait for its word before they are placed.
         ``networks``: whose NetworkTopologies count; it is a problem of each other one that it does not.
-        ``unknown`` gets AppGroups and the pods that may wait for them.
+        ``unknown`` gets AppGroups and the pods that may wait for them, ``volumes`` the pods with claims.
         """
+        self._volumes = volumes or VolumesOfPods()
         self._unknown = unknown or UnknownGroups(grace=0.0)
         self._scope = networks
         self.foreign = ForeignMembers()
@@ -116,11 +125,14 @@ class Feed:
                 case Deleted():
                     self._problems.pop((resource, change.key), None)
                     self._deleted(resource, change, events)
+                case _:
+                    self._volumes.rights(resource, change)
         problems += self._read_labels()
         for names in (self._topologies, self._networks, self._app_groups, self._gangs.names):
             events += names.news()
         # After the AppGroups: their pods are placed together.
         events += [PodUpserted(pod) for pod in self._unknown.released()]
+        events += [PodUpserted(pod) for pod in self._volumes.released()]
         return Fed(tuple(events), tuple(problems))
 
     # Objects that appear or change
@@ -146,6 +158,8 @@ class Feed:
                 events.append(BudgetChanged(record))
             case Namespace() | PodOwner():
                 events.append(SelectionChanged(record))
+            case _ if isinstance(record, StorageObject):
+                events.append(StorageChanged(record))
             case ResourceClaim():
                 self._claims.put(record)
                 self._claim_changed(record.key, events)
@@ -184,6 +198,7 @@ class Feed:
         if pod.finished or pod.node_name is not None:
             self.foreign.forget(pod.uid)
             self._claims.forget(pod.uid)
+            self._volumes.forget(pod.uid)
         if pod.finished:
             self._finished(in_its_task(pod), known, events)
             return
@@ -199,8 +214,10 @@ class Feed:
             return
         if pod.node_name is None and not pod.terminating:
             self._unknown.pod_seen(pod, known)
+            self._volumes.pod_seen(pod)
         else:
             self._unknown.forget(pod.uid)
+            self._volumes.forget(pod.uid)
         self._pods[pod.uid] = pod
         events.append(PodUpserted(pod))
 
@@ -267,6 +284,7 @@ class Feed:
         elif resource == PODS:
             self._unknown.forget(change.uid)
             self._claims.forget(change.uid)
+            self._volumes.forget(change.uid)
             self.foreign.forget(change.uid)
             known = self._pods.pop(change.uid, None) is not None
             if known or change.uid in self._done:
@@ -281,6 +299,8 @@ class Feed:
             namespace, _, name = change.key.partition("/")
             owner = PodOwner(kind=resource.kind, namespace=namespace, name=name)
             events.append(SelectionChanged(owner, gone=True))
+        elif resource.kind in _STORAGE:
+            events.append(StorageDeleted(_STORAGE[resource.kind], change.key))
         elif resource.kind == "PriorityClass":
             events.append(PriorityClassDeleted(change.key))
         elif resource.kind == "PodDisruptionBudget":

@@ -11,8 +11,10 @@ from closeby.kube.metrics.meters import Meters
 from closeby.kube.watch.changes import Change, Resumed, Synced, Troubled
 from closeby.kube.watch.reflector import DEFAULT_WATCHING, Reflector, Watching
 from closeby.kube.watch.resources import (
+    ABOUT_VOLUMES,
     NODES,
     PODS,
+    STORAGE,
     WATCHED,
     Arrived,
     Discovery,
@@ -26,7 +28,7 @@ _ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})
 _FORBIDDEN: Final = 403
 #: Kinds without whose present objects nothing may be decided.
 _INDISPENSABLE: Final = frozenset({NODES.kind, PODS.kind, "PodGroup", "CompositePodGroup"})
-FOLLOWED: Final = tuple(one for one in WATCHED if one.kind not in _ADMISSION)
+FOLLOWED: Final = (*(one for one in WATCHED if one.kind not in _ADMISSION), *STORAGE)
 
 
 class Following:
@@ -43,6 +45,10 @@ class Following:
         discover_every: float = 10.0,
         meters: Meters | None = None,
     ) -> None:
+        """``core``: kinds of the core group besides nodes and pods.
+
+        Those about volumes are followed from the first call of ``follow_volumes`` on.
+        """
         self._meters = meters or Meters()
         self._transport = transport
         self._say = say
@@ -51,6 +57,8 @@ class Following:
         self._discovery = Discovery(transport, followed)
         #: Of the core group, which every server has.
         self._core = tuple(core)
+        #: Kinds about volumes that are served, as long as they are not followed; None when they are.
+        self._later: dict[Resource, None] | None = {}
         self._first: tuple[Resource, ...] = ()
         #: Of the first kinds, those whose list is not complete.
         self._incomplete: set[Resource] = set()
@@ -68,7 +76,8 @@ class Following:
         served = await self._discovery.served()
         if isinstance(served, ApiError):
             return served
-        self._first = (NODES, PODS, *self._core, *served)
+        kinds = (NODES, PODS, *self._core, *served)
+        self._first = tuple(one for one in kinds if not self._is_for_later(one))
         self._incomplete = set(self._first)
         return None
 
@@ -81,6 +90,27 @@ class Following:
             for resource in served:
                 self._arrived(resource)
         return served
+
+    def follow_volumes(self) -> None:
+        """Follows the kinds about volumes from now on; before all others are complete, as one of them."""
+        begun, self._later = self._later, None
+        if begun is None:
+            return
+        if not self.complete:
+            self._incomplete.update(begun)
+        for resource in begun:
+            self._arrived(resource)
+
+    @property
+    def volumes_listed(self) -> bool:
+        """Whether the kinds about volumes are followed and listed, as far as that is allowed."""
+        return self._later is None and self.listed(ABOUT_VOLUMES)
+
+    def _is_for_later(self, resource: Resource) -> bool:
+        if self._later is None or resource.kind not in ABOUT_VOLUMES:
+            return False
+        self._later[resource] = None
+        return True
 
     def listed(self, kinds: Collection[str]) -> bool:
         """Whether all objects of these kinds are listed that were there when the kinds were found."""
@@ -150,7 +180,7 @@ class Following:
                         await self._end(change.resource)
 
     def _arrived(self, resource: Resource) -> None:
-        if self._tasks is not None and resource not in self._followed:
+        if self._tasks is not None and resource not in self._followed and not self._is_for_later(resource):
             self._say("kind added", kind=resource.kind, api=resource.group)
             self._begin(resource)
 
@@ -167,6 +197,8 @@ class Following:
             self._followed[reflector.resource] = reflector, task
 
     async def _end(self, resource: Resource) -> None:
+        if self._later is not None and self._later.pop(resource, True) is None:
+            return
         reflector, task = self._followed.pop(resource)
         self._meters.leaves(resource)
         task.cancel()
@@ -189,16 +221,23 @@ class Following:
             async for batch in batches:
                 self._add(resource, batch)
 
+    def _tell_rights(self, resource: Resource, change: Change) -> None:
+        """Pods with claims wait while closeby may not see a kind about volumes."""
+        if resource.kind in ABOUT_VOLUMES:
+            self._changes.append((resource, change))
+
     def _add(self, resource: Resource, batch: Iterable[Change]) -> None:
         for change in batch:
             match change:
                 case Synced(_, objects):
+                    self._tell_rights(resource, change)
                     self._incomplete.discard(resource)
                     self._unlisted.discard(resource)
                     self._say("listed", kind=resource.kind, api=resource.group, objects=objects)
                 case Troubled(error, wait):
                     if error.code == _FORBIDDEN and resource not in (NODES, PODS):
                         # Who may not see these has none, until the right to is granted.
+                        self._tell_rights(resource, change)
                         self._incomplete.discard(resource)
                         self._unlisted.discard(resource)
                     self._say(
@@ -210,6 +249,7 @@ class Following:
                             "keeping the last list", warning=True, kind=resource.kind, api=resource.group
                         )
                 case Resumed():
+                    self._tell_rights(resource, change)
                     self._say("watch recovered", kind=resource.kind)
                 case _:
                     self._changes.append((resource, change))

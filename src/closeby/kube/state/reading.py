@@ -9,13 +9,22 @@ from msgspec import Struct
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
-from closeby.kube.state.decoding import Decoder, held_for_its_gang, in_its_task
+from closeby.kube.state.decoding import Decoder, held, held_for_its_gang, in_its_task
 from closeby.kube.state.following import FOLLOWED
 from closeby.kube.state.names import clash
 from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, Upserted
 from closeby.kube.watch.reflector import Reflector, Watching, collector_paused
-from closeby.kube.watch.resources import NODES, PODS, SELECTED_BY, Discovery, Resource
+from closeby.kube.watch.resources import (
+    ABOUT_VOLUMES,
+    NODES,
+    PODS,
+    SELECTED_BY,
+    VOLUMES,
+    Discovery,
+    Resource,
+)
 from closeby.objects.applications import AppGroup
+from closeby.objects.bounds import some
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
@@ -25,6 +34,7 @@ from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
+from closeby.objects.volumes import StorageObject
 from closeby.reading.decoding.keys import POD_GROUPER
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.dialects.grouping import held_for_the_grouper, says_it_has_none, undecided
@@ -70,8 +80,8 @@ async def read_cluster(
     if isinstance(served, ApiError):
         return _unreachable(transport, served)
     reader = _Reader(transport, progress)
-    kinds = (*_NEEDED, *SELECTED_BY, *served)
-    skipped = []
+    kinds = (*_NEEDED, *SELECTED_BY, *VOLUMES, *served)
+    skipped, hidden = [], []
     for kind, error in zip(kinds, await asyncio.gather(*map(reader.read, kinds)), strict=True):
         # A kind that has left meanwhile has no objects.
         if error is None or (error.code == _GONE and kind not in _NEEDED):
@@ -79,8 +89,10 @@ async def read_cluster(
         may_be_missing = kind not in _NEEDED and (keep_going or error.code == _FORBIDDEN)
         if not may_be_missing:
             return _unreadable(transport, kind, error)
+        if kind.kind in ABOUT_VOLUMES:
+            hidden.append(kind.plural)
         skipped.append(f"{kind.plural}.{kind.api_version} can't be read: {error}{_remedy(kind, error)}")
-    return reader.whole(kinds, tuple(skipped), pod_grouper)
+    return reader.whole(kinds, tuple(skipped), pod_grouper, hidden)
 
 
 async def read_nodes(
@@ -143,9 +155,16 @@ class _Reader:
                 self._problems.pop((resource, key), None)
 
     def whole(
-        self, kinds: Iterable[Resource], skipped: tuple[str, ...], pod_grouper: bool | None
+        self,
+        kinds: Iterable[Resource],
+        skipped: tuple[str, ...],
+        pod_grouper: bool | None,
+        hidden: Sequence[str] = (),
     ) -> WholeCluster:
-        """All of it. Of objects with one name that of the earlier kind counts, as for the scheduler."""
+        """All of it. Of objects with one name that of the earlier kind counts, as for the scheduler.
+
+        Pods with claims wait where kinds about volumes are ``hidden``.
+        """
         kept: dict[tuple[str, str], tuple[list[Resource], Record]] = {}
         for resource in kinds:
             for key, record in self._records[resource].items():
@@ -159,7 +178,7 @@ class _Reader:
         records = [record for _, record in kept.values()]
         manifests = Manifests(
             nodes=_all(records, Node),
-            pods=tuple(map(in_its_task, self._held(_all(records, Pod), pod_grouper))),
+            pods=tuple(map(in_its_task, self._held(_all(records, Pod), pod_grouper, hidden))),
             groups=_all(records, PodGroup),
             topologies=_all(records, Topology),
             priority_classes=_all(records, PriorityClass),
@@ -168,6 +187,7 @@ class _Reader:
             namespaces=_all(records, Namespace),
             services=_all(records, PodOwner),
             budgets=_all(records, PodDisruptionBudget),
+            storage=tuple(one for one in records if isinstance(one, StorageObject)),
             notices=(*self._reading.all_notices(), *self._problems.values(), *clashes),
             whole=True,
         )
@@ -177,13 +197,15 @@ class _Reader:
             gang_kinds={key: sources[0] for (kind, key), (sources, _) in kept.items() if kind == "PodGroup"},
         )
 
-    def _held(self, pods: Sequence[Pod], pod_grouper: bool | None) -> Iterator[Pod]:
+    def _held(self, pods: Sequence[Pod], pod_grouper: bool | None, hidden: Sequence[str]) -> Iterator[Pod]:
         """Those without a node so that they wait for their gang, or for the pod-grouper's word."""
         grouped = {pod.spec.scheduler_name for pod in pods if self._has_its_word(pod)}
         for pod in pods:
             waits = pod.spec.scheduler_name in grouped if pod_grouper is None else pod_grouper
             if pod.node_name is not None:
                 yield pod
+            elif pod.spec.claims and hidden:
+                yield held(pod, f"spec.volumes[*] with a claim, as this user may not list {some(hidden)}")
             else:
                 yield held_for_the_grouper(pod) if waits and undecided(pod) else held_for_its_gang(pod)
 

@@ -80,6 +80,13 @@ NAMESPACES: Final = Resource(version="v1", kind="Namespace", plural="namespaces"
 SERVICES: Final = Resource(version="v1", kind="Service", plural="services", namespaced=True)
 #: What selectors go by besides pods. The core group is not in the discovery document.
 SELECTED_BY: Final = (NAMESPACES, SERVICES)
+PERSISTENT_VOLUME_CLAIMS: Final = Resource(
+    version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims", namespaced=True
+)
+PERSISTENT_VOLUMES: Final = Resource(
+    version="v1", kind="PersistentVolume", plural="persistentvolumes", namespaced=False
+)
+VOLUMES: Final = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
 LEASES: Final = Resource(
     group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", namespaced=True, status=False
 )
@@ -131,6 +138,18 @@ WATCHED: Final[tuple[Watched, ...]] = (
     Watched("appgroup.diktyo.x-k8s.io", "AppGroup", ("v1alpha1",)),
     Watched("networktopology.diktyo.x-k8s.io", "NetworkTopology", ("v1alpha1",)),
 )
+
+
+#: What is known of volumes, besides claims and volumes themselves.
+STORAGE: Final[tuple[Watched, ...]] = (
+    Watched("storage.k8s.io", "StorageClass", ("v1",)),
+    Watched("storage.k8s.io", "CSINode", ("v1",)),
+    Watched("storage.k8s.io", "CSIDriver", ("v1",)),
+    Watched("storage.k8s.io", "CSIStorageCapacity", ("v1",)),
+    Watched("storage.k8s.io", "VolumeAttachment", ("v1",)),
+)
+#: Kinds without which nothing is decided about pods with claims.
+ABOUT_VOLUMES: Final = frozenset({*(one.kind for one in VOLUMES), *(one.kind for one in STORAGE)})
 
 
 #: Of Kubernetes 1.35. Only the pod-grouper follows it: the scheduler goes by the PodGroups made of it.
