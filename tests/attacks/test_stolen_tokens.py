@@ -15,6 +15,7 @@ import pytest
 
 from closeby.controllers.grouping.writes import Writes
 from closeby.kube.client.transport import Transport
+from closeby.kube.writing.volume_writes import ClaimReference, VolumeWriter
 from closeby.kube.writing.writer import StatusCondition, Writer
 from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.outcomes import Binding
@@ -252,6 +253,49 @@ def test_with_the_schedulers_token_a_pod_is_not_called_ready_or_moved_into_a_ser
                 left = await admin.get(path(ours))
                 assert left["spec"]["nodeName"] == host
                 assert left["metadata"]["annotations"]["closeby.dev/topology-domain"] == "z1/r1"
+
+    asyncio.run(run())
+
+
+def test_with_the_schedulers_token_volumes_are_bound_and_not_changed(
+    helm: Path, control_plane: ControlPlane, namespace: str
+) -> None:
+    """Of a claim one annotation is written, of a volume the claim for which it is kept."""
+    claims, volumes = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", "/api/v1/persistentvolumes"
+    size = {"storage": "1Gi"}
+    common: Object = {"accessModes": ["ReadWriteOnce"], "storageClassName": f"{namespace}-waits"}
+    spec = {**common, "capacity": size, "csi": {"driver": "d", "volumeHandle": "h"}}
+
+    async def run() -> None:
+        async with stolen(helm, control_plane, namespace, "scheduler") as theft:
+            admin, thief = theft.admin, theft.thief
+            made = await admin.create(
+                claims, {"metadata": {"name": "c"}, "spec": {**common, "resources": {"requests": size}}}
+            )
+            volume = f"{volumes}/{namespace}-v"
+            await admin.create(volumes, {"metadata": {"name": f"{namespace}-v"}, "spec": spec})
+            try:
+
+                async def learnt() -> bool:
+                    attempt = thief.patch(volume, labelled(app="payments"), dryRun="All")
+                    return await at_work(f"{namespace}-{namespace}-scheduler-volumes", attempt)
+
+                await eventually(learnt)
+                await refused(thief.patch(f"{claims}/c", annotated(note="yours")), "selected-node alone")
+                await refused(thief.patch(volume, annotated(note="yours")), "selected-node alone")
+                more = {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}
+                await refused(thief.patch(volume, more), "claimRef alone")
+                # What the scheduler does write, by its own code.
+                writer = VolumeWriter(theft.transport)
+                claim = ClaimReference(namespace, "c", made["metadata"]["uid"])
+                assert await writer.select("n", claim) is None
+                assert await writer.unselect("n", claim) is None
+                assert await writer.keep(f"{namespace}-v", claim) is None
+                assert (await admin.get(volume))["spec"]["claimRef"]["uid"] == claim.uid
+                assert await writer.let_go(f"{namespace}-v", claim) is None
+            finally:
+                await admin.patch(volume, {"metadata": {"finalizers": None}})
+                await admin.delete(volume)
 
     asyncio.run(run())
 

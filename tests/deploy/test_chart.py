@@ -364,5 +364,5 @@ def test_labels_that_plugins_bind_with_can_be_named(helm: Path) -> None:
 
 def test_clusters_that_enforce_no_policies_get_none(helm: Path) -> None:
     assert policies(rendered(helm, "--kube-version", "1.29.0")) == {}
-    assert len(policies(rendered(helm, "--kube-version", "1.30.0"))) == 5
-    assert len(policies(rendered(helm, "--set", "controllers.enabled=false"))) == 4
+    assert len(policies(rendered(helm, "--kube-version", "1.30.0"))) == 6
+    assert len(policies(rendered(helm, "--set", "controllers.enabled=false"))) == 5

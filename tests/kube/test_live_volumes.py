@@ -204,29 +204,3 @@ def test_a_right_that_is_missing(control_plane: ControlPlane, namespace: str) ->
                 await it.bound(2)
 
     asyncio.run(run())
-
-
-def test_a_claim_without_a_volume_waits_until_it_is_bound(
-    control_plane: ControlPlane, namespace: str
-) -> None:
-    """closeby does not choose volumes on a cluster yet."""
-
-    async def run() -> None:
-        async with world(control_plane, namespace, *hosts()) as it, it.scheduling():
-            storage_class = unique("waits")
-            classes = "/apis/storage.k8s.io/v1/storageclasses"
-            made = {"provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
-            await it.api.create(classes, {"metadata": {"name": storage_class}, **made})
-            claim = {
-                "accessModes": ["ReadWriteOnce"],
-                "storageClassName": storage_class,
-                "resources": {"requests": {"storage": "1Gi"}},
-            }
-            path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-            await it.api.create(path, {"metadata": {"name": "data"}, "spec": claim})
-            await it.create(claiming(it, "p", "data"))
-            await it.refusal("p", "VolumeNotBindable")
-            await it.api.delete(f"{classes}/{storage_class}")
-            assert await it.placed() == {}
-
-    asyncio.run(run())

@@ -16,8 +16,7 @@ from closeby.objects.volumes import (
     PersistentVolume,
     StorageObject,
 )
-from closeby.plugins.volume_binding import VolumeBinding
-from closeby.scheduling.extension import NoArguments
+from closeby.plugins.volume_binding import VolumeBinding, VolumeBindingArguments
 from closeby.scheduling.plugin_view import CycleState
 from tests.plugins.asking import allowed, handle_of, place, pod_of, room, why_not
 from tests.storage import AT_ONCE, DISKS, LOCAL, claim, naming, on_label, volume
@@ -34,7 +33,7 @@ def binding(*there: StorageObject, running: Sequence[tuple[Pod, str]] = ()) -> V
         handle.cluster.volumes.put(one)
     for pod, node in running:
         place(handle.cluster, pod, node)
-    return VolumeBinding(NoArguments(), handle)
+    return VolumeBinding(VolumeBindingArguments(), handle)
 
 
 POD = naming(pod_of(PodSpec()), "data")

@@ -21,8 +21,6 @@ class Facts(Struct, frozen=True, eq=False):
 
     nodes: NodesByName
     storage: Storage
-    #: Whether claims without a volume get one with the node of their pod.
-    chooses: Callable[[], bool]
     use: Callable[[], VolumeUse]
     attachments: Attachments
     provisioning: Provisioning
@@ -50,7 +48,7 @@ def need_of(key: str, one: PodClaim, uid: str, facts: Facts) -> ClaimNeed:
         known = shared or used or any(facts.storage.attachments_of(volume.name))
         return _with_volume(replace(need, known=claim.key if known else ""), volume)
     found = facts.storage.classes.get(claim.request.storage_class or "")
-    if claim.volume or found is None or not found.waits or not facts.chooses():
+    if claim.volume or found is None or not found.waits:
         return ClaimNeed(ClaimState.NOT_BOUND, shared)
     return _open(facts, claim, found, replace(need, known=claim.key if shared or used else ""))
 

@@ -40,8 +40,6 @@ class Volumes:
         self._nodes = nodes
         self._touched = usage_changes
         self.storage = Storage()
-        #: Whether pods get volumes for claims that have none; else they wait until their claims are bound.
-        self.chooses = True
         self._use = VolumeUse()
         self._places = NodeReach(nodes)
         self._attachments = Attachments(nodes, node_changes, self.storage, self._use)
@@ -50,7 +48,6 @@ class Volumes:
         self._facts = Facts(
             nodes,
             self.storage,
-            lambda: self.chooses,
             lambda: self._use,
             self._attachments,
             self._provisioning,
@@ -151,7 +148,7 @@ class Volumes:
         self._attachments.touch(slot)
         for claim in sorted(without, key=lambda one: (one.request.size, one.name)):
             volume = self.storage.kept_for(claim)
-            if volume is None:
+            if volume is None and not claim.selected_node:  # Else one is being made for it.
                 volume = self._shelf(claim.request.storage_class or "").smallest(claim.request, slot)
             self._choose(ChosenVolume(claim.key, None if volume is None else volume.name, slot))
 
@@ -243,7 +240,7 @@ class Volumes:
     def _is_open(self, claim: PersistentVolumeClaim) -> bool:
         """Whether a claim gets its volume with the node of its pod, and has none chosen yet."""
         found = self.storage.classes.get(claim.request.storage_class or "")
-        waits = self.chooses and found is not None and found.waits and not claim.volume and not claim.lost
+        waits = found is not None and found.waits and not claim.volume and not claim.lost
         return waits and claim.key not in self._use.chosen
 
     def needs(self, pod: Pod) -> tuple[ClaimNeed, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from closeby.cluster.claims import ClaimNeed, ClaimState
 from closeby.cluster.shelves import serves
@@ -13,7 +14,7 @@ from closeby.objects.pods import ClaimRequest, Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.objects.words import guess, plural
-from closeby.scheduling.extension import Capacity, PreFilter
+from closeby.scheduling.extension import Capacity, Handle, PreFilter
 from closeby.scheduling.plugin_view import CycleState, Nodes
 
 #: How much a name of a claim is like one that may have been meant (0 to 1).
@@ -28,6 +29,18 @@ _REMEDIES: Final[Mapping[ClaimState, str]] = {
 }
 
 
+class VolumeBindingArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Name and default as upstream's."""
+
+    #: Seconds within which the claims of a pod must be bound, on a cluster, once it was decided.
+    bind_timeout: float = field(default=600, name="bindTimeoutSeconds")
+
+    def __post_init__(self) -> None:
+        """Checks the time."""
+        if not self.bind_timeout >= 0:
+            raise ValueError("bindTimeoutSeconds is a number of seconds, at least 0")
+
+
 class VolumeBinding(PreFilter, Capacity):
     """Upstream's plugin of that name.
 
@@ -40,6 +53,12 @@ class VolumeBinding(PreFilter, Capacity):
     shares_by_spec = True
     judges_classes = True
     reason = Reason.VOLUME_NOT_BINDABLE
+    Arguments = VolumeBindingArguments
+
+    def __init__(self, arguments: VolumeBindingArguments, handle: Handle) -> None:
+        super().__init__(arguments, handle)
+        #: Seconds within which claims must be bound.
+        self.bind_timeout = arguments.bind_timeout
 
     def class_key(self, pod: Pod) -> Hashable:
         return self.handle.cluster.volumes.needs(pod) if pod.spec.claims else None

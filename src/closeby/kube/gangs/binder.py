@@ -144,6 +144,7 @@ class Binder:
     def handle(self, event: StartEvent) -> StartAction | None:
         """Begins what follows from an event; returns the action that is the caller's, if there is one."""
         answer: StartAction | None = None
+        undone: list[asyncio.Task[None]] = []
         for action in self.starts.handle(event):
             match action:
                 case SendBinding() | ReadPod() | WritePlan():
@@ -153,14 +154,18 @@ class Binder:
                 case QueuePlan(key, bindings):
                     self._start(self._plan(key, bindings))
                 case GiveBack(failure):
-                    self._context.give_back(failure)
+                    if undone:
+                        self._start(self._give_back_after(undone, failure))
+                    else:
+                        self._context.give_back(failure)
                 case Review(key, waits):
                     self._context.review(key, waits=waits)
                 case Prepare(binding):
                     self._start(self._prepare(binding))
                 case Undo(binding):
                     before = self._undoing.get(binding.pod.uid)
-                    self._undoing[binding.pod.uid] = self._start(self._undo(binding, before))
+                    undoing = self._undoing[binding.pod.uid] = self._start(self._undo(binding, before))
+                    undone.append(undoing)
         return answer
 
     def forget(self, uid: str) -> None:
@@ -280,6 +285,13 @@ class Binder:
                 self._say("step not undone", warning=True, pod=binding.pod.key, **fields_of(undoing.error))
         if self._undoing.get(binding.pod.uid) is asyncio.current_task():
             del self._undoing[binding.pod.uid]
+
+    async def _give_back_after(
+        self, undone: Sequence[asyncio.Task[None]], failure: BindFailed | BindingsWithdrawn
+    ) -> None:
+        """What is decided next must not go by what is about to be undone."""
+        await asyncio.wait(undone)
+        self._context.give_back(failure)
 
     # Bindings
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ from closeby.kube.gangs.evicting import Evictor
 from closeby.kube.gangs.gang_statuses import GangStatuses
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.start_events import Decided, GivenBack, GroupGone, MemberGone, Restarted
+from closeby.kube.gangs.volumes import VolumeStep
 from closeby.kube.scheduler.heartbeat import Heartbeat
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.state.ownership import OwnGangs
@@ -20,9 +22,11 @@ from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.pod_statuses import PodStatuses
 from closeby.kube.writing.statuses import ReportingSettings
-from closeby.kube.writing.writer import Writer, Written
+from closeby.kube.writing.writer import Note, Reference, Writer, Written
+from closeby.objects.pods import Pod
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
+from closeby.plugins.volume_binding import VolumeBinding
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     BindFailed,
@@ -37,7 +41,10 @@ from closeby.scheduling.events import (
     TopologyDeleted,
 )
 from closeby.scheduling.intake.scheduling_state import gang_key
-from closeby.scheduling.outcomes import Binding, Decision, Released, Reserved
+from closeby.scheduling.outcomes import Binding, Decision, Leftover, Released, Reserved
+
+#: Seconds within which volumes must be bound, where no VolumeBinding says so.
+_BIND_WITHIN: Final = 600.0
 
 
 class BindingDependencies(Struct, frozen=True, kw_only=True):
@@ -86,7 +93,12 @@ class BindingController:
         self._events = events
         self._finish_within = given.reporting.finish_within
         self._pod_statuses = PodStatuses(writer, events, say, given.reporting, self.informed)
-        self._binder = Binder(engine, objects, writer, say, tasks, self, given.steps)
+        asked = engine.profile.pre_filters
+        within = next((one.bind_timeout for one in asked if isinstance(one, VolumeBinding)), _BIND_WITHIN)
+        volumes = VolumeStep(
+            given.transport, engine.cluster, say, within, engine.state.pods.__contains__, self._no_volume
+        )
+        self._binder = Binder(engine, objects, writer, say, tasks, self, (volumes, *given.steps))
         starts = self._binder.starts
         self._meters.binds(lambda: starts.in_flight)
         self._gang_statuses = GangStatuses(
@@ -198,6 +210,19 @@ class BindingController:
         for key in renewed:
             self._gang_statuses.renewed(key)
 
+    def _no_volume(self, leftover: Leftover) -> None:
+        """The volumes of a pod can't be had as it was decided: it is placed again."""
+        self._events.post(
+            _reference(leftover.pod),
+            Note(
+                reason="FailedScheduling",
+                action="Binding",
+                text=f"{leftover.reason}: {leftover.message}",
+                warning=True,
+            ),
+        )
+        self._pod_statuses.refused(leftover)
+
     # What the binder needs
 
     def informed(self) -> bool:
@@ -242,6 +267,10 @@ class BindingController:
             self._gang_statuses.refused(key)
         else:
             self._gang_statuses.review(key)
+
+
+def _reference(pod: Pod) -> Reference:
+    return Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
 
 
 def _now() -> str:

@@ -136,7 +136,6 @@ class LiveScheduler:
             return excluding(configured, settings.excluded_namespaces, handle)
 
         self.engine = Engine(profile, reserve_after=configuration.reserve_after, contain_faults=True)
-        self.engine.cluster.volumes.chooses = False
         self.engine.stories.limit = _STORIES
         self.engine.handle(NetworkScopeChanged(networks))
         self._meters.shows(self.engine)
