@@ -1,17 +1,31 @@
 """Scores that are kept between decisions, and those that are asked for each time: who counts, and where."""
 
+from collections.abc import Iterable
+from random import Random
 from typing import ClassVar
 
 import numpy as np
+import pytest
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Scores
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
-from closeby.reading.configuration import PluginEntry
-from closeby.scheduling.events import NodeUpserted, PodDeleted
+from closeby.objects.pods import Pod, PodSpec
+from closeby.plugins.node_resources_balanced_allocation import (
+    BalancedArguments,
+    NodeResourcesBalancedAllocation,
+)
+from closeby.plugins.node_resources_fit import FitArguments, NodeResourcesFit
+from closeby.plugins.registry import profile_for
+from closeby.plugins.scarce_resource_avoidance import AvoidanceArguments, ScarceResourceAvoidance
+from closeby.reading.configuration import Configuration, PluginEntry
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import Event, NodeUpserted, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.extension import Scope, Score
+from closeby.scheduling.outcomes import bindings_of
 from closeby.scheduling.plugin_view import CycleState, Nodes
+from tests.plugins.among_pods import some_node, some_pod, some_spec
+from tests.plugins.asking import handle_of, place
 from tests.worlds import GPU, World, draw, gang, pods, spec, world
 
 
@@ -114,3 +128,80 @@ def test_totals_follow_what_comes_and_goes_on_a_node() -> None:
     )
     drawn.run(members=pods(None, 1, needs, prefix="r"))
     assert drawn.where["r-0"] == drawn.engine.cluster.names[20]
+
+
+def started(nodes: Iterable[Node], bound: Iterable[Pod]) -> Engine:
+    engine = Engine(lambda handle: profile_for(Configuration(), handle))
+    engine.handle(*map(NodeUpserted, nodes), *map(PodUpserted, bound))
+    return engine
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_figures_that_are_kept_equal_those_computed_from_scratch(seed: int) -> None:
+    """After each of some random events an engine decides as one that has just heard of everything."""
+    dice = Random(seed)
+    specs = [
+        replace(some_spec(dice), requests=(("cpu", dice.choice([100, 500])), ("memory", 1 << 30)))
+        for _ in range(4)
+    ]
+
+    def drawn_node(name: str) -> Node:
+        offered = {"cpu": dice.choice([2000, 4000]), "memory": 8 << 30, "pods": 20}
+        return replace(some_node(dice, name), allocatable=offered)
+
+    nodes = {f"n{at}": drawn_node(f"n{at}") for at in range(70)}
+    kept, bound = started(nodes.values(), ()), dict[str, Pod]()
+    for step in range(25):
+        events: list[Event] = []
+        if dice.random() < 0.3:
+            name = dice.choice(sorted(nodes))
+            nodes[name] = drawn_node(name)
+            events.append(NodeUpserted(nodes[name]))
+        for uid in dice.sample(sorted(bound), min(len(bound), dice.randint(0, 2))):
+            del bound[uid]
+            events.append(PodDeleted(uid))
+        kept.handle(*events)
+        pod = replace(some_pod(dice, f"p{step}", specs), terminating=False)
+        placed = [
+            [one.node for one in bindings_of(engine.handle(PodUpserted(pod), Tick()))]
+            for engine in (kept, started(nodes.values(), bound.values()))
+        ]
+        assert placed[0] == placed[1], f"seed {seed}, step {step}: {pod.spec}"
+        if placed[0]:
+            bound[pod.uid] = replace(pod, node_name=placed[0][0], phase="Running")
+            kept.handle(PodUpserted(bound[pod.uid]))
+        else:
+            kept.handle(PodDeleted(pod.uid))
+    kept.validate_state()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_figures_of_one_node_are_those_among_all(seed: int) -> None:
+    """Single nodes are judged with plain numbers, many in columns: to the last bit alike."""
+    dice = Random(seed)
+    offers = [
+        {"cpu": dice.randint(1, 9000), "memory": dice.randint(0, 1) * dice.randint(1, 1 << 40), "pods": 9}
+        | ({GPU: dice.randint(0, 8)} if dice.random() < 0.5 else {})
+        for _ in range(40)
+    ]
+    handle = handle_of(Node(name=f"n{at}", allocatable=offered) for at, offered in enumerate(offers))
+    for at in range(60):
+        asked = (("cpu", dice.randint(0, 3000)), ("memory", dice.randint(0, 1 << 36)), (GPU, at % 3))
+        one = pods(None, 1, PodSpec(requests=asked), prefix=f"old{at}")[0]
+        place(handle.cluster, one, f"n{dice.randrange(40)}")
+    fit = NodeResourcesFit(FitArguments(), handle)
+    scorers = [
+        fit,
+        NodeResourcesBalancedAllocation(BalancedArguments(), handle),
+        ScarceResourceAvoidance(AvoidanceArguments(), handle),
+    ]
+    state, every = CycleState(), Nodes(handle.cluster)
+    for requests in ((("cpu", 700), ("memory", 1 << 33)), (("cpu", 1), (GPU, 2)), ()):
+        pod = pods(None, 1, PodSpec(requests=requests))[0]
+        for slot in range(40):
+            alone = Nodes(handle.cluster, np.asarray([slot]))
+            assert fit.capacity(state, pod, alone)[0] == fit.capacity(state, pod, every)[slot]
+            for scorer in (one for one in scorers if one.scores(pod)):
+                assert scorer.score(state, pod, alone)[0] == scorer.score(state, pod, every)[slot], (
+                    scorer.name
+                )

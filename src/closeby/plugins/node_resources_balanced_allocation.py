@@ -1,6 +1,7 @@
 """NodeResourcesBalancedAllocation: prefers nodes on which the pod makes the use of resources more even."""
 
 from collections.abc import Hashable
+from math import inf
 
 import numpy as np
 from msgspec import Struct
@@ -72,6 +73,9 @@ class NodeResourcesBalancedAllocation(Score):
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         cluster, index = self.handle.cluster, nodes.index
         self._offers.follow()
+        slot = nodes.only
+        if slot is not None and len(self._balanced(pod)) == 2:
+            return np.asarray([self._score_of(pod, slot)])
         rows = [(one.row, one.amount, self._offers.divisors(one.row)[index]) for one in self._balanced(pod)]
         offered = [np.isfinite(divisors) for _, _, divisors in rows]
         before = [_part(cluster.requested[row][index], divisors) for row, _, divisors in rows]
@@ -80,6 +84,19 @@ class NodeResourcesBalancedAllocation(Score):
         change *= 50.0
         change += 75.0
         return change
+
+    def _score_of(self, pod: Pod, slot: int) -> float:
+        """The score of one node by two resources, by the same steps."""
+        requested = self.handle.cluster.requested
+        before, after = [], []
+        for row, amount, _ in self._balanced(pod):
+            divisor, used = self._offers.divisors(row).item(slot), requested.item(row, slot)
+            if divisor == inf:
+                return 75.0
+            before.append(min(used / divisor, 1.0))
+            after.append(min((used + amount) / divisor, 1.0))
+        change = abs(before[0] - before[1]) * 0.5 - abs(after[0] - after[1]) * 0.5
+        return change * 50.0 + 75.0
 
     def _balanced(self, pod: Pod) -> tuple[ScoredRequest, ...]:
         """The resources that count for this pod; none where it asks for none of them."""

@@ -97,6 +97,13 @@ class NodeResourcesFit(Capacity, Score):
         cluster = self.handle.cluster
         demand = cluster.demand(pod.spec)
         allocatable, requested, index = cluster.allocatable, cluster.requested, nodes.index
+        slot = nodes.only
+        if slot is not None:
+            left_for = [
+                (allocatable.item(row, slot) - requested.item(row, slot)) // amount
+                for row, amount in zip(demand.rows, demand.amounts, strict=True)
+            ]
+            return np.asarray([max(min(left_for), 0)], dtype=np.int64)
         room: Counts | None = None
         for row, amount in zip(demand.rows, demand.amounts, strict=True):
             left: Counts = allocatable[row][index] - requested[row][index]
@@ -125,6 +132,9 @@ class NodeResourcesFit(Capacity, Score):
         allocatable, requested = cluster.allocatable, cluster.requested
         prefers_free, packs, scored = self._rule(pod)
         self._offers.follow()
+        slot = nodes.only
+        if slot is not None and scored:
+            return np.asarray([self._score_of(pod, slot)])
         total: Scores | None = None
         for row, amount, weight in scored:
             offered, used = allocatable[row][index], requested[row][index] + amount
@@ -139,6 +149,18 @@ class NodeResourcesFit(Capacity, Score):
         total *= MOST_FOR_MEMBERS if packs and pod.group is not None else 100.0
         total /= self._offers.weights(scored)[index]
         return total
+
+    def _score_of(self, pod: Pod, slot: int) -> float:
+        """The score of one node, by the same steps."""
+        allocatable, requested = self.handle.cluster.allocatable, self.handle.cluster.requested
+        prefers_free, packs, scored = self._rule(pod)
+        total = 0.0
+        for row, amount, weight in scored:
+            offered, used = allocatable.item(row, slot), requested.item(row, slot) + amount
+            part = max(offered - used, 0) if prefers_free else min(used, offered)
+            total += part / self._offers.divisors(row).item(slot) * weight
+        total *= MOST_FOR_MEMBERS if packs and pod.group is not None else 100.0
+        return float(total / self._offers.weights(scored).item(slot))
 
     def _rule(self, pod: Pod) -> _Rule:
         """What counts for this pod: resources that some node may offer."""

@@ -72,12 +72,24 @@ class ScarceResourceAvoidance(PlacementGenerate, Score):
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """By the greatest free share of any accelerator of the node; shape (len(nodes),)."""
         cluster, index = self.handle.cluster, nodes.index
+        slot = nodes.only
+        if slot is not None:
+            return np.asarray([self._score_of(slot)])
         most: NDArray[np.float64] = np.zeros(len(nodes))
         for row in self._offered():
             offered = cluster.allocatable[row][index]
             free = np.maximum(offered - cluster.requested[row][index], 0)
             np.maximum(most, free / np.maximum(offered, 1), out=most)
         return np.where(most > 0, 15.0 - 15.0 * most, 100.0)
+
+    def _score_of(self, slot: int) -> float:
+        """The score of one node, by the same steps."""
+        cluster, most = self.handle.cluster, 0.0
+        for row in self._offered():
+            offered = cluster.allocatable.item(row, slot)
+            free = max(offered - cluster.requested.item(row, slot), 0)
+            most = max(most, free / max(offered, 1))
+        return 15.0 - 15.0 * most if most > 0 else 100.0
 
     def placement_generate(self, state: CycleState, part: PartView) -> Iterable[Candidate] | None:
         """Leaves the domains to others."""

@@ -46,6 +46,11 @@ class Nodes:
         return np.arange(self._cluster.capacity) if self._slots is None else self._slots
 
     @property
+    def only(self) -> int | None:
+        """The slot, where a single one was asked for: plain numbers take less time than arrays there."""
+        return int(self._slots[0]) if self._slots is not None and len(self._slots) == 1 else None
+
+    @property
     def index(self) -> Ints | slice:
         """Picks these nodes' entries out of an array with one entry per slot; a slice for all slots."""
         return self._index

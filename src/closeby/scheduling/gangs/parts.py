@@ -11,8 +11,9 @@ from closeby.objects.arrays import Bools, Counts
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
+from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
+from closeby.scheduling.judging.pod_classes import PodClass, Share
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 

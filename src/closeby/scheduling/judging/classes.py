@@ -6,17 +6,15 @@ cluster's change logs and recomputes touched slots only.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from closeby.cluster.columns import UNLIMITED, Cluster
 from closeby.objects.arrays import Bools, Counts, Ints, Scores
-from closeby.objects.pods import Pod, PodSpec
-from closeby.scheduling.by_domain import DomainFilter, DomainMask, WatchedMask
-from closeby.scheduling.extension import Capacity, Filter, Plugin, Scope
+from closeby.objects.pods import Pod
+from closeby.scheduling.by_domain import DomainFilter, DomainMask
+from closeby.scheduling.extension import Filter, Scope, Score
 from closeby.scheduling.judging.figures import (
     DomainCounts,
     Weighted,
@@ -25,101 +23,18 @@ from closeby.scheduling.judging.figures import (
     plugin_scores,
     total_scores,
 )
+from closeby.scheduling.judging.keys import ClassKeys, ToldApart, all_equal
+from closeby.scheduling.judging.pod_classes import PodClass, Share, masks_of
 from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.tree import Tree
 
 #: Cached node figures in all classes together (one figure is about 20 bytes).
 CACHED_FIGURES = 8_000_000
-#: Specs whose key is remembered.
-REMEMBERED_SPECS = 1 << 17
 #: Changes of a class without a request for its scores; after more, they are computed again as a whole.
 REMEMBERED_CHANGES = 256
 #: A larger part than this of all slots is recomputed as a whole.
 WHOLE_FRACTION = 8
-
-
-class PodClass:
-    """One class and its cached figures; the arrays have one entry per slot."""
-
-    __slots__ = (
-        "apart",
-        "blind_filters",
-        "capacities",
-        "counts",
-        "fits",
-        "key",
-        "masks",
-        "node_cursor",
-        "node_filters",
-        "only",
-        "pod",
-        "ranked",
-        "stale",
-        "static",
-        "static_filters",
-        "steady",
-        "total",
-        "usage_cursor",
-    )
-
-    def __init__(
-        self, key: Hashable, pod: Pod, filters: Sequence[Filter], only: Sequence[DomainMask] | None = None
-    ) -> None:
-        """``only`` these masks of the filters by domain are kept; None: all."""
-        self.key = key
-        #: Any pod of the class, to ask plugins with.
-        self.pod = pod
-        concerned = [plugin for plugin in filters if plugin.concerns(pod)]
-        self.static_filters = [p for p in concerned if p.filter_scope is Scope.STATIC]
-        self.capacities = [
-            p for p in concerned if isinstance(p, Capacity) and p.filter_scope is Scope.PER_NODE
-        ]
-        self.node_filters = [
-            p for p in concerned if p.filter_scope is Scope.PER_NODE and not isinstance(p, Capacity)
-        ]
-        #: What is asked in place of filters by domain; None: those are asked themselves.
-        self.only = None if only is None else tuple(only)
-        if only is not None:
-            self.node_filters = [p for p in self.node_filters if not isinstance(p, DomainFilter)]
-        masks = masks_of(filters, pod) if only is None else only
-        #: Masks whose answers may change without the node being touched.
-        self.masks = [WatchedMask(mask) for mask in masks]
-        #: Labels of nodes: of those that have one, each takes one such pod.
-        self.apart = tuple(mask.key for mask in masks if mask.apart)
-        #: Filters whose answer depends on what was placed elsewhere; not part of ``fits``.
-        self.blind_filters = [p for p in concerned if p.filter_scope is Scope.PER_PLACEMENT]
-        self.static: Bools = np.zeros(0, dtype=np.bool_)
-        #: Pods of this class that fit on each node, all cached filters applied.
-        self.fits: Counts = np.zeros(0, dtype=np.int64)
-        #: Pods that fit on all nodes together.
-        self.total = 0
-        #: Total of the cacheable scores where a pod fits, else -inf; None until it is needed.
-        self.ranked: Scores | None = None
-        #: Slots touched since, whose totals are computed when they are needed.
-        self.stale: list[Ints] = []
-        self.counts: dict[str, DomainCounts] = {}
-        #: Cursor of the nodes' changes, and the scorers with cacheable scores that were active then.
-        self.steady: tuple[int, list[Weighted]] = (-1, [])
-        self.usage_cursor = -1
-        self.node_cursor = -1
-
-    def grow(self, capacity: int) -> None:
-        """Make room for new slots, on which nothing fits yet; trees that are counted end before them."""
-        more = capacity - len(self.fits)
-        if more:
-            self.static = np.concatenate([self.static, np.zeros(more, dtype=np.bool_)])
-            self.fits = np.concatenate([self.fits, np.zeros(more, dtype=np.int64)])
-            if self.ranked is not None:
-                self.ranked = np.concatenate([self.ranked, np.full(more, -np.inf)])
-            self.counts.clear()
-
-
-class Share(Struct, frozen=True, eq=False):
-    """Equal pods, with their class."""
-
-    pod_class: PodClass
-    pods: tuple[Pod, ...]
 
 
 class ClassTable:
@@ -144,17 +59,10 @@ class ClassTable:
             plugin for plugin, weight in self._scorers if weight and plugin.score_scope is Scope.PER_PLACEMENT
         )
         self.domain_filters = tuple(one for one in self._filters if isinstance(one, DomainFilter))
-        self._lasting = tuple(one for one in self._filters if type(one).lasting_key is not Plugin.lasting_key)
         self._reserved = ReservedMask() if reserved is None else reserved
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
-        self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
-        plugins = {id(p): p for p in (*self._filters, *(scorer for scorer, _ in self._scorers))}
-        self._keyed = tuple(p for p in plugins.values() if type(p).class_key is not Plugin.class_key)
-        self._members_apart = any(p.minds_membership for p in plugins.values())
-        #: Which of these look at the spec alone; that may change with the events.
-        self._sharing: tuple[bool, ...] | None = None
-        self._keyed_by_spec: tuple[Plugin, ...] = ()
-        self._keyed_by_pod: tuple[Plugin, ...] = ()
+        self._keys = ClassKeys(self._filters, [scorer for scorer, _ in self._scorers])
+        self._told_apart = ToldApart()
         self._blank = CycleState()
         #: Pods that were found equal last, which a cycle asks about several times.
         self._equal: tuple[Pod, ...] = ()
@@ -175,33 +83,22 @@ class ClassTable:
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""
         self._notice_sharing()
-        known = self._by_spec.get(id(pod.spec))
-        if known is not None and known[0] is pod.spec:
-            key = known[1]
-        else:
-            key = tuple([plugin.class_key(pod) for plugin in self._keyed_by_spec])
-            if len(self._by_spec) > REMEMBERED_SPECS:
-                self._by_spec.clear()
-            if not pod.spec.claims:  # Pods of one spec have different claims, and these change.
-                self._by_spec[id(pod.spec)] = (pod.spec, key)
-        if self._members_apart and pod.group is not None:
-            key = _OfMembers(key)
-        if pod.node_name is not None:
-            key = (key, pod.node_name)
-        if not self._keyed_by_pod:
-            return key
-        return key, tuple([plugin.class_key(pod) for plugin in self._keyed_by_pod])
+        return self._keys.of(pod)
 
     def kind_of(self, pod: Pod) -> Hashable:
         """Plain pods that wait with equal kinds are of one class, as long as the stamp is the same."""
         if pod.spec.claims:
             return pod.uid  # What keeps it waiting may be its own claim.
-        return self.waiting_key(pod) if self._keyed_by_pod or self._sharing is None else pod.spec
+        return pod.spec if self._keys.by_spec else self.waiting_key(pod)
 
     def waiting_key(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike now and for as long as they wait."""
-        key = self.key_of(pod)
-        return (key, *[plugin.lasting_key(pod) for plugin in self._lasting]) if self._lasting else key
+        self._notice_sharing()
+        return self._keys.waiting(pod)
+
+    def told_apart(self, plugin: Score, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+        """Those of the pods that a scorer may treat differently; one for all that are alike to it."""
+        return self._told_apart.of(pods) if isinstance(plugin, DomainFilter) else pods
 
     def helped_by_pods(self, pods: Sequence[Pod]) -> bool:
         """Whether a pod that is placed may let one of these go where it could not before."""
@@ -222,7 +119,7 @@ class ClassTable:
         self._notice_sharing()
         if not pods:
             return ()
-        if not self._keyed_by_pod and (pods is self._equal or _all_equal(pods)):
+        if self._keys.by_spec and (pods is self._equal or all_equal(pods)):
             self._equal = tuple(pods)
             return (Share(self.of(pods[0]), self._equal),)
         kinds = self._kinds(pods)
@@ -234,7 +131,7 @@ class ClassTable:
         The pods of a gang are asked for again with each candidate, and their keys mostly stay the same.
         """
         stamp = self._epoch, self._cluster.population.keys_stamp
-        lasts = all(isinstance(plugin, DomainFilter) for plugin in self._keyed_by_pod)
+        lasts = self._keys.by_domain
         if self._last[0] is pods and self._last[1] == stamp and lasts and isinstance(pods, tuple):
             return self._last[2]
         by_key: dict[Hashable, list[Pod]] = {}
@@ -377,17 +274,9 @@ class ClassTable:
         return any(plugin.score_scope is not Scope.PER_PLACEMENT for plugin, _ in scorers)
 
     def _notice_sharing(self) -> None:
-        sharing = tuple([plugin.shares_by_spec for plugin in self._keyed])
-        if sharing == self._sharing:
-            return
-        self._sharing = sharing
-        pairs = tuple(zip(self._keyed, sharing, strict=True))
-        self._keyed_by_spec = tuple(plugin for plugin, shares in pairs if shares)
-        self._keyed_by_pod = tuple(plugin for plugin, shares in pairs if not shares)
-        # Keys made before would stand for other questions now.
-        self._epoch += 1
-        self._by_spec.clear()
-        self._by_key.clear()
+        if self._keys.follow():
+            self._epoch += 1
+            self._by_key.clear()
 
     def _compute(self, pod_class: PodClass, nodes_changed: bool) -> None:
         if nodes_changed:
@@ -476,11 +365,6 @@ class ClassTable:
         return np.where(fitting, total, -np.inf)
 
 
-def masks_of(filters: Sequence[Filter], pod: Pod) -> list[DomainMask]:
-    """All masks of the filters by domain for a pod."""
-    return [mask for one in filters if isinstance(one, DomainFilter) for mask in one.masks(pod)]
-
-
 class _Widened(NamedTuple):
     """Key of a class by which only some masks of domains judge."""
 
@@ -488,28 +372,11 @@ class _Widened(NamedTuple):
     masks: tuple[int, ...]
 
 
-class _OfMembers(NamedTuple):
-    """Key of a class of members of gangs."""
-
-    key: Hashable
-
-
 class _KeepsOff(NamedTuple):
     """Key of a class whose pods must keep off the nodes that are reserved now."""
 
     key: Hashable
     nodes: tuple[int, int]
-
-
-_spec_of = attrgetter("spec")
-_node_of = attrgetter("node_name")
-
-
-def _all_equal(pods: Sequence[Pod]) -> bool:
-    """Whether all pods have one spec, without claims, and none is bound to a node."""
-    specs = list(map(_spec_of, pods))
-    alike = specs.count(specs[0]) == len(specs) and not specs[0].claims  # Those may be in different states.
-    return alike and not any(map(_node_of, pods))
 
 
 def _distinct(slots: Ints) -> Ints:

@@ -14,7 +14,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken, Rejection
 from closeby.objects.words import names_text
 from closeby.scheduling.extension import Filter, Scope
-from closeby.scheduling.judging.classes import ClassTable, Share
+from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts, Weighted, active_scorers, plugin_scores
 from closeby.scheduling.judging.lacking import (
     ResourceLack,
@@ -25,6 +25,7 @@ from closeby.scheduling.judging.lacking import (
     unlabelled,
 )
 from closeby.scheduling.judging.outlook import LooksAhead
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.plugin_view import CycleState, Nodes

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
-from closeby.scheduling.judging.classes import ClassTable, Share
+from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.constraints import Levels

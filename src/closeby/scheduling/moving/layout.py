@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Costs, Counts, Ints
 from closeby.objects.pods import Pod
-from closeby.scheduling.judging.classes import ClassTable, Share
+from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import UNPACED, Pace
 from closeby.scheduling.services import Traffic
 from closeby.topology.tree import Tree

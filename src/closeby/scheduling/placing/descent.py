@@ -14,8 +14,9 @@ import numpy as np
 
 from closeby.objects.arrays import Counts, Ints, Scores
 from closeby.objects.groups import Strategy
-from closeby.scheduling.judging.classes import ClassTable, PodClass
+from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
+from closeby.scheduling.judging.pod_classes import PodClass
 from closeby.topology.tree import Domain, Tree
 
 #: Mean node score of some domains of a level: (level, domain indices) -> one figure each.

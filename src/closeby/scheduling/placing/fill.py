@@ -11,8 +11,9 @@ from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
-from closeby.scheduling.judging.classes import ClassTable, Share
+from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import Weighted, active_scorers, greatest_sum, total_scores
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.bounds import Bounds
 from closeby.scheduling.placing.descent import descend, mean_scores
@@ -309,11 +310,10 @@ class Filler:
         self._state.pace.take(50 + self._cluster.capacity // 500)
         pod_class = self._table.of(pod)
         filters = (*pod_class.blind_filters, *self._state.more_filters)
-        if allowed is None and not filters:
-            fleeting = active_scorers(self._table.fleeting, self._state, pod)
-            reach = greatest_sum(fleeting)
-            if reach is not None:
-                return self._best_ranked(pod, self._table.ranked(pod_class), fleeting, reach)
+        fleeting = active_scorers(self._table.fleeting, self._state, pod)
+        ranked, reach = self._table.ranked(pod_class), greatest_sum(fleeting)
+        if allowed is None and not filters and reach is not None:
+            return self._best_ranked(pod, ranked, fleeting, reach)
         feasible = pod_class.fits > 0
         if allowed is not None:
             feasible &= allowed
@@ -324,8 +324,7 @@ class Filler:
         slots = np.flatnonzero(feasible)
         if not len(slots):
             return None
-        scorers = active_scorers(self._scorers, self._state, pod)
-        totals = total_scores(scorers, self._state, pod, Nodes(self._cluster, slots))
+        totals = ranked[slots] + total_scores(fleeting, self._state, pod, Nodes(self._cluster, slots))
         return self._best(totals, slots)
 
     def _best_ranked(
@@ -392,7 +391,7 @@ class Filler:
             plugin.scores_members
             and not plugin.honoured_by_descent
             and plugin.scores_any
-            and any(plugin.scores(pod) for pod in share.pods)
+            and any(plugin.scores(pod) for pod in self._table.told_apart(plugin, share.pods))
             for plugin in self._table.per_placement
         )
 

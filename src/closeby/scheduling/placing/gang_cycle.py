@@ -22,9 +22,9 @@ from closeby.scheduling.gangs.parts import (
 )
 from closeby.scheduling.gangs.places import split_part
 from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
-from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_text
 from closeby.scheduling.judging.needs import Need, need_of
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.outcomes import Improvement
 from closeby.scheduling.pace import BACKTRACKS, Budget
 from closeby.scheduling.placing.explaining import Explaining, chosen_first

@@ -10,7 +10,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part
-from closeby.scheduling.judging.classes import Share
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.moving.layout import sites_of
 from closeby.scheduling.moving.local_search import improve
 from closeby.scheduling.outcomes import Improvement

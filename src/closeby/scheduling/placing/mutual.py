@@ -16,8 +16,9 @@ from closeby.objects.arrays import Counts, Ints
 from closeby.objects.groups import Strategy
 from closeby.scheduling.by_domain import DomainLimit, DomainMask
 from closeby.scheduling.gangs.parts import NodeSet
-from closeby.scheduling.judging.classes import ClassTable, Share, masks_of
+from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
+from closeby.scheduling.judging.pod_classes import Share, masks_of
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.descent import descend
 from closeby.scheduling.placing.limits import bounds, capped, finest_first, room_of

@@ -11,7 +11,7 @@ from enum import Enum
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part, SearchedPart, hardest_first, scoped_counts
-from closeby.scheduling.judging.classes import Share
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement

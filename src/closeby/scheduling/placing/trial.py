@@ -11,7 +11,8 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Counts, Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
-from closeby.scheduling.judging.classes import ClassTable, PodClass, Share
+from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.pod_classes import PodClass, Share
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.statement import Statement
 from closeby.topology.tree import Tree

@@ -8,7 +8,7 @@ from msgspec import Struct
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Counts, Ints
 from closeby.scheduling.extension import Filter
-from closeby.scheduling.judging.classes import Share
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.preempting.world import World
 
 

@@ -11,8 +11,8 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Counts, Ints
 from closeby.objects.groups import Strategy
 from closeby.scheduling.gangs.parts import Part
-from closeby.scheduling.judging.classes import Share
 from closeby.scheduling.judging.figures import DomainCounts
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.placing.tools import Tools, WaitingGang
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree

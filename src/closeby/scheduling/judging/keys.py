@@ -1,0 +1,113 @@
+"""Keys of equivalence classes, by what the plugins look at, and which pods are alike."""
+
+from collections.abc import Hashable, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from closeby.objects.pods import Pod, PodSpec
+from closeby.scheduling.by_domain import DomainFilter
+from closeby.scheduling.extension import Filter, Plugin, Score
+
+#: Specs whose key is remembered.
+REMEMBERED_SPECS = 1 << 17
+#: Sets of pods of which it is remembered what tells them apart.
+REMEMBERED_PODS = 64
+
+
+class ClassKeys:
+    """What makes pods of one class, as the plugins say."""
+
+    def __init__(self, filters: Sequence[Filter], scorers: Sequence[Score]) -> None:
+        """``filters`` and ``scorers`` are all that judge pods."""
+        plugins: dict[int, Plugin] = {id(one): one for one in (*filters, *scorers)}
+        self._keyed = tuple(p for p in plugins.values() if type(p).class_key is not Plugin.class_key)
+        self._members_apart = any(p.minds_membership for p in plugins.values())
+        self._lasting = tuple(one for one in filters if type(one).lasting_key is not Plugin.lasting_key)
+        #: Those whose word on whether they look at the spec alone may change with the events.
+        self._varying = tuple(p for p in self._keyed if isinstance(type(p).shares_by_spec, property))
+        self._sharing: list[bool] | None = None
+        self._keyed_by_spec: tuple[Plugin, ...] = ()
+        self._keyed_by_pod: tuple[Plugin, ...] = ()
+        self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
+
+    def follow(self) -> bool:
+        """Notice which plugins look at the spec alone; True if keys made before stand for other questions."""
+        sharing = [plugin.shares_by_spec for plugin in self._varying]
+        if sharing == self._sharing:
+            return False
+        self._sharing = sharing
+        self._keyed_by_spec = tuple(plugin for plugin in self._keyed if plugin.shares_by_spec)
+        self._keyed_by_pod = tuple(plugin for plugin in self._keyed if not plugin.shares_by_spec)
+        self._by_spec.clear()
+        return True
+
+    @property
+    def by_spec(self) -> bool:
+        """Whether pods of one spec have one key, as far as is known."""
+        return self._sharing is not None and not self._keyed_by_pod
+
+    @property
+    def by_domain(self) -> bool:
+        """Whether only filters by domain look beyond the spec."""
+        return all(isinstance(plugin, DomainFilter) for plugin in self._keyed_by_pod)
+
+    def of(self, pod: Pod) -> Hashable:
+        """Pods with equal keys are judged alike."""
+        known = self._by_spec.get(id(pod.spec))
+        if known is not None and known[0] is pod.spec:
+            key = known[1]
+        else:
+            key = tuple([plugin.class_key(pod) for plugin in self._keyed_by_spec])
+            if len(self._by_spec) > REMEMBERED_SPECS:
+                self._by_spec.clear()
+            if not pod.spec.claims:  # Pods of one spec have different claims, and these change.
+                self._by_spec[id(pod.spec)] = (pod.spec, key)
+        if self._members_apart and pod.group is not None:
+            key = _OfMembers(key)
+        if pod.node_name is not None:
+            key = (key, pod.node_name)
+        if not self._keyed_by_pod:
+            return key
+        return key, tuple([plugin.class_key(pod) for plugin in self._keyed_by_pod])
+
+    def waiting(self, pod: Pod) -> Hashable:
+        """Pods with equal keys are judged alike now and for as long as they wait."""
+        key = self.of(pod)
+        return (key, *[plugin.lasting_key(pod) for plugin in self._lasting]) if self._lasting else key
+
+
+class ToldApart:
+    """Of some pods one of each kind that terms of affinity and spread can tell apart."""
+
+    def __init__(self) -> None:
+        #: By the id of some pods: these, and one of each kind.
+        self._known: dict[int, tuple[tuple[Pod, ...], tuple[Pod, ...]]] = {}
+
+    def of(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+        """One of each kind; a gang's pods are asked for again with each candidate."""
+        known = self._known.get(id(pods))
+        if known is None or known[0] is not pods:
+            apart = {
+                (id(pod.spec), pod.namespace, pod.owner, pod.group, *pod.labels.items()): pod for pod in pods
+            }
+            if len(self._known) >= REMEMBERED_PODS:
+                self._known.clear()
+            known = self._known[id(pods)] = pods, tuple(apart.values())
+        return known[1]
+
+
+class _OfMembers(NamedTuple):
+    """Key of a class of members of gangs."""
+
+    key: Hashable
+
+
+_spec_of = attrgetter("spec")
+_node_of = attrgetter("node_name")
+
+
+def all_equal(pods: Sequence[Pod]) -> bool:
+    """Whether all pods have one spec, without claims, and none is bound to a node."""
+    specs = list(map(_spec_of, pods))
+    alike = specs.count(specs[0]) == len(specs) and not specs[0].claims  # Those may be in different states.
+    return alike and not any(map(_node_of, pods))

@@ -1,0 +1,100 @@
+"""Equivalence classes of pods: what is cached of every node for one class of them."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.objects.arrays import Bools, Counts, Ints, Scores
+from closeby.objects.pods import Pod
+from closeby.scheduling.by_domain import DomainFilter, DomainMask, WatchedMask
+from closeby.scheduling.extension import Capacity, Filter, Scope
+from closeby.scheduling.judging.figures import DomainCounts, Weighted
+
+
+class PodClass:
+    """One class and its cached figures; the arrays have one entry per slot."""
+
+    __slots__ = (
+        "apart",
+        "blind_filters",
+        "capacities",
+        "counts",
+        "fits",
+        "key",
+        "masks",
+        "node_cursor",
+        "node_filters",
+        "only",
+        "pod",
+        "ranked",
+        "stale",
+        "static",
+        "static_filters",
+        "steady",
+        "total",
+        "usage_cursor",
+    )
+
+    def __init__(
+        self, key: Hashable, pod: Pod, filters: Sequence[Filter], only: Sequence[DomainMask] | None = None
+    ) -> None:
+        """``only`` these masks of the filters by domain are kept; None: all."""
+        self.key = key
+        #: Any pod of the class, to ask plugins with.
+        self.pod = pod
+        concerned = [plugin for plugin in filters if plugin.concerns(pod)]
+        self.static_filters = [p for p in concerned if p.filter_scope is Scope.STATIC]
+        self.capacities = [
+            p for p in concerned if isinstance(p, Capacity) and p.filter_scope is Scope.PER_NODE
+        ]
+        self.node_filters = [
+            p for p in concerned if p.filter_scope is Scope.PER_NODE and not isinstance(p, Capacity)
+        ]
+        #: What is asked in place of filters by domain; None: those are asked themselves.
+        self.only = None if only is None else tuple(only)
+        if only is not None:
+            self.node_filters = [p for p in self.node_filters if not isinstance(p, DomainFilter)]
+        masks = masks_of(filters, pod) if only is None else only
+        #: Masks whose answers may change without the node being touched.
+        self.masks = [WatchedMask(mask) for mask in masks]
+        #: Labels of nodes: of those that have one, each takes one such pod.
+        self.apart = tuple(mask.key for mask in masks if mask.apart)
+        #: Filters whose answer depends on what was placed elsewhere; not part of ``fits``.
+        self.blind_filters = [p for p in concerned if p.filter_scope is Scope.PER_PLACEMENT]
+        self.static: Bools = np.zeros(0, dtype=np.bool_)
+        #: Pods of this class that fit on each node, all cached filters applied.
+        self.fits: Counts = np.zeros(0, dtype=np.int64)
+        #: Pods that fit on all nodes together.
+        self.total = 0
+        #: Total of the cacheable scores where a pod fits, else -inf; None until it is needed.
+        self.ranked: Scores | None = None
+        #: Slots touched since, whose totals are computed when they are needed.
+        self.stale: list[Ints] = []
+        self.counts: dict[str, DomainCounts] = {}
+        #: Cursor of the nodes' changes, and the scorers with cacheable scores that were active then.
+        self.steady: tuple[int, list[Weighted]] = (-1, [])
+        self.usage_cursor = -1
+        self.node_cursor = -1
+
+    def grow(self, capacity: int) -> None:
+        """Make room for new slots, on which nothing fits yet; trees that are counted end before them."""
+        more = capacity - len(self.fits)
+        if more:
+            self.static = np.concatenate([self.static, np.zeros(more, dtype=np.bool_)])
+            self.fits = np.concatenate([self.fits, np.zeros(more, dtype=np.int64)])
+            if self.ranked is not None:
+                self.ranked = np.concatenate([self.ranked, np.full(more, -np.inf)])
+            self.counts.clear()
+
+
+class Share(Struct, frozen=True, eq=False):
+    """Equal pods, with their class."""
+
+    pod_class: PodClass
+    pods: tuple[Pod, ...]
+
+
+def masks_of(filters: Sequence[Filter], pod: Pod) -> list[DomainMask]:
+    """All masks of the filters by domain for a pod."""
+    return [mask for one in filters if isinstance(one, DomainFilter) for mask in one.masks(pod)]
