@@ -144,3 +144,11 @@ def test_files_or_a_cluster(tmp_path: Path, golden: Golden) -> None:
     none = closeby("discover", "labels", "--kubeconfig", tmp_path / "missing")
     assert none.exit_code == 2
     assert "or read manifests: -f PATH" in none.stderr
+
+
+def test_a_key_that_no_node_carries_is_reported_with_the_one_that_was_meant() -> None:
+    nodes = [Node(name=f"n{i}", labels={"example.com/rack": f"r{i // 2}"}) for i in range(4)]
+    found = read_labels(nodes, family_of(["example.com/rakc", "example.com/rack"]))
+    (said,) = found.findings.warnings
+    assert "example.com/rakc" in said.message
+    assert "did you mean example.com/rack?" in said.remedy

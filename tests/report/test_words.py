@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.objects.words import Names, counts_text, names_text, path_text, plural, runs_of, span_text
+from closeby.objects.words import Names, begun, counts_text, names_text, path_text, plural, runs_of, span_text
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,8 @@ def test_namespaces_are_shown_where_there_are_several() -> None:
 def test_neighbours_with_equal_first_parts() -> None:
     pairs = [("x", "1"), ("x", "2"), ("y", "3"), ("x", "4")]
     assert runs_of(pairs) == [("x", ["1", "2"]), ("y", ["3"]), ("x", ["4"])]
+
+
+def test_a_sentence_begins_in_upper_case_and_keeps_all_other_letters() -> None:
+    assert begun("zone Zone-A holds it") == "Zone Zone-A holds it"
+    assert begun("") == ""

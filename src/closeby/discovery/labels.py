@@ -9,6 +9,7 @@ from closeby.discovery.labelling import label_value, level_names
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
+from closeby.objects.words import guess
 from closeby.topology.network_labels import NetworkLabels, read_network_labels
 from closeby.topology.presets import NETWORK_LABELS, PRESETS, LabelFamily
 
@@ -79,8 +80,20 @@ def _node(
 
 def _unlabelled(nodes: Sequence[Node], family: LabelFamily, own: Sequence[str]) -> Sequence[Condition]:
     """Says so when no node has a label of the family, and which families there are instead."""
-    if own or not nodes:
+    if not nodes:
         return ()
+    if own:
+        lost = [label for label in family.labels if not any(label in node.labels for node in nodes)]
+        carried = {label for node in nodes for label in node.labels}
+        return tuple(
+            warning(
+                "Network",
+                f"no node carries the label {label}, so it is no level",
+                f"{guess(label, carried)}label the nodes, or leave it out",
+            )
+            for label in lost
+            if not family.unique and family.name == "labels"
+        )
     others = [
         other.name
         for other in PRESETS.values()

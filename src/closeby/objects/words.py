@@ -55,6 +55,11 @@ def not_known(word: str, known: Iterable[str], noun: str, listed: str | None = N
     return f"{word!r} is not a known {noun}; known {called}{suggestion(word, names)}"
 
 
+def begun(text: str) -> str:
+    """A sentence with its first letter in upper case; all others stay, as names of domains may have both."""
+    return text[:1].upper() + text[1:]
+
+
 def plural(count: int, noun: str) -> str:
     """``1 node``, ``2 nodes``, ``3 switches``."""
     return f"{count:,} {noun if count == 1 else plural_noun(noun)}"

@@ -16,6 +16,7 @@ from closeby.objects.selectors import PodOwner
 from closeby.objects.topologies import TopologyLevel
 from closeby.objects.volumes import StorageObject, storage_key
 from closeby.objects.words import guess, similar
+from closeby.objects.workloads import pod_field
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -211,7 +212,8 @@ def unknown_classes(
         if given or pod.spec.priority is None:
             kind, _, owner = pod.owner.partition("/")
             called = f"{kind}/{pod.namespace}/{owner}" if owner else f"Pod/{pod.key}"
-            found.setdefault(name, []).append((called, "spec.priorityClassName"))
+            field = pod_field(called, "spec.priorityClassName") if owner else "spec.priorityClassName"
+            found.setdefault(name, []).append((called, field.partition(" of ")[0]))
     for group in groups:
         if group.priority_class_name and group.priority_class_name not in known and group.priority is None:
             entry = (f"PodGroup/{group.key}", "spec.priorityClassName")

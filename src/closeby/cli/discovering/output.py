@@ -38,6 +38,10 @@ def show(findings: ScanFindings, chosen: Chosen) -> None:
     """Prints the findings in the form that was asked for."""
     from closeby.cli.output import emit
 
+    if chosen.output in ("topology", "labels", *EXCHANGED):
+        # The output is for files and pipes, and has no place for them.
+        for one in findings.warnings:
+            click.echo(f"warning: {one.object}: {one.sentence()}", err=True)
     if chosen.output in ("topology", "labels"):
         from closeby.discovery.views.findings import manifests_text
 

@@ -12,6 +12,7 @@ import msgspec
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.keys import KUEUE_REQUIRED
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
 from closeby.reading.dialects.podgroups import new_group
@@ -96,7 +97,8 @@ def policy_conditions(wish: NetworkTopologyWire | None, owner: str, field: str) 
 
 
 def _unsupported(owner: str, field: str, asked: str, *, hard: bool) -> Condition:
-    remedy = "name a level of a Topology instead" if hard else "it is ignored"
+    instead = f"remove it, and name a level of a Topology in the annotation {KUEUE_REQUIRED} instead"
+    remedy = instead if hard else "it is ignored"
     return Condition(
         reason=Reason.UNSUPPORTED,
         object=owner,

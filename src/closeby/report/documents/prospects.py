@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.objects.words import all_pods, names_text, plural, plural_noun
+from closeby.objects.words import all_pods, begun, names_text, plural, plural_noun
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.placing.tools import Placed
 from closeby.scheduling.plugin_view import CycleState
@@ -154,7 +154,7 @@ def _never(asked: _Asked, most: int, found: Sequence[Counterfactual]) -> Iterato
         )
     offered = int(asked.offered().max(initial=0))
     causes = _causes(asked) if offered > most else ""
-    said = f"As the nodes are, {would} {even}: {causes}" if causes else f"{even.capitalize()}, {would}"
+    said = f"As the nodes are, {would} {even}: {causes}" if causes else f"{begun(even)}, {would}"
     advice = _advice(asked, most, found)
     if not causes:
         yield f"{said}: {advice}." if advice else f"{said}."
@@ -163,7 +163,7 @@ def _never(asked: _Asked, most: int, found: Sequence[Counterfactual]) -> Iterato
     if offered < asked.needed:
         yield f"If these nodes took its pods, it would hold {offered} of them."
     if advice:
-        yield f"{advice.capitalize()}."
+        yield f"{begun(advice)}."
 
 
 def _advice(asked: _Asked, most: int, found: Sequence[Counterfactual]) -> str:

@@ -6,7 +6,7 @@ from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.objects.words import all_pods, path_text, plural, plural_noun
+from closeby.objects.words import all_pods, begun, path_text, plural, plural_noun
 from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.lines import DomainLine, NodeLine
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, TrafficEntry
@@ -59,7 +59,7 @@ def gang_sentences(
     where = f"in {path_text(entry.domain)} ({entry.level})" if entry.domain else "across the cluster"
     count = f"all {entry.scheduled}" if entry.scheduled == len(pods) else f"{entry.scheduled} of {len(pods)}"
     yield (
-        f"{count} pods of {key} are {where}, on {nodes}.".capitalize()
+        begun(f"{count} pods of {key} are {where}, on {nodes}.")
         if count[0] == "a"
         else (f"{count} pods of {key} are {where}, on {nodes}.")
     )
