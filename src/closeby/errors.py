@@ -96,6 +96,13 @@ class UnrunnableError(ClosebyError, ValueError):
     """The cluster, the topology and the jobs' wishes make no sense together; the text says what to do."""
 
 
+# What closeby itself does
+
+
+class StandstillError(ClosebyError):
+    """A run over time would never end: its clock stands still, and nothing happens."""
+
+
 # What a plugin does
 
 

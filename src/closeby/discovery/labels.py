@@ -82,6 +82,8 @@ def _unlabelled(nodes: Sequence[Node], family: LabelFamily, own: Sequence[str]) 
     """Says so when no node has a label of the family, and which families there are instead."""
     if not nodes:
         return ()
+    if own and family.name in PRESETS:
+        return ()
     if own:
         lost = [label for label in family.labels if not any(label in node.labels for node in nodes)]
         carried = {label for node in nodes for label in node.labels}
@@ -92,7 +94,6 @@ def _unlabelled(nodes: Sequence[Node], family: LabelFamily, own: Sequence[str]) 
                 f"{guess(label, carried)}label the nodes, or leave it out",
             )
             for label in lost
-            if not family.unique and family.name == "labels"
         )
     others = [
         other.name

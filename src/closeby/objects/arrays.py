@@ -1,6 +1,6 @@
 """The types of the arrays that stand for columns over nodes, domains and pods."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,3 +15,10 @@ Amounts: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Scores: TypeAlias = NDArray[np.float64]
 Costs: TypeAlias = NDArray[np.float64]
+
+
+def widen(array: NDArray[Any], room: int) -> NDArray[Any]:
+    """The array with more room in its last axis, filled with zeros."""
+    wide = np.zeros((*array.shape[:-1], room), dtype=array.dtype)
+    wide[..., : array.shape[-1]] = array
+    return wide

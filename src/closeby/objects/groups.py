@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from closeby.objects.places import AskedPlaces
 from closeby.objects.reasons import Condition
 
 
@@ -25,6 +27,40 @@ class OnPartial(StrEnum):
     EVICT = "Evict"
 
 
+class LayerMode(StrEnum):
+    """Whether each segment of a layer must be in one domain of its level. Source: KAI and Volcano."""
+
+    REQUIRED = "required"
+    PREFERRED = "preferred"
+
+
+class Remainder(StrEnum):
+    """Whether the last segment may have fewer pods. Source: KAI allows it, Kueue forbids it."""
+
+    FORBID = "forbid"
+    ALLOW = "allow"
+
+
+class Arrangement(StrEnum):
+    """How segments share domains: in as few as can be, or in as many. Source: Slurm's consolidate, spread."""
+
+    PACK = "pack"
+    SPREAD = "spread"
+
+
+class Exclusive(StrEnum):
+    """Who else may be in the domain of a segment. Source: JobSet, LeaderWorkerSet (kind), Slurm (all)."""
+
+    NONE = "none"
+    #: No other segment of such a layer: neither of this gang nor of another one of its kind.
+    KIND = "kind"
+    #: No pod that is not of this gang.
+    ALL = "all"
+
+
+#: More pods than any gang has: sizes and indices beyond are slips, and would cost memory.
+MOST_PODS: Final = 1_000_000
+
 #: Seconds after which a start that has not come to its end counts as failed, unless the gang says otherwise.
 COMPLETION_TIMEOUT: Final = 300.0
 
@@ -39,6 +75,8 @@ class ConstraintSource(Struct, frozen=True, kw_only=True, eq=False):
     preferred: str = ""
     #: Where a topology can be named.
     topology: str = ""
+    #: Of a layer: where its size is; empty: it follows from the workload.
+    size: str = ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConstraintSource)
@@ -60,6 +98,36 @@ class TopologyConstraint(Struct, frozen=True, kw_only=True):
     written: ConstraintSource = ConstraintSource()
 
 
+class Layer(Struct, frozen=True, kw_only=True):
+    """A layer of a gang: its pods, in the order of their index, in segments that each have a domain.
+
+    Layers come coarse to fine; each segment of a layer consists of whole segments of the next one.
+    """
+
+    #: Named like the level of a constraint. Source: Kueue's ``topology``, KAI's ``-required-placement``.
+    level: str
+    #: Pods of each segment; 0 where ``counts`` are given. Source: Kueue's ``size``, Slurm's ``--segment``.
+    size: int = 0
+    mode: LayerMode = LayerMode.REQUIRED
+    remainder: Remainder = Remainder.FORBID
+    #: So many segments must be placed at once; None means what the gang's minimum needs. Source: Volcano's
+    #: ``minPartitions``, KAI's ``minSubGroup``.
+    min_segments: int | None = None
+    arrangement: Arrangement = Arrangement.PACK
+    exclusive: Exclusive = Exclusive.NONE
+    #: Pods of each segment, in order, where they are unequal. Source: users of Kueue (1 + 3 + 4).
+    counts: tuple[int, ...] = ()
+    #: Of the first layer: in so many domains of its level all segments are. Source: Slurm's ``--switches``.
+    max_domains: int | None = None
+    #: Seconds after which that limit falls, or, without one, the layer is only preferred. Source: Slurm's
+    #: ``count@time``.
+    relax_after: float | None = None
+    #: None: the topology of the constraint, else the only one that has the level.
+    topology: str | None = None
+    #: Where a user wrote it; ``required`` is the field of the level.
+    written: ConstraintSource = ConstraintSource()
+
+
 class SubGroup(Struct, frozen=True, kw_only=True):
     """A part of a gang with a minimum and a constraint of its own; ``parent`` names another subgroup."""
 
@@ -69,6 +137,8 @@ class SubGroup(Struct, frozen=True, kw_only=True):
     constraint: TopologyConstraint | None = None
     #: How many of its child subgroups must be placed; None means all.
     min_subgroups: int | None = None
+    #: Coarse to fine; only where it has no subgroups below it.
+    layers: tuple[Layer, ...] = ()
 
 
 class GangTemplate(Struct, frozen=True, kw_only=True):
@@ -86,6 +156,7 @@ class GangTemplates(Struct, frozen=True, kw_only=True):
     templates: tuple[GangTemplate, ...] = ()
     created: float | None = None
     constraint: TopologyConstraint | None = None
+    layers: tuple[Layer, ...] = ()
     annotations: Mapping[str, str] = {}
     conditions: tuple[Condition, ...] = ()
 
@@ -118,6 +189,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     subgroups: tuple[SubGroup, ...] = ()
     #: How many top-level subgroups must be placed; None means all.
     min_subgroups: int | None = None
+    #: Coarse to fine; only where there are no subgroups.
+    layers: tuple[Layer, ...] = ()
     strategy: Strategy = Strategy.BINPACK
     priority_class_name: str = ""
     priority: int | None = None
@@ -154,6 +227,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     source: str = ""
     #: What its reader found wrong; a blocking one keeps the gang pending with that reason.
     conditions: tuple[Condition, ...] = ()
+    #: It has no pods of its own, but asks for places for those to come.
+    places: AskedPlaces | None = None
 
     @property
     def key(self) -> str:
@@ -164,3 +239,28 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     def can_be_partial(self) -> bool:
         """Whether some members may have a node, but too few; where one suffices, none is ever too few."""
         return self.min_member > 1 or bool(self.subgroups)
+
+    @property
+    def relaxing(self) -> tuple[Layer, ...]:
+        """Layers that are required for a time only, of the gang and of its subgroups; soonest first."""
+        layers = (*self.layers, *(layer for one in self.subgroups for layer in one.layers))
+        found = [layer for layer in layers if layer.relax_after is not None]
+        return tuple(sorted(found, key=lambda layer: layer.relax_after or 0.0))
+
+    def after(self, waited: float) -> "PodGroup":
+        """The gang as it is once it has waited so many seconds."""
+        if not any((layer.relax_after or 0.0) <= waited for layer in self.relaxing):
+            return self
+        subgroups = tuple(replace(one, layers=_after(one.layers, waited)) for one in self.subgroups)
+        return replace(self, layers=_after(self.layers, waited), subgroups=subgroups)
+
+
+def _after(layers: tuple[Layer, ...], waited: float) -> tuple[Layer, ...]:
+    return tuple(
+        layer
+        if layer.relax_after is None or layer.relax_after > waited
+        else replace(layer, mode=LayerMode.PREFERRED, relax_after=None)
+        if layer.max_domains is None
+        else replace(layer, max_domains=None, relax_after=None)
+        for layer in layers
+    )

@@ -5,6 +5,8 @@ from typing import Final
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
+#: The older name of the same.
+OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 
 #: Role of a pod in its job, as annotation and label (Volcano).

@@ -23,6 +23,10 @@ _NAMED_BY_LABEL: Final = (
     ("StatefulSet", "leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
     ("Job", "training.kubeflow.org/job-name", "MPIJob"),
 )
+#: The clique of a pod of Grove, whose name begins those of its pods.
+_PODCLIQUE: Final = "grove.io/podclique"
+#: The label by which it names its set.
+_PART_OF: Final = "app.kubernetes.io/part-of"
 _TEMPLATE_HASH: Final = "pod-template-hash"
 
 
@@ -74,6 +78,8 @@ def set_of(pod: Pod, workload: Workload, by_name: Mapping[str, int]) -> int | No
         return 0
     if pod.name in by_name:
         return by_name[pod.name]
+    if _PODCLIQUE in pod.labels:
+        return by_name.get(f"{pod.labels[_PODCLIQUE]}-0")
     roles = {pod.labels[label].lower() for label in _ROLE_LABELS if label in pod.labels}
     named = [i for i, one in enumerate(sets) if one.name.lower() in roles]
     if not named:
@@ -108,6 +114,9 @@ def _above(pod: Pod) -> Iterator[str]:
     template = pod.labels.get(_TEMPLATE_HASH)
     if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
         yield f"Deployment/{name.removesuffix(f'-{template}')}"
+    if kind == "PodClique" and _PART_OF in pod.labels:
+        yield f"PodCliqueSet/{pod.labels[_PART_OF]}"
+        return
     for between, label, top in _NAMED_BY_LABEL:
         if kind == between and label in pod.labels:
             yield f"{top}/{pod.labels[label]}"

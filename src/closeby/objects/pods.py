@@ -1,7 +1,8 @@
 """A pod as the scheduler sees it: who it is, and its needs, which equal pods share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -62,6 +63,18 @@ class InlineDisk(Struct, frozen=True):
     shared: bool = False
     #: Of ``rbd``, sorted: two disks are one where they have a monitor in common.
     monitors: tuple[str, ...] = ()
+
+
+class AttachedDisk(Struct, frozen=True, gc=False):
+    """A network disk that the pod's spec names itself, as the CSI driver knows it that attaches it now."""
+
+    driver: str
+    handle: str
+
+    @property
+    def key(self) -> str:
+        """One for each disk; no claim has such a key."""
+        return f"disk:{self.driver}:{self.handle}"
 
 
 #: What one node has for one pod alone.
@@ -130,7 +143,7 @@ class PodClaim(Struct, frozen=True):
                 return self.name
 
 
-class PodSpec(Struct, frozen=True, kw_only=True):
+class PodSpec(Struct, frozen=True, kw_only=True, cache_hash=True):
     """A pod's needs. Hashable, so that pods with equal needs are recognised and judged once."""
 
     #: Effective requests, sorted by resource name: containers, sidecars, init containers and overhead
@@ -145,6 +158,8 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     host_ports: tuple[HostPort, ...] = ()
     #: Sorted, without repeats.
     inline_disks: tuple[InlineDisk, ...] = ()
+    #: Sorted, without repeats: those of them, and others, that count against the limits of CSI drivers.
+    attached_disks: tuple[AttachedDisk, ...] = ()
     #: Images of all containers and image volumes with their tags, sorted, as often as they are used.
     images: tuple[str, ...] = ()
     #: Of its ResourceClaims for which devices are allocated: the nodes that can use them, as alternatives.
@@ -238,6 +253,8 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     created: float | None = None
     #: True once deletionTimestamp is set; it still occupies its node.
     terminating: bool = False
+    #: ``deletionTimestamp``: when the grace of one that is being deleted ends; None when unknown.
+    deleted_by: float | None = None
     #: Name of its PodGroup, in its namespace.
     group: str | None = None
     #: What says to which gang it belongs, where that is a Workload and not a PodGroup.
@@ -295,3 +312,23 @@ SYSTEM_CLASSES: Final = (
     PriorityClass(name="system-cluster-critical", value=2_000_000_000),
     PriorityClass(name="system-node-critical", value=2_000_001_000),
 )
+
+
+_spec_of = attrgetter("spec")
+_labels_of = attrgetter("labels")
+_kind_of = attrgetter("namespace", "owner", "group", "node_name", "terminating")
+
+
+def all_alike(pods: Sequence[Pod]) -> bool:
+    """Whether nothing that decides where pods may go tells these apart: needs, labels, owner and group.
+
+    Pods with claims are not alike, since each may have its own.
+    """
+    first = pods[0]
+    if len(pods) == 1:
+        return True
+    count = list(map(_spec_of, pods)).count(first.spec)
+    if count < len(pods) or first.spec.claims:
+        return False
+    labels, kinds = list(map(_labels_of, pods)), list(map(_kind_of, pods))
+    return labels.count(first.labels) == count == kinds.count(kinds[0])

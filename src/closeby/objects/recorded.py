@@ -64,6 +64,72 @@ class ReservationStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.where} {self.are} reserved for it since {self.since}"
 
 
+class PlannedMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``nodes[].pods[]`` of a plan of preemption."""
+
+    name: str = ""
+    uid: str = ""
+
+
+class ClearedNode(Struct, frozen=True, kw_only=True):
+    """``nodes[]`` of a plan of preemption: a node that is kept free, and the members that are to go there."""
+
+    name: str
+    pods: tuple[PlannedMember, ...] = ()
+
+
+class PreemptionVictim(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``victims[]`` of a plan of preemption."""
+
+    uid: str
+    #: Of a pod in the preemptor's namespace: its owner does not learn the names of others.
+    name: str = ""
+
+
+class PreemptionCost(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """``cost`` of a plan of preemption, as in the report of a simulation."""
+
+    pdb_violations: int = 0
+    highest_priority: int | None = None
+    gangs_broken: int = 0
+    lost_accelerator_seconds: float = 0.0
+    accelerators: int = 0
+    outside: int = 0
+    pods: int = 0
+
+
+class PreemptionStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``status.preemption`` of a PodGroup: the plan by which pods are evicted for the gang.
+
+    It is written before the first eviction, and stands until the gang is placed or the plan is given up.
+    """
+
+    #: Names the plan, in Events too.
+    id: str
+    #: RFC 3339.
+    made: str
+    #: The topology of the domain that is cleared.
+    topology: str = ""
+    #: Its level; not there for the whole cluster.
+    level: str | None = None
+    #: Its path.
+    domain: tuple[str, ...] = ()
+    nodes: tuple[ClearedNode, ...] = ()
+    victims: tuple[PreemptionVictim, ...] = ()
+    cost: PreemptionCost = PreemptionCost()
+
+
+class EvictionStatus(Struct, frozen=True, kw_only=True):
+    """``evictions[]`` of a PodGroup's status: pods of the gang were evicted for a plan of preemption."""
+
+    #: RFC 3339.
+    time: str
+    #: The preemptor's.
+    priority: int
+    #: Names the plan.
+    plan: str = ""
+
+
 class PodDecision(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest decision about one pod: its node, or why it waits."""
 
@@ -96,6 +162,22 @@ class StoryLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waiting: int = 0
 
 
+class RefusedVolume(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The volume of a claim could not be had for a node of late."""
+
+    #: ``namespace/name`` of the claim.
+    claim: str
+    node: str
+    #: For people.
+    why: str
+    #: Name of the volume that was to be bound; empty where one was to be made.
+    volume: str = ""
+    #: Whether that holds for all nodes of which its driver says that they reach the same volumes.
+    near: bool = False
+    #: For how long the node is not chosen again for the claim.
+    seconds: float = 0.0
+
+
 class Story(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What a scheduler at work knows of one name, as it serves it; the oldest entries first."""
 
@@ -109,6 +191,8 @@ class Story(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel
     last_decision: DecisionStatus | None = None
     pods: tuple[PodDecision, ...] = ()
     reservation: ReservationStatus | None = None
+    #: Of the claims of its pods that wait.
+    refused_volumes: tuple[RefusedVolume, ...] = ()
 
 
 class PodCondition(Struct, frozen=True, kw_only=True):

@@ -1,9 +1,12 @@
-"""Topologies as declared, and Kueue's flavors and queues that lead to them."""
+"""Topologies as declared, Volcano's HyperNodes, and Kueue's flavors and queues that lead to topologies."""
+
+from typing import Final
 
 from msgspec import Struct
 
 from closeby.objects.pods import Toleration
 from closeby.objects.reasons import Condition
+from closeby.objects.selectors import LabelSelector
 
 
 class TopologyLevel(Struct, frozen=True):
@@ -37,6 +40,41 @@ class Topology(Struct, frozen=True, kw_only=True):
     def usable(self) -> bool:
         """Whether nothing disables it."""
         return not any(condition.blocking for condition in self.conditions)
+
+
+#: The topology that all HyperNodes make, and how to get them.
+HYPERNODES: Final = "hypernodes"
+GET_HYPERNODES: Final = "kubectl get hypernodes -o yaml"
+
+
+#: Begins the node labels that are made of HyperNodes; the number of the tier ends them.
+TIER: Final = "hypernodes.closeby.dev/tier-"
+
+
+def tier_level(tier: int) -> str:
+    """The node label of the level that a tier of HyperNodes is."""
+    return f"{TIER}{tier}"
+
+
+class HyperMember(Struct, frozen=True, kw_only=True):
+    """Members of a HyperNode: one by its name, or the nodes that a pattern or a selector means."""
+
+    #: Whether ``name`` is that of a HyperNode, and not of a node.
+    nested: bool = False
+    name: str = ""
+    #: A regular expression that is found in the node's name.
+    pattern: str = ""
+    labels: LabelSelector | None = None
+
+
+class HyperNode(Struct, frozen=True, kw_only=True):
+    """A domain of Volcano's network topology; the greater its ``tier``, the farther are its nodes."""
+
+    name: str
+    tier: int
+    tier_name: str = ""
+    members: tuple[HyperMember, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 class ResourceFlavor(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,23 @@ READ_WRITE_ONCE: Final = "ReadWriteOnce"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 #: Provisioner of classes whose volumes are made by hand.
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+#: CSI drivers of disks that Kubernetes attached itself before.
+EBS: Final = "ebs.csi.aws.com"
+AZURE_DISK: Final = "disk.csi.azure.com"
+CINDER: Final = "cinder.csi.openstack.org"
+GCE_PD: Final = "pd.csi.storage.gke.io"
+PORTWORX: Final = "pxd.portworx.com"
+#: Provisioners that Kubernetes had itself -> the driver by which their volumes count now; empty: they don't.
+_MIGRATED: Final[Mapping[str, str]] = {
+    "kubernetes.io/aws-ebs": EBS,
+    "kubernetes.io/azure-disk": AZURE_DISK,
+    "kubernetes.io/azure-file": "",
+    "kubernetes.io/cinder": CINDER,
+    "kubernetes.io/gce-pd": GCE_PD,
+    "kubernetes.io/portworx-volume": PORTWORX,
+    "kubernetes.io/vsphere-volume": "",
+}
+
 
 #: Annotation of a claim: the node for which its volume is to be made.
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -69,6 +86,8 @@ class PersistentVolume(Struct, frozen=True, kw_only=True, gc=False):
     #: The CSI driver that attaches it, and what the driver calls it; empty where it has none.
     driver: str = ""
     handle: str = ""
+    #: Whether its spec names a disk of a kind that Kubernetes attached itself before that driver did.
+    migrated: bool = False
 
 
 class StorageClass(Struct, frozen=True, kw_only=True):
@@ -88,6 +107,11 @@ class StorageClass(Struct, frozen=True, kw_only=True):
     def provisions(self) -> bool:
         """Whether volumes are made as they are claimed."""
         return self.provisioner not in ("", NO_PROVISIONER)
+
+    @property
+    def driver(self) -> str:
+        """The CSI driver that attaches the volumes that are made; empty where none is known to."""
+        return _MIGRATED.get(self.provisioner, self.provisioner) if self.provisions else ""
 
 
 class NodeDriver(Struct, frozen=True):

@@ -1,11 +1,11 @@
 """A workload object (Job, Deployment, JobSet, ...): the pods its controller would make, and its gang."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
-from closeby.objects.groups import PodGroup, SizeField
+from closeby.objects.groups import Layer, PodGroup, SizeField
 from closeby.objects.pods import Pod
 from closeby.objects.selectors import LabelSelector
 
@@ -59,9 +59,14 @@ class PodSet(Struct, frozen=True, kw_only=True):
     #: How many of the pods there are when the workload starts; None: all. The controller creates the others
     #: after these are ready, or an autoscaler does: a gang that waited for them would wait indefinitely.
     at_start: int | None = None
+    #: How many of them the controller makes only when others have a node: the gang of a cluster can't wait
+    #: for them. In files all are there.
+    follow: int = 0
     #: The fields from each of which alone, the others being equal, the number of its pods can be lowered;
     #: only of kinds that have several.
     sizes: tuple[SizeField, ...] = ()
+    #: Where its kind asks for segments of its pods (a JobSet's exclusive topology).
+    layers: tuple[Layer, ...] = ()
 
     @property
     def starting(self) -> int:
@@ -88,6 +93,10 @@ class Workload(Struct, frozen=True, kw_only=True):
     owner: str = ""
     #: The gang that an object of this kind declares itself (a Volcano Job, say).
     gang: PodGroup | None = None
+    #: Where they are several, by name, as its pod sets name them.
+    gangs: Mapping[str, PodGroup] = {}
+    #: Where its kind asks for segments of each of its gangs as a whole (a LeaderWorkerSet).
+    layers: tuple[Layer, ...] = ()
 
     @property
     def key(self) -> str:
@@ -98,6 +107,40 @@ class Workload(Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """``Kind/namespace/name``, as conditions name it."""
         return f"{self.kind}/{self.namespace}/{self.name}"
+
+
+class TrainJob(Struct, frozen=True, kw_only=True):
+    """A TrainJob of Kubeflow Trainer v2; its runtime has the templates of its pods."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    #: Kind and name.
+    runtime_kind: str
+    runtime: str
+    nodes: int | None = None
+    #: ``resources`` of the container of each node.
+    resources: Mapping[str, Any] | None = None
+    suspended: bool = False
+    over: bool = False
+    #: The field by which it changes the templates of its runtime; empty where it does not.
+    patched: str = ""
+
+
+class TrainingRuntime(Struct, frozen=True, kw_only=True):
+    """What TrainJobs refer to; ``namespace`` is empty for one of the whole cluster."""
+
+    kind: str
+    namespace: str
+    name: str
+    nodes: int | None = None
+    #: Whether a launcher starts the nodes (MPI).
+    launches: bool = False
+    #: As in a PodGroup of Volcano.
+    network_topology: Mapping[str, Any] = {}
+    #: ``metadata`` and ``spec`` of a JobSet.
+    template: Mapping[str, Any] = {}
 
 
 def pod_field(owner: str, field: str, *, volcano: bool = False) -> str:

@@ -19,16 +19,18 @@ from closeby.objects.problems import Problem
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason, invalid
 from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
-from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
+from closeby.objects.topologies import ClusterQueue, HyperNode, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.volumes import StorageObject
 from closeby.objects.words import plural
-from closeby.objects.workloads import Workload
+from closeby.objects.workloads import TrainingRuntime, TrainJob, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.wire import object_id
+from closeby.reading.dialects.hypernodes import HyperTree
 from closeby.reading.dialects.plans import completed
+from closeby.reading.dialects.trainer import job_sets_of
 from closeby.reading.known_fields import FieldCheck, conditions_of
 from closeby.reading.node_parts import NodeParts, is_part
 from closeby.reading.registry import (
@@ -91,6 +93,7 @@ class Collection:
     def manifests(self) -> Manifests:
         """All that was read."""
         kept = [entry.record for entry in self._kept.values()]
+        kept += self._made_of_train_jobs(kept)
         notices = [
             *self._notices,
             *(_unknown_kind(self._first[key], number) for key, number in self._unknown.items()),
@@ -103,12 +106,15 @@ class Collection:
             (entry.record, entry.place) for entry in self._kept.values() if isinstance(entry.record, Node)
         )
         pods, shared = self._with_own_uids()
-        notices += [*alone, *shared]
+        hypernodes = [one for one in kept if isinstance(one, HyperNode)]
+        tree = HyperTree(hypernodes)
+        made = (tree.topology,) if tree.topology is not None else ()
+        notices += [*alone, *shared, *(wrong for one in hypernodes for wrong in one.conditions)]
         return Manifests(
-            nodes=tuple(nodes),
+            nodes=tuple(tree.labelled(one) for one in nodes) if hypernodes else tuple(nodes),
             pods=tuple(resolving.pod(one) for one in pods),
             groups=_gangs([one for one in kept if isinstance(one, PodGroup)]),
-            topologies=tuple(one for one in kept if isinstance(one, Topology)),
+            topologies=(*(one for one in kept if isinstance(one, Topology)), *made),
             priority_classes=tuple(one for one in kept if isinstance(one, PriorityClass)),
             flavors=tuple(one for one in kept if isinstance(one, ResourceFlavor)),
             cluster_queues=tuple(one for one in kept if isinstance(one, ClusterQueue)),
@@ -129,6 +135,24 @@ class Collection:
             shared=self._reading.shared(),
             errors=(*self._errors, *contradictions),
         )
+
+    def _made_of_train_jobs(self, kept: Sequence[Record]) -> list[Record]:
+        """The JobSets that TrainJobs amount to with their runtimes."""
+        found: list[Record] = []
+        workloads = [one for one in kept if isinstance(one, Workload)]
+        runtimes = [one for one in kept if isinstance(one, TrainingRuntime)]
+        for job in (one for one in kept if isinstance(one, TrainJob)):
+            try:
+                for made in job_sets_of([job], runtimes, workloads, self._reading):
+                    if isinstance(made, Workload):
+                        found.append(made)
+                    else:
+                        self._notices.append(made)
+            except FieldError as problem:
+                entry = self._kept["TrainJob", job.namespace, job.name]
+                place = Document(file=entry.file, number=entry.document, position=entry.position)
+                self._errors.append(place.error(problem, object_id("TrainJob", job.namespace, job.name)))
+        return found
 
     def _read(self, document: Document) -> None:
         group, kind = document.group, document.kind

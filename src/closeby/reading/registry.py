@@ -15,9 +15,9 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass, RuntimeClass
 from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
-from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
+from closeby.objects.topologies import ClusterQueue, HyperNode, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.volumes import StorageObject
-from closeby.objects.workloads import Workload
+from closeby.objects.workloads import TrainingRuntime, TrainJob, Workload
 from closeby.reading.decoding import volumes
 from closeby.reading.decoding.disruption import read_budget
 from closeby.reading.decoding.documents import Document
@@ -37,17 +37,20 @@ from closeby.reading.dialects import (
     app_groups,
     closeby,
     coscheduling,
+    hypernodes,
     kai,
     kueue,
     network_topologies,
     upstream,
     volcano,
 )
+from closeby.reading.dialects.grove import read_pod_clique_set, read_topology_binding
 from closeby.reading.dialects.jobset import read_job_set
 from closeby.reading.dialects.kubeflow import KINDS as TRAINING_KINDS
 from closeby.reading.dialects.kubeflow import read_training_job
 from closeby.reading.dialects.leaderworkerset import read_leader_worker_set
 from closeby.reading.dialects.ray import read_ray_cluster, read_ray_job
+from closeby.reading.dialects.trainer import read_runtime, read_train_job
 from closeby.reading.dialects.volcano_jobs import read_volcano_job
 
 Record = (
@@ -56,11 +59,14 @@ Record = (
     | PodGroup
     | GangTemplates
     | Topology
+    | HyperNode
     | PriorityClass
     | ResourceFlavor
     | ClusterQueue
     | LocalQueue
     | Workload
+    | TrainJob
+    | TrainingRuntime
     | AppGroup
     | NetworkTopology
     | ResourceClaim
@@ -99,6 +105,10 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ("batch.volcano.sh", "Job"): Entry(read_volcano_job),
     ("jobset.x-k8s.io", "JobSet"): Entry(read_job_set),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Entry(read_leader_worker_set),
+    ("grove.io", "PodCliqueSet"): Entry(read_pod_clique_set, ("v1alpha1",)),
+    ("trainer.kubeflow.org", "TrainJob"): Entry(read_train_job, ("v1alpha1",)),
+    ("trainer.kubeflow.org", "TrainingRuntime"): Entry(read_runtime, ("v1alpha1",)),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): Entry(read_runtime, ("v1alpha1",)),
     ("ray.io", "RayCluster"): Entry(read_ray_cluster),
     ("ray.io", "RayJob"): Entry(read_ray_job),
     **{("kubeflow.org", kind): Entry(read_training_job) for kind in TRAINING_KINDS},
@@ -126,6 +136,8 @@ READERS: Final[dict[tuple[str, str], Entry]] = {
     ("kueue.x-k8s.io", "ResourceFlavor"): Entry(kueue.read_flavor, _KUEUE_VERSIONS),
     ("kueue.x-k8s.io", "ClusterQueue"): Entry(kueue.read_cluster_queue, _KUEUE_VERSIONS),
     ("kueue.x-k8s.io", "LocalQueue"): Entry(kueue.read_local_queue, _KUEUE_VERSIONS),
+    ("grove.io", "ClusterTopologyBinding"): Entry(read_topology_binding, ("v1alpha1",)),
+    ("topology.volcano.sh", "HyperNode"): Entry(hypernodes.read_hypernode),
     ("scheduling.sigs.k8s.io", "AppGroup"): Entry(app_groups.read_kep, ("v1alpha1",)),
     ("appgroup.diktyo.x-k8s.io", "AppGroup"): Entry(app_groups.read_published, ("v1alpha1",)),
     ("scheduling.sigs.k8s.io", "NetworkTopology"): Entry(network_topologies.read_kep, ("v1alpha1",)),
@@ -143,7 +155,6 @@ _LATER: Final = "is not used yet"
 NOTED: Final[dict[tuple[str, str], str]] = {
     ("apps", "DaemonSet"): "creates one pod per node; only its existing pods count",
     ("batch", "CronJob"): "is a template; only jobs of it that exist are placed",
-    ("topology.volcano.sh", "HyperNode"): _LATER,
     ("resource.k8s.io", "ResourceClaimTemplate"): _LATER,
 }
 
@@ -151,7 +162,6 @@ NOTED: Final[dict[tuple[str, str], str]] = {
 NOT_YET: Final = frozenset(
     {
         "CompositePodGroup",
-        "HyperNode",
         "ResourceClaimTemplate",
         "ResourceSlice",
     }

@@ -8,6 +8,7 @@ from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.labels import is_label_key, is_object_name
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.topologies import GET_HYPERNODES, HYPERNODES, TIER
 from closeby.objects.words import guess, similar
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
@@ -105,7 +106,9 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             if declared is None
             else f"topology {quoted(name)} is not usable: {declared.conditions[0].message}"
         )
-        fix = f"create it: {writes_one(_KEYS, name)}" if declared is None else "fix it"
+        fix = "fix it" if declared is not None else f"create it: {writes_one(_KEYS, name)}"
+        if declared is None and name == HYPERNODES:
+            fix = f"create HyperNodes; for files, add what {GET_HYPERNODES} prints"
         remedy = (
             f"{guess(name, topologies.usable(), _ALIKE)}use one of the usable topologies ({known}) or {fix}"
         )
@@ -132,14 +135,14 @@ def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem
         ("required", constraint.required, fields.required),
         ("preferred", constraint.preferred, fields.preferred),
     ):
-        index = None if wanted is None else tree.level_named(wanted)
+        index = None if wanted is None else _level_named(tree, wanted)
         found[kind] = index
         if wanted is not None and index is None:
             conditions.append(
                 problem(
                     Reason.TOPOLOGY_LEVEL_NOT_FOUND,
                     where,
-                    f"topology {quoted(tree.name)} has no level {quoted(wanted)}",
+                    _lacks(tree, wanted),
                     guess(wanted, _names_of(tree), _ALIKE) + _levels_of(tree),
                     kind == "required",
                 )
@@ -173,6 +176,30 @@ def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem
     return Resolution(
         levels=Levels(tree=tree, required=required, preferred=preferred), conditions=tuple(conditions)
     )
+
+
+def _level_named(tree: Tree, wanted: str) -> int | None:
+    """The level of that name; of HyperNodes the tier, or the next lower one where none has that number."""
+    tier = _tier(wanted)
+    if tier is None or tree.level_named(wanted) is not None:
+        return tree.level_named(wanted)
+    tiers = [_tier(level.node_label) for level in tree.levels]
+    if not any(one is not None and one > tier for one in tiers):
+        return None
+    return next((i for i, one in enumerate(tiers) if one is not None and one < tier), None)
+
+
+def _tier(level: str) -> int | None:
+    """The tier of HyperNodes of which ``level`` is the label; None for any other level."""
+    number = level.removeprefix(TIER)
+    return int(number) if number != level and number.isdecimal() else None
+
+
+def _lacks(tree: Tree, wanted: str) -> str:
+    tier = _tier(wanted)
+    if tier is not None:
+        return f"no HyperNode is of tier {tier}"
+    return f"topology {quoted(tree.name)} has no level {quoted(wanted)}"
 
 
 def closest(tree: Tree, several_nodes: bool = False) -> Levels:

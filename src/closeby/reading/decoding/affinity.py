@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import field
 
@@ -62,6 +63,8 @@ class TolerationWire(Wire, gc=False):
 _PATH: Path = ("affinity", "nodeAffinity")
 _REQUIRED: Path = (*_PATH, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 _PREFERRED: Path = (*_PATH, "preferredDuringSchedulingIgnoredDuringExecution")
+#: The field that ``matchFields`` may name.
+_NAME: Final = "metadata.name"
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -131,8 +134,19 @@ def _term(term: TermWire, path: Path) -> NodeSelectorTerm:
     fields = term.match_fields or ()
     return NodeSelectorTerm(
         tuple(requirement(one, (*path, "matchExpressions", i)) for i, one in enumerate(expressions)),
-        tuple(requirement(one, (*path, "matchFields", i)) for i, one in enumerate(fields)),
+        tuple(_field(one, (*path, "matchFields", i)) for i, one in enumerate(fields)),
     )
+
+
+def _field(wire: RequirementWire, path: Path) -> Requirement:
+    if wire.key and wire.key != _NAME:
+        raise FieldError((*path, "key"), f"{quoted(wire.key)} is not a field of nodes", f"use {_NAME}")
+    if wire.operator in ("In", "NotIn"):
+        if len(wire.values or ()) != 1:
+            raise FieldError((*path, "values"), f"operator {wire.operator} needs exactly one value")
+    elif wire.key:
+        raise FieldError((*path, "operator"), f"{quoted(wire.operator)} is for labels", "use In or NotIn")
+    return requirement(wire, path)
 
 
 def requirement(wire: RequirementWire, path: Path) -> Requirement:

@@ -1,8 +1,9 @@
 """One document of a manifest, before anyone knows what it says; decoding it into a structure on the wire."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +20,11 @@ LineFinder = Callable[[Path], int | None]
 
 #: Longer digits are no plausible number, and slow to read.
 LONGEST_NUMBER = 40
+
+
+@cache
+def _decoder(shape: Hashable) -> Callable[[bytes | msgspec.Raw], Any]:
+    return msgspec.json.Decoder(cast(type, shape)).decode
 
 
 def whole_number(digits: str) -> int | float:
@@ -58,7 +64,8 @@ class Document(Struct, frozen=True, kw_only=True):
         """
         try:
             if self.raw is not None:
-                return msgspec.json.decode(self.raw, type=shape)
+                found: T = _decoder(cast(Hashable, shape))(self.raw)
+                return found
             return msgspec.convert(self.value, shape)
         except msgspec.ValidationError as error:
             raise explain(error, self.plain(), known or {}) from error

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from closeby.objects.bounds import shown
 from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
+from closeby.objects.places import WORKLOAD
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason, few
 from closeby.objects.words import similar
 from closeby.reading.decoding.errors import field_path
@@ -42,24 +43,12 @@ MIRROR_OF: Final = "closeby.dev/mirror-of"
 EXPECTED_END: Final = "closeby.dev/expected-end"
 #: Annotation of a pod that asks not to be evicted (``false``), where the operator lets it.
 PREEMPTIBLE: Final = "closeby.dev/preemptible"
+#: Scheduling gate of pods whose node closeby chooses while another scheduler binds them (``--mode gate``),
+#: and the annotation with that node, which the pod gets as the gate is removed.
+PLACEMENT_GATE: Final = "closeby.dev/placement"
+PLACED_ON: Final = "closeby.dev/placed-on"
 #: When a pod wrote its last checkpoint, as an RFC 3339 time.
 CHECKPOINTED: Final = "closeby.dev/checkpointed-at"
-_OWN: Final = (
-    GANG,
-    POD_GROUP,
-    SUBGROUP,
-    RANK,
-    TOPOLOGY_DOMAIN,
-    PLACEMENT_STRATEGY,
-    ROLE,
-    TASK_TRAFFIC,
-    PLAN,
-    MIRROR_OF,
-    EXPECTED_END,
-    PREEMPTIBLE,
-    CHECKPOINTED,
-)
-
 #: Which roles of a gang belong together, which apart, and which come first (Volcano task-topology).
 TASK_AFFINITY: Final = "volcano.sh/task-topology-affinity"
 TASK_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
@@ -79,7 +68,52 @@ KAI_TOPOLOGY: Final = "kai.scheduler/topology"
 KAI_REQUIRED: Final = "kai.scheduler/topology-required-placement"
 KAI_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
 
-_KUEUE_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
+#: Segments: Kueue's slices of one layer or several, and pod sets that are together; KAI's segments.
+KUEUE_SLICE: Final = "kueue.x-k8s.io/podset-slice-required-topology"
+KUEUE_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
+KUEUE_SLICES: Final = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
+KUEUE_POD_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
+KUEUE_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
+KAI_SEGMENT: Final = "kai.scheduler/segment-size"
+KAI_SEGMENT_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"
+KAI_SEGMENT_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
+#: One domain for each job of a JobSet, each group of a LeaderWorkerSet, each subgroup of it.
+JOBSET_EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+JOBSET_NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+LWS_SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+#: What Slurm's options say, in annotations of ours: --segment, --exclusive=topo, --switches.
+SEGMENT_SIZE: Final = "closeby.dev/segment-size"
+SEGMENT_LEVEL: Final = "closeby.dev/segment-level"
+SEGMENT_ARRANGEMENT: Final = "closeby.dev/segment-arrangement"
+EXCLUSIVE_LEVEL: Final = "closeby.dev/exclusive-level"
+SWITCHES: Final = "closeby.dev/switches"
+SWITCH_LEVEL: Final = "closeby.dev/switch-level"
+
+_OWN: Final = (
+    GANG,
+    POD_GROUP,
+    SUBGROUP,
+    RANK,
+    TOPOLOGY_DOMAIN,
+    PLACEMENT_STRATEGY,
+    ROLE,
+    TASK_TRAFFIC,
+    PLAN,
+    MIRROR_OF,
+    EXPECTED_END,
+    PREEMPTIBLE,
+    PLACED_ON,
+    CHECKPOINTED,
+    SEGMENT_SIZE,
+    SEGMENT_LEVEL,
+    SEGMENT_ARRANGEMENT,
+    EXCLUSIVE_LEVEL,
+    SWITCHES,
+    SWITCH_LEVEL,
+    WORKLOAD,
+)
+
 _OWN_PREFIX: Final = "closeby.dev/"
 _DOMAINS: Final = (
     "kueue.x-k8s.io",
@@ -116,6 +150,20 @@ _READ: Final = frozenset(
         TASK_AFFINITY,
         TASK_ANTI_AFFINITY,
         TASK_ORDER,
+        VOLCANO_MODE,
+        VOLCANO_TIER,
+        KUEUE_SLICE,
+        KUEUE_SLICE_SIZE,
+        KUEUE_SLICES,
+        KUEUE_GROUP,
+        KAI_SEGMENT,
+        KAI_SEGMENT_REQUIRED,
+        KAI_SEGMENT_PREFERRED,
+        JOBSET_EXCLUSIVE,
+        LWS_EXCLUSIVE,
+        LWS_SUBGROUP_EXCLUSIVE,
+        # Much like the name of a group of pod sets.
+        KUEUE_POD_GROUP,
     }
 )
 #: Keys with such a word that schedulers write themselves.
@@ -127,6 +175,8 @@ _DECIDED: Final = frozenset(
         "volcano.sh/topology-decision",
     }
 )
+#: Koordinator's list (JSON) of the PodGroups that start together.
+_GANGS_TOGETHER: Final = "gang.scheduling.koordinator.sh/groups"
 #: Keys that ask for a part of a device, for one device of many, or for another scheduler's gang, and whether
 #: a placement without it would be wrong. Sources: KAI's ``pkg/common/constants``, Koordinator's
 #: ``apis/extension``, YuniKorn's labels and annotations, HAMi's and Volcano's devices, Armada's gangs,
@@ -143,6 +193,7 @@ _OTHERS: Final[Mapping[str, bool]] = {
     "armadaproject.io/gangId": True,
     "armadaproject.io/gangNodeUniformityLabel": True,
     "gang.scheduling.koordinator.sh/name": True,
+    _GANGS_TOGETHER: False,
     "scheduling.koordinator.sh/device-allocate-hint": True,
     "scheduling.koordinator.sh/device-joint-allocate": False,
     "scheduling.koordinator.sh/exact-match-reservation": True,
@@ -269,7 +320,7 @@ def _asks(key: str) -> bool:
     if domain == "closeby.dev":
         return key not in _OWN
     known = any(domain == one or domain.endswith(f".{one}") for one in _DOMAINS)
-    return known and (any(word in name for word in _WORDS) or _almost(key) is not None)
+    return known and (any(word in name.lower() for word in _WORDS) or _almost(key) is not None)
 
 
 def _hard(key: str, entries: Mapping[str, str]) -> bool:
@@ -277,12 +328,9 @@ def _hard(key: str, entries: Mapping[str, str]) -> bool:
         return True
     if _DEVICES.fullmatch(key.partition("/")[2]):
         return entries[key] != "false"
-    if key in (VOLCANO_MODE, VOLCANO_TIER):
-        return entries.get(VOLCANO_MODE, "hard") != "soft"
-    if key == _KUEUE_GROUP:
-        # The pod sets of a group share one domain, which a required level makes binding.
-        return KUEUE_REQUIRED in entries
     value = entries[key]
+    if key == _GANGS_TOGETHER:
+        return "," in value  # More than itself.
     if value in STRICT_NUMA or any(word in value for word in _BINDING):
         return True
     return key not in _OTHERS and ("required" in key or "exclusive" in key or value in ("required", "hard"))

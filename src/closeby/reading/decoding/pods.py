@@ -138,6 +138,8 @@ def read_pod(document: Document, reading: DocumentReading) -> Pod:
     if deadline is not None or EXPECTED_END in pod.annotations:
         ends = _ends(started, deadline, pod.annotations.get(EXPECTED_END), reading, called)
         pod = msgspec.structs.replace(pod, ends=ends)
+    if wire.meta.deletion_timestamp is not None:
+        pod = msgspec.structs.replace(pod, deleted_by=seconds(wire.meta.deletion_timestamp))
     if CHECKPOINTED in pod.annotations:
         checkpointed = _moment(CHECKPOINTED, pod.annotations[CHECKPOINTED], reading, called)
         pod = msgspec.structs.replace(pod, checkpointed=checkpointed)

@@ -7,7 +7,8 @@ from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from closeby.objects.nodes import NodeImage
-from closeby.objects.pods import ClaimName, InlineDisk, PodClaim, PodSpec
+from closeby.objects.pods import AttachedDisk, ClaimName, InlineDisk, PodClaim, PodSpec
+from closeby.objects.volumes import AZURE_DISK, CINDER, EBS, GCE_PD, PORTWORX
 from closeby.reading.decoding.affinity import (
     NodeAffinityWire,
     TolerationWire,
@@ -18,6 +19,7 @@ from closeby.reading.decoding.affinity import (
 from closeby.reading.decoding.claims import ClaimWire, claim_request
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import is_part_of_a_device
+from closeby.reading.decoding.migrated_disks import azure_handle, ebs_handle, gce_handle
 from closeby.reading.decoding.requests import (
     ContainersWire,
     effective_requests,
@@ -52,6 +54,8 @@ class InlineDiskWire(Wire):
 
     pd_name: str | None = None
     volume_id: str | None = field(name="volumeID", default=None)
+    disk_uri: str | None = field(name="diskURI", default=None)
+    kind: str | None = None
     iqn: str | None = None
     monitors: list[str] | None = None
     image: str | None = None
@@ -86,6 +90,9 @@ class VolumeWire(Wire):
     ephemeral: EphemeralWire | None = None
     gce_persistent_disk: InlineDiskWire | None = None
     aws_elastic_block_store: InlineDiskWire | None = None
+    azure_disk: InlineDiskWire | None = None
+    cinder: InlineDiskWire | None = None
+    portworx_volume: InlineDiskWire | None = None
     rbd: InlineDiskWire | None = None
     iscsi: InlineDiskWire | None = None
     image: ImageVolumeWire | None = None
@@ -228,6 +235,7 @@ def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:
         tolerations=tolerations_of(wire.tolerations),
         host_ports=host_ports(wire),
         inline_disks=_inline_disks(wire.volumes or ()),
+        attached_disks=_attached_disks(wire.volumes or ()),
         pod_affinity=among_pods,
         topology_spread=spread,
         invalid=tuple(f"spec.{field_path(path)} {message}" for path, message, _ in refused),
@@ -269,3 +277,20 @@ def _inline_disks(volumes: Sequence[VolumeWire]) -> tuple[InlineDisk, ...]:
             shared = bool(disk.read_only) and kind != "awsElasticBlockStore"
             disks.add(InlineDisk(kind, name, shared, monitors))
     return tuple(sorted(disks, key=astuple))
+
+
+def _attached_disks(volumes: Sequence[VolumeWire]) -> tuple[AttachedDisk, ...]:
+    """The disks that CSI drivers attach in place of Kubernetes, by what the drivers call them."""
+    disks = set[AttachedDisk]()
+    for volume in volumes:
+        if (disk := volume.gce_persistent_disk) is not None:
+            disks.add(AttachedDisk(GCE_PD, gce_handle(disk.pd_name or "", {})))
+        if (disk := volume.aws_elastic_block_store) is not None:
+            disks.add(AttachedDisk(EBS, ebs_handle(disk.volume_id or "")))
+        if (disk := volume.azure_disk) is not None:
+            disks.add(AttachedDisk(AZURE_DISK, azure_handle(disk.disk_uri, disk.kind)))
+        if (disk := volume.cinder) is not None:
+            disks.add(AttachedDisk(CINDER, disk.volume_id or ""))
+        if (disk := volume.portworx_volume) is not None:
+            disks.add(AttachedDisk(PORTWORX, disk.volume_id or ""))
+    return tuple(sorted((one for one in disks if one.handle), key=astuple))

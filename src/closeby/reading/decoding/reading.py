@@ -76,6 +76,11 @@ class DocumentReading:
         )
         self.note(f"{owner} {part}", condition)
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing was noted, nor a name made."""
+        return not (self.notices or self._unheeded or self._generated)
+
     def all_notices(self) -> tuple[Condition, ...]:
         """Everything noted, in a fixed order."""
         counted = [

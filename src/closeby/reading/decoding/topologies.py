@@ -60,7 +60,7 @@ def read_topology(document: Document, reading: DocumentReading) -> Topology:
     """
     wire = document.decode(WithSpec[TopologySpecWire])
     levels = (wire.spec.levels if wire.spec else None) or []
-    return _topology(document, reading.name(document, wire.meta), levels)
+    return topology_of(document, reading.name(document, wire.meta), levels)
 
 
 def read_own_topology(document: Document, reading: DocumentReading) -> Topology:
@@ -71,10 +71,11 @@ def read_own_topology(document: Document, reading: DocumentReading) -> Topology:
     """
     wire = document.decode(OwnTopologyWire, _KNOWN)
     levels = (wire.spec.levels if wire.spec else None) or []
-    return _topology(document, reading.name(document, wire.meta), levels)
+    return topology_of(document, reading.name(document, wire.meta), levels)
 
 
-def _topology(document: Document, name: str, wires: list[LevelWire] | list[OwnLevelWire]) -> Topology:
+def topology_of(document: Document, name: str, wires: list[LevelWire] | list[OwnLevelWire]) -> Topology:
+    """A topology with these levels, from coarse to fine."""
     levels = tuple(TopologyLevel(wire.node_label, wire.alias or None) for wire in wires)
     problems = [
         invalid(object_id("Topology", "", name), field, message, remedy, blocking=True)

@@ -1,5 +1,6 @@
 """Reads claims, volumes, storage classes, and what nodes and CSI drivers say of volumes."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import field
@@ -9,7 +10,12 @@ from closeby.objects.bounds import quoted
 from closeby.objects.pods import FILESYSTEM, NodeSelectorTerm, Requirement
 from closeby.objects.quantities import QuantityText
 from closeby.objects.volumes import (
+    AZURE_DISK,
     BIND_COMPLETED,
+    CINDER,
+    EBS,
+    GCE_PD,
+    PORTWORX,
     SELECTED_NODE,
     CSIDriver,
     CSINode,
@@ -32,9 +38,10 @@ from closeby.reading.decoding.claims import (
 )
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path
+from closeby.reading.decoding.migrated_disks import azure_handle, ebs_handle, gce_handle
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.selectors import LabelSelectorWire
-from closeby.reading.decoding.wire import Meta, ObjectWire, Quantities, Wire, namespace_of
+from closeby.reading.decoding.wire import Meta, ObjectWire, Quantities, Wire, namespace_of, shared
 
 _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS: Final = (
@@ -71,9 +78,8 @@ class OldSourceWire(Wire, gc=False):
 
     pd_name: str | None = None
     volume_id: str | None = field(name="volumeID", default=None)
-    disk_name: str | None = None
-    volume_path: str | None = None
-    share_name: str | None = None
+    disk_uri: str | None = field(name="diskURI", default=None)
+    kind: str | None = None
 
 
 class VolumeSpecWire(Wire):
@@ -89,11 +95,9 @@ class VolumeSpecWire(Wire):
     csi: CSISourceWire | None = None
     aws_elastic_block_store: OldSourceWire | None = None
     azure_disk: OldSourceWire | None = None
-    azure_file: OldSourceWire | None = None
     cinder: OldSourceWire | None = None
     gce_persistent_disk: OldSourceWire | None = None
     portworx_volume: OldSourceWire | None = None
-    vsphere_volume: OldSourceWire | None = None
 
 
 class VolumeWire(ObjectWire):
@@ -184,18 +188,6 @@ class AttachmentWire(ObjectWire):
     spec: AttachmentSpecWire | None = None
 
 
-#: Field of a kind of disk -> the CSI driver that attaches it, and what of the disk names it.
-_DRIVERS: Final = (
-    ("aws_elastic_block_store", "ebs.csi.aws.com", "volume_id"),
-    ("azure_disk", "disk.csi.azure.com", "disk_name"),
-    ("azure_file", "file.csi.azure.com", "share_name"),
-    ("cinder", "cinder.csi.openstack.org", "volume_id"),
-    ("gce_persistent_disk", "pd.csi.storage.gke.io", "pd_name"),
-    ("portworx_volume", "pxd.portworx.com", "volume_id"),
-    ("vsphere_volume", "csi.vsphere.vmware.com", "volume_path"),
-)
-
-
 def read_claim(document: Document, reading: DocumentReading) -> PersistentVolumeClaim:
     """A PersistentVolumeClaim.
 
@@ -209,14 +201,14 @@ def read_claim(document: Document, reading: DocumentReading) -> PersistentVolume
     if _BETA_CLASS in annotations:
         spec.storage_class_name = annotations[_BETA_CLASS]
     return PersistentVolumeClaim(
-        namespace=namespace_of(meta),
+        namespace=shared(namespace_of(meta)),
         name=reading.name(document, meta),
         uid=meta.uid or "",
-        request=claim_request(spec, ("spec",)),
+        request=shared(claim_request(spec, ("spec",))),
         volume=spec.volume_name or "",
         bound=bool(spec.volume_name) and (BIND_COMPLETED in annotations or phase == "Bound"),
         lost=phase == "Lost",
-        selected_node=annotations.get(SELECTED_NODE) or None,
+        selected_node=shared(annotations.get(SELECTED_NODE) or None),
         terminating=meta.deletion_timestamp is not None,
         controller=_controller_uid(meta),
     )
@@ -234,24 +226,25 @@ def read_volume(document: Document, reading: DocumentReading) -> PersistentVolum
     size = in_bytes((spec.capacity or {}).get(STORAGE), ("spec", "capacity", STORAGE), down=True)
     required = spec.node_affinity.required if spec.node_affinity else None
     claim = spec.claim_ref
-    driver, handle = _attached(spec)
+    driver, handle = _attached(spec, meta.label_map)
     return PersistentVolume(
         name=reading.name(document, meta),
-        storage_class=meta.annotation_map.get(_BETA_CLASS, spec.storage_class_name or ""),
+        storage_class=shared(meta.annotation_map.get(_BETA_CLASS, spec.storage_class_name or "")),
         size=size or 0,
-        access_modes=tuple(sorted(set(spec.access_modes or ()))),
-        volume_mode=spec.volume_mode or FILESYSTEM,
+        access_modes=shared(tuple(sorted(set(spec.access_modes or ())))),
+        volume_mode=shared(spec.volume_mode or FILESYSTEM),
         attributes_class=spec.volume_attributes_class_name or "",
         labels=meta.label_map,
         node_affinity=None
         if required is None
-        else node_selector_terms(required.node_selector_terms or (), _TERMS),
+        else shared(node_selector_terms(required.node_selector_terms or (), _TERMS)),
         claim="" if claim is None else f"{claim.namespace}/{claim.name}",
         claim_uid="" if claim is None else claim.uid or "",
         available=phase is None or phase == "Available",
         terminating=meta.deletion_timestamp is not None,
-        driver=driver,
+        driver=shared(driver),
         handle=handle,
+        migrated=spec.csi is None and bool(driver),
     )
 
 
@@ -290,10 +283,12 @@ def read_csi_node(document: Document, reading: DocumentReading) -> CSINode:
     return CSINode(
         name=reading.name(document, wire.meta),
         drivers=tuple(
-            NodeDriver(
-                one.name,
-                one.allocatable.count if one.allocatable else None,
-                tuple(sorted(set(one.topology_keys or ()))),
+            shared(
+                NodeDriver(
+                    one.name,
+                    one.allocatable.count if one.allocatable else None,
+                    tuple(sorted(set(one.topology_keys or ()))),
+                )
             )
             for one in sorted(drivers, key=lambda one: one.name)
         ),
@@ -340,8 +335,8 @@ def read_attachment(document: Document, reading: DocumentReading) -> VolumeAttac
     spec = wire.spec or AttachmentSpecWire()
     return VolumeAttachment(
         name=reading.name(document, wire.meta),
-        driver=spec.attacher,
-        node=spec.node_name,
+        driver=shared(spec.attacher),
+        node=shared(spec.node_name),
         volume=(spec.source.persistent_volume_name if spec.source else None) or "",
     )
 
@@ -350,15 +345,22 @@ def _controller_uid(meta: Meta) -> str:
     return next((one.uid for one in meta.owner_references or () if one.controller), "")
 
 
-def _attached(spec: VolumeSpecWire) -> tuple[str, str]:
-    """The CSI driver that attaches a volume, and what the driver calls it."""
+def _attached(spec: VolumeSpecWire, labels: Mapping[str, str]) -> tuple[str, str]:
+    """The CSI driver that attaches a volume, and what the driver calls it; empty where none does."""
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
-    for name, driver, handle in _DRIVERS:
-        source = getattr(spec, name)
-        if source is not None:
-            return driver, getattr(source, handle) or ""
-    return "", ""
+    driver = handle = ""
+    if (disk := spec.aws_elastic_block_store) is not None:
+        driver, handle = EBS, ebs_handle(disk.volume_id or "")
+    elif (disk := spec.azure_disk) is not None:
+        driver, handle = AZURE_DISK, azure_handle(disk.disk_uri, disk.kind)
+    elif (disk := spec.cinder) is not None:
+        driver, handle = CINDER, disk.volume_id or ""
+    elif (disk := spec.gce_persistent_disk) is not None:
+        driver, handle = GCE_PD, gce_handle(disk.pd_name or "", labels)
+    elif (disk := spec.portworx_volume) is not None:
+        driver, handle = PORTWORX, disk.volume_id or ""
+    return (driver, handle) if handle else ("", "")
 
 
 def _topology(wire: TopologyTermWire, number: int) -> tuple[Requirement, ...]:

@@ -8,7 +8,7 @@ import msgspec
 from closeby.errors import FieldError
 from closeby.objects.selectors import NAMESPACE_NAME, LabelSelector, Namespace, PodOwner
 from closeby.objects.workloads import PodSet, Workload
-from closeby.reading.decoding.claims import ClaimWire, templates_of
+from closeby.reading.decoding.claims import ClaimWire, selector_of, templates_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.owners import Owner, StatusWire, count, finished, numbered
@@ -117,6 +117,30 @@ def read_service(document: Document, reading: DocumentReading) -> PodOwner:
         namespace=namespace_of(wire.meta),
         name=reading.name(document, wire.meta),
         selector=selector,
+    )
+
+
+class SelectingSpecWire(Wire):
+    """``spec`` of a ReplicaSet or StatefulSet."""
+
+    selector: LabelSelectorWire | None = None
+
+
+def read_selecting(document: Document, reading: DocumentReading) -> PodOwner:
+    """What a ReplicaSet, StatefulSet or ReplicationController selects, and nothing else of it.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    if document.group:
+        wire = document.decode(WithSpec[SelectingSpecWire])
+        meta = wire.meta
+        selector = selector_of(wire.spec.selector if wire.spec else None, ("spec", "selector"))
+    else:
+        older = document.decode(WithSpec[ServiceSpecWire])
+        meta, selector = older.meta, map_selector(older.spec.selector if older.spec else None)
+    return PodOwner(
+        kind=document.kind, namespace=namespace_of(meta), name=reading.name(document, meta), selector=selector
     )
 
 

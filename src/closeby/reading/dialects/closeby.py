@@ -11,7 +11,9 @@ from closeby.objects.times import parse_duration
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import BY_NATURE, GANG, MANAGED_BY, MIRROR_OF, POD_GROUPER
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import Meta, ObjectWire, Wire
+from closeby.reading.decoding.wire import Meta, ObjectWire, Wire, object_id
+from closeby.reading.dialects.layers import LayerWire, read_layers
+from closeby.reading.dialects.places import PlacesWire, with_places
 from closeby.reading.dialects.plans import read_plan, read_ranks
 from closeby.reading.dialects.podgroups import (
     ConstraintWire,
@@ -34,6 +36,7 @@ class OwnSubGroupWire(SubGroupWire, forbid_unknown_fields=True):
     """``subGroups[]``."""
 
     topology_constraint: OwnConstraintWire | None = None
+    layers: list[LayerWire] | None = None
 
 
 class OwnPlacementWire(Wire, forbid_unknown_fields=True):
@@ -55,9 +58,11 @@ class OwnSpecWire(Wire, forbid_unknown_fields=True):
     topology_constraint: OwnConstraintWire | None = None
     sub_groups: list[OwnSubGroupWire] | None = None
     min_sub_group: int | None = None
+    layers: list[LayerWire] | None = None
     placement: OwnPlacementWire | None = None
     priority_class_name: str | None = None
     disruption_mode: OwnDisruptionWire | None = None
+    places_for: PlacesWire | None = None
 
 
 class OwnPodGroupWire(ObjectWire, forbid_unknown_fields=True):
@@ -76,8 +81,10 @@ _KNOWN: Final = {
     "spec": OwnSpecWire.__struct_encode_fields__,
     "spec.disruptionMode": OwnDisruptionWire.__struct_encode_fields__,
     "spec.placement": OwnPlacementWire.__struct_encode_fields__,
+    "spec.layers": LayerWire.__struct_encode_fields__,
     "spec.subGroups": OwnSubGroupWire.__struct_encode_fields__,
     "spec.topologyConstraint": OwnConstraintWire.__struct_encode_fields__,
+    "spec.subGroups.layers": LayerWire.__struct_encode_fields__,
     "spec.subGroups.topologyConstraint": OwnConstraintWire.__struct_encode_fields__,
 }
 
@@ -105,7 +112,7 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         )
     subgroups = spec.sub_groups or ()
     parents = [one.parent or None for one in subgroups]
-    group = with_subgroups(group, spec.topology_constraint, subgroups, parents)
+    group = _with_layers(with_subgroups(group, spec.topology_constraint, subgroups, parents), spec)
     if spec.placement:
         group = with_strategy(group, spec.placement.strategy, "spec.placement.strategy")
         group = _with_policy(group, spec.placement)
@@ -119,7 +126,23 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         counts_finished=not (by_the_grouper and owners & _COUNTED_DOWN),
         by_nature=_by_nature(wire.meta),
     )
+    if spec.places_for is not None:
+        group = with_places(group, spec.places_for, reading)
     return checked(group, given_minimum=spec.min_member is not None)
+
+
+def _with_layers(group: PodGroup, spec: OwnSpecWire) -> PodGroup:
+    """The group and its subgroups with their layers."""
+    owner = object_id("PodGroup", group.namespace, group.name)
+    layers, problems = read_layers(spec.layers, owner, "spec.layers")
+    subgroups = []
+    for i, (one, wire) in enumerate(zip(group.subgroups, spec.sub_groups or (), strict=True)):
+        own, more = read_layers(wire.layers, owner, f"spec.subGroups[{i}].layers")
+        subgroups.append(msgspec.structs.replace(one, layers=own))
+        problems += more
+    return msgspec.structs.replace(
+        group, layers=layers, subgroups=tuple(subgroups), conditions=(*group.conditions, *problems)
+    )
 
 
 def _by_nature(meta: Meta) -> str:

@@ -4,26 +4,30 @@ What is written at the workload holds for all of its pods; what is written at a 
 pods of that template, and makes them a subgroup where the workload has several templates.
 """
 
-from collections.abc import Mapping, Sequence, Set
-from typing import Final
+from collections.abc import Mapping, Set
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted, some
-from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.groups import Layer, PodGroup, SubGroup, TopologyConstraint
+from closeby.objects.reasons import Condition, Reason, few, invalid
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.keys import (
     GANG,
+    KAI_SEGMENT,
+    KAI_TOPOLOGY,
     PLACEMENT_STRATEGY,
     ROLE_TOPOLOGY,
     members_apart,
     wish_conditions,
 )
-from closeby.reading.dialects import kai, kubeflow, kueue
+from closeby.reading.dialects import kai, kubeflow, kueue, slurm, volcano
+from closeby.reading.dialects.dividing import divided
 from closeby.reading.dialects.kueue import GET_QUEUES, QUEUE_NAME, Queues
+from closeby.reading.dialects.layers import layer_problems
 from closeby.reading.dialects.podgroups import STRATEGY_FIELD, PlacementAsk, with_condition, with_strategy
 
 #: Kinds whose pods can do nothing without one another: they are gangs without being asked. (So is Volcano's
@@ -32,6 +36,8 @@ BY_NATURE: Final = frozenset({"JobSet", "LeaderWorkerSet", "RayCluster", "RayJob
 #: Kinds that Kueue admits as a whole; it lets the pods of others in one by one.
 _ADMITTED_WHOLE: Final = frozenset({"Job", "JobSet", "StatefulSet", "LeaderWorkerSet"})
 _ADMITTED_SUFFIX: Final = "Job"
+#: Who reads a placement from annotations, by the domain of its keys.
+_ASKS: Final = {"kai.scheduler": kai.ask, "kueue.x-k8s.io": kueue.ask, "volcano.sh": volcano.ask}
 
 
 class Gang(Struct, frozen=True):
@@ -52,25 +58,51 @@ class AskedGang(Struct, frozen=True, kw_only=True):
 
 
 def read_ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> PlacementAsk:
-    """What annotations ask for, in KAI's or Kueue's words; both at once is refused."""
-    asks = [
-        ask for ask in (kai.ask(annotations, owner, part), kueue.ask(annotations, owner, part)) if ask.given
-    ]
-    if len(asks) < 2:
-        return asks[0] if asks else PlacementAsk()
+    """What annotations ask for, in the words of one scheduler; those of several are refused.
+
+    Our own annotations may add to them what they do not say.
+    """
+    found, ours = _read_ask(annotations, owner, part), slurm.ask(annotations, owner, part)
+    return found if not ours.given else ours if not found.given else _merged(found, ours, owner, part)
+
+
+def _merged(found: PlacementAsk, ours: PlacementAsk, owner: str, part: str) -> PlacementAsk:
+    conditions = found.conditions + ours.conditions
+    if (found.constraint and ours.constraint) or (found.layers and ours.layers):
+        message = "asks for placement in annotations of closeby.dev and in those of another scheduler"
+        twice = invalid(owner, part, message, "keep one of them", blocking=True)
+        return PlacementAsk(conditions=(*conditions, twice))
+    return msgspec.structs.replace(
+        found,
+        constraint=found.constraint or ours.constraint,
+        layers=found.layers or ours.layers,
+        conditions=conditions,
+    )
+
+
+def _read_ask(annotations: Mapping[str, str], owner: str, part: str) -> PlacementAsk:
+    asks = {called: ask(annotations, owner, part) for called, ask in _ASKS.items()}
+    given = {called: ask for called, ask in asks.items() if ask.given}
+    if len(given) < 2:
+        return next(iter(given.values()), PlacementAsk())
     condition = Condition(
         reason=Reason.INVALID_SPEC,
         object=owner,
         field=part,
-        message="asks for placement in the words of two schedulers, kai.scheduler and kueue.x-k8s.io",
+        message=f"asks for placement in the words of several schedulers: {some(list(given))}",
         remedy="keep the annotations of one of them",
         blocking=True,
     )
     return PlacementAsk(conditions=(condition,))
 
 
-def gangs_of(workload: Workload, queues: Queues) -> AskedGang:
-    """The gangs of a workload, called like it, for its pod sets that name no PodGroup themselves."""
+def gangs_of(
+    workload: Workload, queues: Queues, instead: Mapping[int, PlacementAsk] | None = None
+) -> AskedGang:
+    """The gangs of a workload, called like it, for its pod sets that name no PodGroup themselves.
+
+    ``instead``: what some of them ask for, whatever the annotations of their templates say.
+    """
     queue = _queue(workload)
     flavor = queues.flavor(workload.namespace, queue) if queue else None
     wishes = wish_conditions(workload.annotations, workload.id)
@@ -78,6 +110,7 @@ def gangs_of(workload: Workload, queues: Queues) -> AskedGang:
     owner_ask = read_ask(workload.annotations, workload.id)
     by_gang: dict[str, dict[int, PodSet]] = {}
     named = set()
+    overruled: list[Condition] = []
     for position, pods in enumerate(workload.pod_sets):
         ref = pods.template.workload_ref
         given = pods.template.group or (None if ref is None else ref.gang)
@@ -85,12 +118,14 @@ def gangs_of(workload: Workload, queues: Queues) -> AskedGang:
             by_gang.setdefault(pods.gang or workload.name, {})[position] = pods
         else:
             named.add(given)
+            ask = read_ask(_annotations(workload, pods), workload.id, _part(pods))
+            overruled += [_overruled(workload, {given}, _part(pods))] if ask.given else []
     gangs = []
     for name, sets in by_gang.items():
-        gang = _gang_of(workload, name, sets, owner_ask, queue)
+        gang = _gang_of(workload, name, sets, owner_ask, queue, instead or {})
         if gang is not None:
             gangs.append(_with_queue(gang, workload, queue, queues, flavor))
-    conditions = wishes + _template_wishes(workload)
+    conditions = wishes + _template_wishes(workload) + few(overruled)
     if gangs:
         carrying = tuple(Gang(_extended(gang.group, conditions), gang.members) for gang in gangs)
         return AskedGang(gangs=carrying, flavor=flavor)
@@ -100,10 +135,18 @@ def gangs_of(workload: Workload, queues: Queues) -> AskedGang:
 
 
 def _gang_of(
-    workload: Workload, name: str, sets: Mapping[int, PodSet], owner_ask: PlacementAsk, queue: str | None
+    workload: Workload,
+    name: str,
+    sets: Mapping[int, PodSet],
+    owner_ask: PlacementAsk,
+    queue: str | None,
+    instead: Mapping[int, PlacementAsk],
 ) -> Gang | None:
     """The gang of some pod sets, if they are one."""
-    asks = {i: read_ask(p.template_annotations, workload.id, _part(p)) for i, p in sets.items()}
+    asks = {
+        i: instead.get(i) or read_ask(_annotations(workload, p), workload.id, _part(p))
+        for i, p in sets.items()
+    }
     choices = {i: _choice(workload, pods) for i, pods in sets.items()}
     alone = {i for i, choice in choices.items() if choice == "false"}
     keys = (kai.BATCH_MIN_MEMBER, *ROLE_TOPOLOGY)
@@ -118,6 +161,14 @@ def _gang_of(
     return Gang(_with_choices(group, workload, members, alone), gang.members)
 
 
+def _annotations(workload: Workload, pods: PodSet) -> Mapping[str, str]:
+    """Those of a template; KAI's topology for its segments may be named at the workload."""
+    annotations, topology = pods.template_annotations, workload.annotations.get(KAI_TOPOLOGY)
+    if topology is None or KAI_SEGMENT not in annotations:
+        return annotations
+    return {KAI_TOPOLOGY: topology, **annotations}
+
+
 def _gang(
     workload: Workload,
     name: str,
@@ -127,30 +178,25 @@ def _gang(
     alone: Set[int],
 ) -> Gang:
     """The gang of some pod sets; it waits for no pods of those that are to start ``alone``."""
-    group = workload.gang or PodGroup(
-        namespace=workload.namespace,
-        name=name,
-        min_member=sum(pods.replicas for pods in sets.values()),
-        created=workload.created,
-        annotations=workload.annotations,
-        members_apart=members_apart(workload.annotations),
-        source=f"{workload.kind} annotations",
+    group = (
+        workload.gangs.get(name)
+        or workload.gang
+        or PodGroup(
+            namespace=workload.namespace,
+            name=name,
+            min_member=sum(pods.replicas for pods in sets.values()),
+            created=workload.created,
+            annotations=workload.annotations,
+            members_apart=members_apart(workload.annotations),
+            source=f"{workload.kind} annotations",
+        )
     )
-    constraint = owner_ask.constraint
-    subgroups = group.subgroups
-    own = {i: ask.constraint for i, ask in asks.items()}
-    if not subgroups and constraint is None and len({pods.path for pods in sets.values()}) == 1:
-        # Of one template: without a leaderTemplate a leader and its workers have one, and belong together.
-        constraint = next(iter(own.values()))
-    elif any(one is not None and one != constraint for one in own.values()) or subgroups:
-        subgroups = _subgroups(subgroups, sets, own)
+    group = divided(workload, group, sets, owner_ask, asks)
     ordinary = [ask for ask in (owner_ask, *asks.values()) if ask.given]
-    placed = constraint is not None or any(one is not None for one in own.values())
+    placed = group.constraint is not None or any(one.constraint is not None for one in group.subgroups)
     anywhere = owner_ask.unconstrained or all(ask.unconstrained for ask in asks.values())
     group = msgspec.structs.replace(
         group,
-        constraint=constraint,
-        subgroups=subgroups,
         wants_closeness=placed or not anywhere,
         conditions=group.conditions + tuple(one for ask in ordinary for one in ask.conditions),
     )
@@ -160,11 +206,14 @@ def _gang(
     strategy = workload.annotations.get(PLACEMENT_STRATEGY)
     group = with_strategy(group, strategy, STRATEGY_FIELD, owner=workload.id)
     group = _with_batch_minimum(group, workload)
-    names = {subgroup.name for subgroup in subgroups}
+    names = {subgroup.name for subgroup in group.subgroups}
     members = {i: pods.name if pods.name in names else None for i, pods in sets.items()}
     starting = {i: 0 if i in alone else pods.starting for i, pods in sets.items()}
     late = any(starting[i] < pods.replicas for i, pods in sets.items())
-    return Gang(_at_start(group, members, starting) if late else group, members)
+    group = _at_start(group, members, starting) if late else group
+    if group.layers or any(one.layers for one in group.subgroups):
+        group = msgspec.structs.replace(group, conditions=group.conditions + layer_problems(group))
+    return Gang(group, members)
 
 
 def _at_start(group: PodGroup, members: Mapping[int, str | None], starting: Mapping[int, int]) -> PodGroup:
@@ -206,23 +255,6 @@ def _with_choices(
     return group
 
 
-def _subgroups(
-    declared: Sequence[SubGroup],
-    sets: Mapping[int, PodSet],
-    constraints: Mapping[int, TopologyConstraint | None],
-) -> tuple[SubGroup, ...]:
-    """One subgroup for each pod set; where the kind declares minima, a set without one may stay empty."""
-    minima = {subgroup.name: subgroup.min_member for subgroup in declared}
-    return tuple(
-        SubGroup(
-            name=pods.name,
-            min_member=minima.get(pods.name, 0) if declared else pods.replicas,
-            constraint=constraints[i],
-        )
-        for i, pods in sets.items()
-    )
-
-
 def _with_batch_minimum(group: PodGroup, workload: Workload) -> PodGroup:
     text = workload.annotations.get(kai.BATCH_MIN_MEMBER)
     if text is None:
@@ -241,11 +273,11 @@ def _with_queue(
     of several topologies is meant, and is not there to say it.
     """
     group = gang.group
-    constraints = [group.constraint, *(one.constraint for one in group.subgroups)]
-    if queue is None or all(one is None or one.topology for one in constraints):
+    places = [*_places(group), *(place for one in group.subgroups for place in _places(one))]
+    if queue is None or all(one.topology for one in places):
         return gang
     if flavor is None or flavor.topology_name is None:
-        levels = {level for one in constraints if one and not one.topology for level in _levels(one)}
+        levels = {level for one in places if not one.topology for level in _levels(one)}
         shared = sorted(levels & set(queues.shared_levels))
         if not shared:
             return gang
@@ -265,27 +297,40 @@ def _with_queue(
         )
         return Gang(group, gang.members)
     name = flavor.topology_name
-    subgroups = tuple(
-        msgspec.structs.replace(one, constraint=_named(one.constraint, name)) for one in group.subgroups
+    subgroups = tuple(_named(one, name) for one in group.subgroups)
+    return Gang(msgspec.structs.replace(_named(group, name), subgroups=subgroups), gang.members)
+
+
+def _places(one: PodGroup | SubGroup) -> tuple[TopologyConstraint | Layer, ...]:
+    """All that names a level."""
+    return (*(() if one.constraint is None else (one.constraint,)), *one.layers)
+
+
+def _levels(place: TopologyConstraint | Layer) -> set[str]:
+    if isinstance(place, Layer):
+        return {place.level}
+    return {level for level in (place.required, place.preferred) if level}
+
+
+_Part = TypeVar("_Part", PodGroup, SubGroup)
+
+
+def _named(one: _Part, topology: str) -> _Part:
+    """A gang or subgroup whose levels are those of a topology, unless they name another."""
+    constraint = one.constraint
+    if constraint is not None and not constraint.topology:
+        constraint = msgspec.structs.replace(constraint, topology=topology)
+    layers = tuple(
+        layer if layer.topology else msgspec.structs.replace(layer, topology=topology) for layer in one.layers
     )
-    group = msgspec.structs.replace(group, constraint=_named(group.constraint, name), subgroups=subgroups)
-    return Gang(group, gang.members)
-
-
-def _levels(constraint: TopologyConstraint) -> set[str]:
-    return {level for level in (constraint.required, constraint.preferred) if level}
-
-
-def _named(constraint: TopologyConstraint | None, topology: str) -> TopologyConstraint | None:
-    if constraint is None or constraint.topology:
-        return constraint
-    return msgspec.structs.replace(constraint, topology=topology)
+    return msgspec.structs.replace(one, constraint=constraint, layers=layers)
 
 
 def _is_gang(workload: Workload, queue: str | None) -> bool:
     """Whether the workload starts as a gang although no constraint asks for closeness."""
     whole = workload.kind in _ADMITTED_WHOLE or workload.kind.endswith(_ADMITTED_SUFFIX)
-    return workload.gang is not None or (queue is not None and whole)
+    declared = workload.gang is not None or bool(workload.gangs)
+    return declared or (queue is not None and whole)
 
 
 def _queue(workload: Workload) -> str | None:
@@ -310,11 +355,11 @@ def _extended(group: PodGroup, conditions: tuple[Condition, ...]) -> PodGroup:
     return msgspec.structs.replace(group, conditions=group.conditions + conditions)
 
 
-def _overruled(workload: Workload, groups: set[str]) -> Condition:
+def _overruled(workload: Workload, groups: set[str], part: str = "metadata.annotations") -> Condition:
     return Condition(
         reason=Reason.INVALID_SPEC,
         object=workload.id,
-        field="metadata.annotations",
+        field=part,
         message=f"asks for placement, but its pods belong to PodGroup {some(sorted(groups))}",
         remedy="write the constraint in the PodGroup",
     )

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from closeby.objects.pods import Pod
-from closeby.reading.decoding.keys import POD_GROUP
+from closeby.reading.decoding.keys import PLACED_ON, PLACEMENT_GATE, POD_GROUP
 from closeby.reading.dialects.gangs import read_ask
 from closeby.reading.dialects.kueue import POD_GROUP_NAME
 
@@ -29,6 +29,11 @@ def undecided(pod: Pod) -> bool:
     if pod.owner:
         return pod.owner.partition("/")[0] not in _NEVER
     return POD_GROUP_NAME in pod.labels or read_ask(pod.annotations, "").given
+
+
+def is_gated(pod: Pod) -> bool:
+    """Whether closeby chooses the pod's node and another scheduler binds it: it has our gate, or had it."""
+    return PLACEMENT_GATE in pod.spec.scheduling_gates or PLACED_ON in pod.annotations
 
 
 def says_it_has_none(pod: Pod) -> bool:

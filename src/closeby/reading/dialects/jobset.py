@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from closeby.objects.groups import SizeField
+from closeby.objects.groups import Layer, SizeField
 from closeby.objects.pods import ClaimName, PodClaim
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.claims import ClaimWire, templates_of
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.keys import JOBSET_EXCLUSIVE, JOBSET_NODE_SELECTOR
 from closeby.reading.decoding.owners import (
     Owner,
     StatusWire,
@@ -18,8 +19,9 @@ from closeby.reading.decoding.owners import (
     with_role,
 )
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
+from closeby.reading.decoding.wire import Meta, ObjectWire, Wire, WithSpec, object_id
 from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job
+from closeby.reading.dialects.exclusive import exclusive_layer
 
 
 class DependencyWire(Wire, gc=False):
@@ -127,15 +129,20 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
         at_most(jobs * size, (*path, "replicas"))
         prefix = f"{owner.name}-{job.name}"
         names = () if over else [f"{prefix}-{j}-{pod}" for j in range(jobs) for pod in range(size)]
+        layers, unsupported = _exclusive(owner, i, template.meta, size)
         pods = owner.pod_set(
             job.name,
             names,
             job_spec.template,
             (*path, "template", "spec", "template"),
             inherited=template.meta.annotation_map,
+            unsupported=unsupported,
             # A job that mounts no volume of that name does not get it.
             claims=[claim for name, claim in claims.items() if name in mounts[i]],
         )
+        if layers and not unsupported:
+            # The first pod of each job says where the others go, which JobSet's webhook refuses until then.
+            pods = msgspec.structs.replace(pods, layers=layers, follow=max(0, len(names) - jobs))
         later = job.depends_on or (in_order and any(one.replicas for one in pod_sets))
         at_start = 0 if later else None
         pods = msgspec.structs.replace(with_role(pods), part=i, indexed=True, at_start=at_start)
@@ -148,6 +155,23 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
             pods = msgspec.structs.replace(pods, sizes=sizes)
         pod_sets.append(pods)
     return owner.workload(pod_sets, suspended=bool(spec.suspend))
+
+
+def _exclusive(owner: Owner, index: int, template: Meta, size: int) -> tuple[tuple[Layer, ...], list[str]]:
+    """The layer of jobs that have a domain each, and what can't be honoured: where nodes are labelled by hand
+    for each job, the controller alone knows the pods' node selectors.
+    """
+    called = object_id("JobSet", owner.namespace, owner.name)
+    places = {
+        f"spec.replicatedJobs[{index}].template.metadata.annotations": template.annotation_map,
+        "metadata.annotations": owner.meta.annotation_map,
+    }
+    for part, annotations in places.items():
+        layers = exclusive_layer(annotations, JOBSET_EXCLUSIVE, called, part, size=size)
+        if layers:
+            by_hand = any(JOBSET_NODE_SELECTOR in one for one in places.values())
+            return layers, [f'JobSet/{owner.name} {part}["{JOBSET_NODE_SELECTOR}"]'] if by_hand else []
+    return (), []
 
 
 def _claims(name: str, spec: SpecWire) -> dict[str, PodClaim]:

@@ -8,12 +8,28 @@ from typing import Final
 
 import msgspec
 
-from closeby.objects.groups import ConstraintSource, PodGroup, TopologyConstraint
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.bounds import quoted
+from closeby.objects.groups import (
+    ConstraintSource,
+    Layer,
+    LayerMode,
+    PodGroup,
+    Remainder,
+    TopologyConstraint,
+)
+from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import KAI_PREFERRED, KAI_REQUIRED, KAI_TOPOLOGY
+from closeby.reading.decoding.keys import (
+    KAI_PREFERRED,
+    KAI_REQUIRED,
+    KAI_SEGMENT,
+    KAI_SEGMENT_PREFERRED,
+    KAI_SEGMENT_REQUIRED,
+    KAI_TOPOLOGY,
+)
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
+from closeby.reading.dialects.layers import WHOLE_NUMBER, size_of
 from closeby.reading.dialects.podgroups import (
     ConstraintWire,
     PlacementAsk,
@@ -62,6 +78,8 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
     topology, required, preferred = (
         annotations.get(key) or None for key in (KAI_TOPOLOGY, KAI_REQUIRED, KAI_PREFERRED)
     )
+    layers, problems = _segments(annotations, owner, part)
+    constraint = None
     if required or preferred:
         written = ConstraintSource(
             owner=owner,
@@ -69,21 +87,67 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
             preferred=f'{part}["{KAI_PREFERRED}"]',
             topology=f'{part}["{KAI_TOPOLOGY}"]',
         )
-        return PlacementAsk(
-            constraint=TopologyConstraint(
-                topology=topology, required=required, preferred=preferred, written=written
-            ),
+        constraint = TopologyConstraint(
+            topology=topology, required=required, preferred=preferred, written=written
         )
-    if topology is None:
-        return PlacementAsk()
-    condition = Condition(
-        reason=Reason.INVALID_SPEC,
-        object=owner,
-        field=f'{part}["{KAI_TOPOLOGY}"]',
-        message=f"names topology {topology} but no level, so it asks for nothing",
-        remedy=f"add {KAI_REQUIRED} or {KAI_PREFERRED}",
+    elif topology is not None and not layers and not problems:
+        condition = Condition(
+            reason=Reason.INVALID_SPEC,
+            object=owner,
+            field=f'{part}["{KAI_TOPOLOGY}"]',
+            message=f"names topology {topology} but no level, so it asks for nothing",
+            remedy=f"add {KAI_REQUIRED} or {KAI_PREFERRED}",
+        )
+        return PlacementAsk(conditions=(condition,))
+    return PlacementAsk(constraint=constraint, layers=layers, conditions=problems)
+
+
+def _segments(
+    annotations: Mapping[str, str], owner: str, part: str
+) -> tuple[tuple[Layer, ...], tuple[Condition, ...]]:
+    """Segments of pods by their index, of which the last may be smaller.
+
+    A required level comes with a preferred one as two layers of one size.
+    """
+    size = annotations.get(KAI_SEGMENT)
+    levels = {
+        key: annotations[key] for key in (KAI_SEGMENT_REQUIRED, KAI_SEGMENT_PREFERRED) if annotations.get(key)
+    }
+    if size is None and not levels:
+        return (), ()
+
+    def refuse(key: str, message: str, remedy: str) -> tuple[tuple[Layer, ...], tuple[Condition, ...]]:
+        return (), (invalid(owner, f'{part}["{key}"]', message, remedy, blocking=True),)
+
+    if size is None:
+        return refuse(next(iter(levels)), "segments have no size", f"add {KAI_SEGMENT}, or take it out")
+    pods = size_of(size)
+    if pods is None:
+        return refuse(KAI_SEGMENT, f"{quoted(size)} is not a number of pods", WHOLE_NUMBER)
+    if not levels:
+        # KAI then divides the pods and asks nothing of their places.
+        message = f"without {KAI_SEGMENT_REQUIRED} or {KAI_SEGMENT_PREFERRED} segments may be anywhere"
+        return (), (invalid(owner, f'{part}["{KAI_SEGMENT}"]', message, "add one of them"),)
+    return (
+        tuple(
+            Layer(
+                level=level,
+                size=pods,
+                mode=LayerMode.REQUIRED if key == KAI_SEGMENT_REQUIRED else LayerMode.PREFERRED,
+                remainder=Remainder.ALLOW,
+                topology=annotations.get(KAI_TOPOLOGY) or None,
+                written=ConstraintSource(
+                    owner=owner,
+                    required=f'{part}["{key}"]',
+                    preferred=f'{part}["{KAI_SEGMENT_PREFERRED}"]',
+                    topology=f'{part}["{KAI_TOPOLOGY}"]',
+                    size=f'{part}["{KAI_SEGMENT}"]',
+                ),
+            )
+            for key, level in levels.items()
+        ),
+        (),
     )
-    return PlacementAsk(conditions=(condition,))
 
 
 def _parents(subgroups: list[SubGroupWire]) -> list[str | None]:

@@ -1,27 +1,38 @@
-"""Kueue (``kueue.x-k8s.io``): flavors and queues, and what a pod template's annotations ask for."""
+"""Kueue (``kueue.x-k8s.io``): flavors, queues, and what pod templates and pod sets of Workloads ask for."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted
 from closeby.objects.groups import ConstraintSource, TopologyConstraint
 from closeby.objects.labels import is_label_key
-from closeby.objects.reasons import Condition, invalid
+from closeby.objects.reasons import Condition, Reason, few, invalid
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.words import guess
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import KUEUE_PREFERRED, KUEUE_REQUIRED, KUEUE_UNCONSTRAINED
+from closeby.reading.decoding.keys import (
+    KUEUE_GROUP,
+    KUEUE_POD_GROUP,
+    KUEUE_PREFERRED,
+    KUEUE_REQUIRED,
+    KUEUE_SLICE,
+    KUEUE_SLICE_SIZE,
+    KUEUE_SLICES,
+    KUEUE_UNCONSTRAINED,
+)
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec, namespace_of
 from closeby.reading.dialects.podgroups import PlacementAsk
+from closeby.reading.dialects.slices import SliceWire, Wording, group_problem, read_slices
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 #: A gang of plain pods: its name (label) and its size (annotation).
-POD_GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
+POD_GROUP_NAME: Final = KUEUE_POD_GROUP
 POD_GROUP_SIZE: Final = "kueue.x-k8s.io/pod-group-total-count"
 #: Gates by which Kueue holds pods until it admits them, and until it has chosen their domain.
 GATES: Final = frozenset(
@@ -55,6 +66,34 @@ class ClusterQueueSpecWire(Wire):
     """``spec`` of a ClusterQueue."""
 
     resource_groups: list[ResourceGroupWire] | None = None
+
+
+class TopologyRequestWire(Wire):
+    """``spec.podSets[].topologyRequest`` of a Workload."""
+
+    required: str | None = None
+    preferred: str | None = None
+    unconstrained: bool | None = None
+    pod_set_slice_required_topology: str | None = None
+    pod_set_slice_size: int | None = None
+    podset_slice_required_topology_constraints: list[SliceWire] | None = None
+    pod_set_group_name: str | None = None
+    pod_index_label: str | None = None
+    sub_group_index_label: str | None = None
+    sub_group_count: int | None = None
+
+
+_REQUEST: Final = frozenset(TopologyRequestWire.__struct_encode_fields__)
+#: The fields of a ``topologyRequest``, by the annotations from which Kueue fills them.
+_FIELDS: Final = {
+    KUEUE_REQUIRED: "required",
+    KUEUE_PREFERRED: "preferred",
+    KUEUE_UNCONSTRAINED: "unconstrained",
+    KUEUE_SLICE: "podSetSliceRequiredTopology",
+    KUEUE_SLICE_SIZE: "podSetSliceSize",
+    KUEUE_SLICES: "podsetSliceRequiredTopologyConstraints",
+    KUEUE_GROUP: "podSetGroupName",
+}
 
 
 class LocalQueueSpecWire(Wire):
@@ -106,38 +145,100 @@ def read_local_queue(document: Document, reading: DocumentReading) -> LocalQueue
 
 
 def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> PlacementAsk:
-    """What annotations ask for; ``owner`` and ``part`` name the object and the field in conditions.
+    """What annotations ask for; ``owner`` and ``part`` name the object and the field in conditions."""
+    return _ask(annotations, Wording(owner, part))
 
-    Required, preferred and unconstrained exclude one another, and a level is named by its label.
-    """
+
+def ask_of(request: Mapping[str, Any], owner: str, part: str) -> PlacementAsk:
+    """What a ``topologyRequest`` of a Workload's pod set asks for, which stands at ``part``."""
+    written = Wording(owner, part, _FIELDS)
+    try:
+        wire = msgspec.convert(request, TopologyRequestWire)
+    except msgspec.ValidationError as error:
+        condition = invalid(owner, part, f"can't be read: {error}", "write it as Kueue does", blocking=True)
+        return PlacementAsk(conditions=(condition,))
+    slices = [msgspec.to_builtins(one) for one in wire.podset_slice_required_topology_constraints or ()]
+    said = {
+        KUEUE_REQUIRED: wire.required,
+        KUEUE_PREFERRED: wire.preferred,
+        KUEUE_UNCONSTRAINED: None if wire.unconstrained is None else str(wire.unconstrained).lower(),
+        KUEUE_SLICE: wire.pod_set_slice_required_topology,
+        KUEUE_SLICE_SIZE: None if wire.pod_set_slice_size is None else str(wire.pod_set_slice_size),
+        KUEUE_SLICES: msgspec.json.encode(slices).decode() if slices else None,
+        KUEUE_GROUP: wire.pod_set_group_name,
+    }
+    found = _ask({key: value for key, value in said.items() if value is not None}, written)
+    unknown = few(
+        _unread(owner, part, name) for name in sorted(request.keys() - _REQUEST) if request[name] is not None
+    )
+    return msgspec.structs.replace(found, conditions=found.conditions + unknown)
+
+
+def numbering_of(request: Mapping[str, Any]) -> tuple[str, str, int]:
+    """By which labels the pods of a pod set are numbered: of the pod, of its group; and how many groups."""
+    try:
+        wire = msgspec.convert(request, TopologyRequestWire)
+    except msgspec.ValidationError:
+        return "", "", 0
+    return wire.pod_index_label or "", wire.sub_group_index_label or "", wire.sub_group_count or 0
+
+
+def _unread(owner: str, part: str, name: str) -> Condition:
+    hard = "required" in name.lower()
+    return Condition(
+        reason=Reason.UNSUPPORTED,
+        object=owner,
+        field=f"{part}.{name}",
+        message="asks for what is not supported yet",
+        remedy="remove it to be placed without it" if hard else "it is ignored",
+        blocking=hard,
+    )
+
+
+def _ask(annotations: Mapping[str, str], written: Wording) -> PlacementAsk:
+    closeness = _closeness(annotations, written)
+    layers, problems = read_slices(annotations, written)
+    found = msgspec.structs.replace(closeness, layers=layers, conditions=closeness.conditions + problems)
+    if KUEUE_GROUP not in annotations:
+        return found
+    wrong = group_problem(annotations, placed=closeness.constraint is not None)
+    if wrong is None:
+        return msgspec.structs.replace(found, together=annotations[KUEUE_GROUP])
+    condition = invalid(written.owner, written.at(KUEUE_GROUP), *wrong, blocking=True)
+    return msgspec.structs.replace(found, conditions=(*found.conditions, condition))
+
+
+def _closeness(annotations: Mapping[str, str], written: Wording) -> PlacementAsk:
+    """Required, preferred and unconstrained exclude one another, and a level is named by its label."""
     given = [key for key in (KUEUE_REQUIRED, KUEUE_PREFERRED, KUEUE_UNCONSTRAINED) if key in annotations]
 
     def refuse(key: str, message: str, remedy: str) -> PlacementAsk:
-        condition = invalid(owner, f'{part}["{key}"]', message, remedy, blocking=True)
+        condition = invalid(written.owner, written.at(key), message, remedy, blocking=True)
         return PlacementAsk(conditions=(condition,))
 
     if not given:
         return PlacementAsk()
     key, value = given[0], annotations[given[0]]
     if len(given) > 1:
-        return refuse(key, f"{' and '.join(given)} exclude one another", "keep one of them")
+        names = " and ".join(map(written.called, given))
+        return refuse(key, f"{names} exclude one another", "keep one of them")
     if key == KUEUE_UNCONSTRAINED:
         if value not in ("true", "false"):
             return refuse(key, f"{quoted(value)} is neither true nor false", 'write "true", or take it out')
         return PlacementAsk(unconstrained=value == "true")
     if not is_label_key(value):
         return refuse(key, f"{quoted(value)} is not a label key", "name the nodeLabel of a topology's level")
-    field = f'{part}["{key}"]'
-    written = ConstraintSource(
-        owner=owner,
+    field = written.at(key)
+    source = ConstraintSource(
+        owner=written.owner,
         required=field,
         preferred=field,
         topology="spec.topologyName of the ResourceFlavor of its queue",
     )
     constraint = (
-        TopologyConstraint(required=value, written=written)
+        TopologyConstraint(required=value, written=source)
         if key == KUEUE_REQUIRED
-        else TopologyConstraint(preferred=value, written=written)
+        else TopologyConstraint(preferred=value, written=source)
     )
     return PlacementAsk(constraint=constraint)
 

@@ -1,17 +1,42 @@
 """Reads ``LeaderWorkerSet`` (``leaderworkerset.x-k8s.io``): each replica is a gang, a leader and workers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
+from closeby.objects.groups import Layer
 from closeby.objects.pods import PodClaim
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.claims import ClaimWire, templates_of
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.keys import (
+    KAI_SEGMENT,
+    KAI_SEGMENT_PREFERRED,
+    KAI_SEGMENT_REQUIRED,
+    KAI_TOPOLOGY,
+    LWS_EXCLUSIVE,
+    LWS_SUBGROUP_EXCLUSIVE,
+)
 from closeby.reading.decoding.owners import Owner, at_most, count
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import Wire, WithSpec
+from closeby.reading.decoding.wire import Wire, WithSpec, object_id
+from closeby.reading.dialects import kai
+from closeby.reading.dialects.exclusive import exclusive_layer
+
+_LEADER_EXCLUDED: Final = "LeaderExcluded"
+#: KAI's segments of a LeaderWorkerSet; their size and topology may stand at the object too.
+_SEGMENT_LEVELS: Final = frozenset({KAI_SEGMENT_REQUIRED, KAI_SEGMENT_PREFERRED})
+_SEGMENT_KEYS: Final = _SEGMENT_LEVELS | {KAI_SEGMENT, KAI_TOPOLOGY}
+_OF_OWNER: Final = (KAI_SEGMENT, KAI_TOPOLOGY)
+
+
+class SubGroupPolicyWire(Wire, gc=False):
+    """``subGroupPolicy``: subgroups of one size, without the leader or with it in the first one."""
+
+    sub_group_size: int | None = None
+    sub_group_policy_type: str | None = None
 
 
 class GroupTemplateWire(Wire):
@@ -20,6 +45,7 @@ class GroupTemplateWire(Wire):
     leader_template: TemplateWire | None = None
     worker_template: TemplateWire | None = None
     size: int | None = None
+    sub_group_policy: SubGroupPolicyWire | None = None
     volume_claim_templates: list[ClaimWire] | None = None
 
 
@@ -48,6 +74,7 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
     size = count(group.size, (*path, "size"))
     at_most(replicas * size, ("spec", "replicas"))
     claims = _forwarded(templates_of(group.volume_claim_templates, (*path, "volumeClaimTemplates")))
+    subgroups = _SubGroups(owner, group, size)
     has_leader = group.leader_template is not None
     leader = owner.pod_set(
         "leader",
@@ -55,8 +82,22 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
         group.leader_template if has_leader else group.worker_template,
         (*path, "leaderTemplate" if has_leader else "workerTemplate"),
         claims=claims,
+        unsupported=subgroups.unsupported,
     )
-    worker = owner.pod_set("worker", (), group.worker_template, (*path, "workerTemplate"), claims=claims)
+    worker = owner.pod_set(
+        "worker",
+        (),
+        group.worker_template,
+        (*path, "workerTemplate"),
+        claims=claims,
+        unsupported=subgroups.unsupported,
+    )
+    layers, own, annotations = subgroups.layers(worker.template_annotations)
+    worker = msgspec.structs.replace(worker, template_annotations=annotations, layers=own)
+    if not has_leader:
+        leader = msgspec.structs.replace(leader, template_annotations=annotations)
+    # Where each group has a domain, the workers are made when their leader has a node.
+    follow = size - 1 if owner.meta.annotation_map.get(LWS_EXCLUSIVE) else 0
     later = 0 if spec.startup_policy == "LeaderReady" else None
     pod_sets = []
     for replica in range(replicas if size else 0):
@@ -74,9 +115,58 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
                 indexed=True,
                 first_index=1,
                 at_start=later,
+                follow=follow,
             )
             pod_sets.append(worker)
-    return owner.workload(pod_sets)
+    return msgspec.structs.replace(owner.workload(pod_sets), layers=layers)
+
+
+class _SubGroups:
+    """What a LeaderWorkerSet asks for the places of each group, and of its subgroups."""
+
+    def __init__(self, owner: Owner, group: GroupTemplateWire, size: int) -> None:
+        policy = group.sub_group_policy or SubGroupPolicyWire()
+        self._annotations = owner.meta.annotation_map
+        self._called = object_id("LeaderWorkerSet", owner.namespace, owner.name)
+        self._size = size
+        self._each = policy.sub_group_size or 0
+        self._whole = exclusive_layer(self._annotations, LWS_EXCLUSIVE, self._called, size=size)
+        self._without_leader = policy.sub_group_policy_type == _LEADER_EXCLUDED
+        both = self._whole and self._without_leader and self._annotations.get(LWS_SUBGROUP_EXCLUSIVE)
+        field = f"LeaderWorkerSet/{owner.name} spec.leaderWorkerTemplate.subGroupPolicy.subGroupPolicyType"
+        #: Exclusive subgroups without their leader, in an exclusive group.
+        self.unsupported = [field] if both else []
+
+    def layers(
+        self, template: Mapping[str, str]
+    ) -> tuple[tuple[Layer, ...], tuple[Layer, ...], Mapping[str, str]]:
+        """The layers of each group as a whole and those of the workers alone, and the annotations of their
+        template (``template``) that are still to be read.
+        """
+        of_subgroups = exclusive_layer(
+            self._annotations, LWS_SUBGROUP_EXCLUSIVE, self._called, size=self._each
+        )
+        if not of_subgroups and not _SEGMENT_LEVELS.isdisjoint(template):
+            segments = {key: one for key, one in self._annotations.items() if key in _OF_OWNER}
+            segments.update(template)
+            if self._each:
+                segments[KAI_SEGMENT] = str(self._each)
+            part = "spec.leaderWorkerTemplate.workerTemplate.metadata.annotations"
+            of_subgroups = kai.ask(segments, self._called, part).layers
+            if of_subgroups:
+                template = {key: one for key, one in template.items() if key not in _SEGMENT_KEYS}
+        if self._without_leader:
+            return self._whole, of_subgroups, template
+        return (*self._whole, *map(self._with_leader, of_subgroups)), (), template
+
+    def _with_leader(self, layer: Layer) -> Layer:
+        """A layer of all pods of a group: where the workers alone fill the subgroups, the first one has the
+        leader besides.
+        """
+        if self._size % layer.size == 0 or (self._size - 1) % layer.size:
+            return layer
+        counts = (layer.size + 1, *[layer.size] * ((self._size - 1) // layer.size - 1))
+        return msgspec.structs.replace(layer, size=0, counts=counts)
 
 
 def _forwarded(templates: Iterable[PodClaim]) -> tuple[PodClaim, ...]:

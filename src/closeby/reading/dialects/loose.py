@@ -72,7 +72,7 @@ def _size(pod: Pod, members: int) -> int:
 
 def _judged(group: PodGroup, members: list[Pod]) -> PodGroup:
     """Refuses a gang whose members contradict each other."""
-    asks = {(ask.constraint, ask.unconstrained) for ask in (read_ask(pod.annotations, "") for pod in members)}
+    asks = {read_ask(pod.annotations, "").wanted for pod in members}
     if len(asks) == 1:
         return group
     return with_condition(

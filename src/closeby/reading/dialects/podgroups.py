@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted
-from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
+from closeby.objects.groups import Layer, LayerMode, PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, PLAN, members_apart, wish_conditions
@@ -159,6 +159,10 @@ class PlacementAsk(Struct, frozen=True, kw_only=True):
     """A wish for closeness, for none at all, or nothing."""
 
     constraint: TopologyConstraint | None = None
+    #: Coarse to fine; of the pods of one template, where it is written there.
+    layers: tuple[Layer, ...] = ()
+    #: Pod sets with this name are together where the constraint says so.
+    together: str = ""
     #: The author says that the pods may be anywhere.
     unconstrained: bool = False
     conditions: tuple[Condition, ...] = ()
@@ -166,4 +170,16 @@ class PlacementAsk(Struct, frozen=True, kw_only=True):
     @property
     def given(self) -> bool:
         """Whether anything about placement was said, understood or not."""
-        return self.constraint is not None or self.unconstrained or bool(self.conditions)
+        placed = self.constraint is not None or bool(self.layers)
+        return placed or self.unconstrained or bool(self.conditions)
+
+    @property
+    def wanted(self) -> tuple[object, ...]:
+        """What is asked for, wherever it is written."""
+        return self.constraint, self.layers, self.together, self.unconstrained
+
+    @property
+    def required(self) -> bool:
+        """Whether it asks for something without which a placement would be wrong."""
+        layered = any(layer.mode is LayerMode.REQUIRED for layer in self.layers)
+        return layered or (self.constraint is not None and self.constraint.required is not None)

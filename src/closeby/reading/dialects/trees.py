@@ -9,6 +9,7 @@ from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.reasons import Condition, few, invalid
 from closeby.reading.decoding.wire import object_id
+from closeby.reading.dialects.layers import layer_problems, with_least_members
 
 
 def least_members(subgroups: Sequence[SubGroup], min_subgroups: int | None) -> int:
@@ -34,9 +35,13 @@ def checked(group: PodGroup, *, given_minimum: bool = True) -> PodGroup:
     Without a given minimum a gang of subgroups needs what its tree needs.
     """
     problems = tree_problems(group)
-    if not problems and group.subgroups and not given_minimum:
-        least = least_members(group.subgroups, group.min_subgroups)
-        group = msgspec.structs.replace(group, min_member=least)
+    if not problems and not given_minimum:
+        if group.subgroups:
+            least = least_members(group.subgroups, group.min_subgroups)
+            group = msgspec.structs.replace(group, min_member=least)
+        elif group.layers:
+            group = with_least_members(group)
+    problems += layer_problems(group)
     return msgspec.structs.replace(group, conditions=(*group.conditions, *problems))
 
 

@@ -153,6 +153,7 @@ def read_workload(document: Document, reading: DocumentReading) -> GangTemplates
         templates=tuple(templates),
         created=wire.meta.created,
         constraint=ask.constraint,
+        layers=ask.layers,
         annotations=wire.meta.annotation_map,
         conditions=(*found.conditions(), *ask.conditions),
     )
@@ -185,6 +186,7 @@ def _referred(namespace: str, ref: WorkloadRef, workload: GangTemplates | None) 
         min_member=1 if template is None else template.min_member,
         created=None if workload is None else workload.created,
         constraint=None if workload is None else workload.constraint,
+        layers=() if workload is None else workload.layers,
         annotations={} if workload is None else workload.annotations,
         source=WORKLOAD_VERSION,
         conditions=() if workload is None else workload.conditions,

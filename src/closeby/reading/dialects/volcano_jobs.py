@@ -1,11 +1,11 @@
 """Reads Volcano's ``Job`` (``batch.volcano.sh``): tasks with roles that start as one gang."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import Layer, PodGroup, SubGroup
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.reasons import Condition, few, invalid
 from closeby.objects.words import plural
@@ -18,18 +18,23 @@ from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, object_id
+from closeby.reading.dialects.podgroups import PlacementAsk
 from closeby.reading.dialects.trees import checked
 from closeby.reading.dialects.volcano import (
     NetworkTopologyWire,
-    policy_conditions,
+    partition,
     task_subgroups,
-    topology_conditions,
+    topology_wish,
+    whole_segments,
 )
 
 
 class PartitionPolicyWire(Wire):
     """``partitionPolicy``."""
 
+    total_partitions: int | None = None
+    partition_size: int | None = None
+    min_partitions: int | None = None
     network_topology: NetworkTopologyWire | None = None
 
 
@@ -141,16 +146,75 @@ def _gang(owner: Owner, spec: SpecWire, pod_sets: list[PodSet], *, over: bool) -
         pods.name: pods.replicas if task.min_available is None else task.min_available
         for task, pods in zip(tasks, pod_sets, strict=True)
     }
-    conditions = topology_conditions(spec.network_topology, name, "spec.networkTopology")
+    wish = topology_wish(spec.network_topology, name, "spec.networkTopology")
+    conditions = wish.conditions
     if not over:
         conditions += _too_many(name, spec, [count(task.replicas, ()) for task in tasks])
-    for i, task in enumerate(tasks):
-        if task.partition_policy is not None:
-            field = f"spec.tasks[{i}].partitionPolicy"
-            conditions += policy_conditions(task.partition_policy.network_topology, name, field)
+    parts = {
+        pods.name: _partition(name, i, task)
+        for i, (task, pods) in enumerate(zip(tasks, pod_sets, strict=True))
+        if task.partition_policy is not None
+    }
+    conditions += tuple(one for part in parts.values() for one in part.conditions)
+    layers = {task: part.layers for task, part in parts.items() if part.layers}
     group = owner.gang(pod_sets, minimum, spec.priority_class_name)
     subgroups = task_subgroups(minimum, minima) if given else ()
-    return checked(msgspec.structs.replace(group, subgroups=subgroups, conditions=conditions))
+    if layers and len(pod_sets) == 1 and not subgroups:
+        (own,) = layers.values()
+        group = msgspec.structs.replace(
+            group, layers=own, min_member=min(total, whole_segments(minimum, own[0].size))
+        )
+    elif layers:
+        subgroups = _divided(subgroups, pod_sets, layers, minimum)
+    return checked(
+        msgspec.structs.replace(group, constraint=wish.constraint, subgroups=subgroups, conditions=conditions)
+    )
+
+
+def _partition(owner: str, index: int, task: TaskWire) -> PlacementAsk:
+    """The layer of a task's partitions, or what Volcano's webhook refuses of them."""
+    policy, field = task.partition_policy or PartitionPolicyWire(), f"spec.tasks[{index}].partitionPolicy"
+    total, size, least = policy.total_partitions, policy.partition_size, policy.min_partitions or 0
+    replicas = count(task.replicas, ())
+
+    def refused(at: str, message: str, remedy: str) -> PlacementAsk:
+        return PlacementAsk(conditions=(invalid(owner, f"{field}.{at}", message, remedy, blocking=True),))
+
+    if size is None or size < 1:
+        return refused("partitionSize", "must be at least 1", "give the pods of each partition")
+    if total is None or total * size != replicas:
+        message = (
+            f"{total or 0} partitions of {plural(size, 'pod')} are not the {plural(replicas, 'replica')}"
+        )
+        return refused("totalPartitions", message, "let totalPartitions x partitionSize be the replicas")
+    if least > total:
+        return refused("minPartitions", f"{least} is more than the {total} that there are", "lower it")
+    return partition(policy.network_topology, size, least, owner, field)
+
+
+def _divided(
+    subgroups: tuple[SubGroup, ...],
+    pod_sets: Sequence[PodSet],
+    layers: Mapping[str, tuple[Layer, ...]],
+    minimum: int,
+) -> tuple[SubGroup, ...]:
+    """A subgroup for each task, of which some are divided; without minima of tasks the first ones make up the
+    job's minimum, in whole partitions.
+    """
+    least = {one.name: one.min_member for one in subgroups}
+    found, left = [], minimum
+    for pods in pod_sets:
+        own = layers.get(pods.name, ())
+        needed = least[pods.name] if least else min(pods.replicas, left)
+        if own:
+            needed = min(pods.replicas, max(whole_segments(needed, own[0].size), _at_least(own[0])))
+        found.append(SubGroup(name=pods.name, min_member=needed, layers=own))
+        left = max(0, left - needed)
+    return tuple(found)
+
+
+def _at_least(layer: Layer) -> int:
+    return (layer.min_segments or 0) * layer.size
 
 
 def _too_many(name: str, spec: SpecWire, replicas: Sequence[int]) -> tuple[Condition, ...]:

@@ -1,0 +1,174 @@
+"""``placesFor`` of our own PodGroup: places that are asked for before the pods are there.
+
+The pod templates are those of a Workload of Kueue, and what these ask for is read as from any workload.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from closeby.objects.groups import PodGroup
+from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason, invalid
+from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.pods import Identity, TemplateWire, read_template
+from closeby.reading.decoding.reading import DocumentReading
+from closeby.reading.decoding.wire import Wire
+from closeby.reading.dialects.gangs import gangs_of, read_ask
+from closeby.reading.dialects.kueue import ask_of, numbering_of, queues_of
+from closeby.reading.dialects.podgroups import PlacementAsk
+
+#: More than a Workload of Kueue may have.
+_MOST_SETS: Final = 64
+
+
+class PlaceSetWire(Wire, forbid_unknown_fields=True):
+    """``placesFor.podSets[]``."""
+
+    name: str = ""
+    count: int = 0
+    #: Pods of the set in all, those that are done among them.
+    size: int | None = None
+    #: As Kueue writes it.
+    topology_request: dict[str, Any] | None = None
+    template: TemplateWire | None = None
+
+
+class WorkloadWire(Wire, forbid_unknown_fields=True):
+    """``placesFor.workload``."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class PlacesWire(Wire, forbid_unknown_fields=True):
+    """``placesFor``."""
+
+    workload: WorkloadWire | None = None
+    pod_sets: list[PlaceSetWire] | None = None
+
+
+def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> PodGroup:
+    """The group as one that asks for places, with the constraints that the pod sets or their templates name.
+
+    Raises:
+        FieldError: a value that can't be read.
+    """
+    about = wire.workload or WorkloadWire()
+    wires = (wire.pod_sets or ())[:_MOST_SETS]
+    read = [_template(one, about, reading, i) for i, one in enumerate(wires)]
+    sets = [
+        PodSet(
+            name=one.name,
+            replicas=max(one.count, 0),
+            template=_standing(read[i], one, about, reading, i),
+            part=i,
+            template_annotations=one.template.meta.annotation_map if one.template else {},
+            template_labels=one.template.meta.label_map if one.template else {},
+            path=f"spec.podSets[{i}].template",
+        )
+        for i, one in enumerate(wires)
+    ]
+    asked = AskedPlaces(
+        namespace=about.namespace,
+        workload=about.name,
+        uid=about.uid,
+        sets=tuple(_place_set(one, pods) for one, pods in zip(wires, sets, strict=True)),
+        asker=group.key,
+    )
+    workload = Workload(kind="Workload", namespace=about.namespace, name=about.name, pod_sets=tuple(sets))
+    instead, conditions = _requested(workload, wires)
+    conditions += tuple(_without_claims(workload.id, i) for i, pod in enumerate(read) if pod.spec.claims)
+    base = msgspec.structs.replace(
+        group,
+        namespace=about.namespace,
+        name=asked.group,
+        min_member=sum(one.replicas for one in sets),
+        conditions=group.conditions + conditions,
+    )
+    workload = msgspec.structs.replace(workload, gang=base)
+    gangs = gangs_of(workload, queues_of((), (), ()), instead).gangs
+    if not gangs:
+        return msgspec.structs.replace(base, places=asked)
+    gang = gangs[0]
+    members = tuple(
+        msgspec.structs.replace(
+            one,
+            template=msgspec.structs.replace(one.template, group=asked.group, subgroup=gang.members.get(i)),
+        )
+        for i, one in enumerate(asked.sets)
+    )
+    return msgspec.structs.replace(gang.group, places=msgspec.structs.replace(asked, sets=members))
+
+
+def _place_set(wire: PlaceSetWire, pods: PodSet) -> PlaceSet:
+    """The places of a pod set, and how its pods are numbered."""
+    index, group, groups = numbering_of(wire.topology_request or {})
+    size = pods.replicas if wire.size is None else max(wire.size, pods.replicas)
+    return PlaceSet(
+        name=pods.name,
+        count=pods.replicas,
+        template=pods.template,
+        index_label=index,
+        group_label=group if groups > 1 else "",
+        group_size=size // groups if groups > 1 else 0,
+    )
+
+
+def _requested(
+    workload: Workload, wires: Sequence[PlaceSetWire]
+) -> tuple[dict[int, PlacementAsk], tuple[Condition, ...]]:
+    """What each ``topologyRequest`` asks for, which overrules annotations; and what is to be said of it."""
+    found: dict[int, PlacementAsk] = {}
+    conditions: tuple[Condition, ...] = ()
+    for i, (wire, pods) in enumerate(zip(wires, workload.pod_sets, strict=True)):
+        field = f"spec.podSets[{i}].topologyRequest"
+        ask = ask_of(wire.topology_request or {}, workload.id, field)
+        if ask.wanted == PlacementAsk().wanted and not any(one.blocking for one in ask.conditions):
+            # It says how the pods are numbered, if anything.
+            conditions += ask.conditions
+            continue
+        found[i] = ask
+        written = read_ask(pods.template_annotations, workload.id)
+        if written.given and written.wanted != ask.wanted:
+            message = "asks for something else than the annotations of the template, and counts"
+            conditions += (invalid(workload.id, field, message, "let both ask for the same"),)
+    return found, conditions
+
+
+def _without_claims(owner: str, number: int) -> Condition:
+    return Condition(
+        reason=Reason.UNSUPPORTED,
+        object=owner,
+        field=f"spec.podSets[{number}].template.spec.volumes",
+        message="places are held without a look at the claims for volumes",
+        remedy="select the nodes that reach the volumes in the template",
+    )
+
+
+def _template(wire: PlaceSetWire, about: WorkloadWire, reading: DocumentReading, number: int) -> Pod:
+    called = Identity(about.namespace, f"Workload/{about.name}", f"Workload/{about.namespace}/{about.name}")
+    return read_template(wire.template, reading, called, ("spec", "podSets", number, "template"))
+
+
+def _standing(
+    pod: Pod, wire: PlaceSetWire, about: WorkloadWire, reading: DocumentReading, number: int
+) -> Pod:
+    """A pod as those to come: Kueue holds these no more, and none of them preempts.
+
+    Claims are left to the pods: nothing is bound, and nothing provisioned, for pods that are not there.
+    """
+    spec = msgspec.structs.replace(pod.spec, scheduling_gates=(), preemption_policy="Never", claims=())
+    return msgspec.structs.replace(
+        pod,
+        spec=reading.pool.intern(spec),
+        labels={**pod.labels, POD_SET: wire.name},
+        annotations={**pod.annotations, WORKLOAD: about.uid},
+        group=None,
+        workload_ref=None,
+        node_name=None,
+        part=number,
+    )
