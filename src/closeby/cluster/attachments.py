@@ -124,7 +124,7 @@ class Attachments:
         return found
 
     def _attached_where(self, claim: str) -> Bools:
-        """Where the volume of a claim is attached already, or will be; shape (capacity,)."""
+        """Where the volume of a claim, or a disk, is attached already, or will be; shape (capacity,)."""
         mask = np.zeros(self._nodes.capacity, dtype=np.bool_)
         mask[list(self.use.slots(claim))] = True
         found = self._storage.claims.get(claim)
@@ -137,9 +137,19 @@ class Attachments:
     def _attached_at(self, slot: int, node: str) -> set[tuple[str, str]]:
         """Driver and handle of what a node has attached, or will have."""
         storage = self._storage
-        names = [one.volume for one in storage.attached_to(node)]
+        names = list[str]()
         found = set[tuple[str, str]]()
+        for one in storage.attached_to(node):
+            # As in kube-scheduler disks of older kinds count by the pods that use them alone.
+            attached = storage.volumes.get(one.volume)
+            if attached is not None and not attached.migrated:
+                names.append(one.volume)
         for key in self.use.at(slot):
+            kind, _, disk = key.partition(":")
+            if disk and kind == "disk":
+                driver, _, handle = disk.partition(":")
+                found.add((driver, handle))
+                continue
             claim = storage.claims.get(key)
             if claim is None:
                 continue
@@ -147,8 +157,8 @@ class Attachments:
                 names.append(claim.volume)
                 continue
             made = storage.classes.get(claim.request.storage_class or "")
-            if made is not None and made.provisions:
-                found.add((made.provisioner, key))
+            if made is not None and made.driver:
+                found.add((made.driver, key))
         volumes = (storage.volumes.get(name) for name in names)
         return found | {(one.driver, one.handle) for one in volumes if one is not None and one.driver}
 

@@ -1,8 +1,33 @@
-"""A log of touched slots: a reader that keeps results per node recomputes only what changed."""
+"""Logs of touched slots and pods: a reader that keeps results of each recomputes only what changed."""
+
+from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
 from closeby.objects.arrays import Ints
+
+
+class PodChanges:
+    """uids of the pods that came, went or moved since its one reader looked; it notes none before that."""
+
+    #: From so many on it forgets them: the reader looks at all pods then.
+    LIMIT: Final = 1 << 16
+
+    def __init__(self) -> None:
+        self._uids: dict[str, None] | None = None
+
+    def add(self, uids: Iterable[str]) -> None:
+        """Note some pods."""
+        if self._uids is not None:
+            self._uids.update(dict.fromkeys(uids))
+            if len(self._uids) > self.LIMIT:
+                self._uids = None
+
+    def take(self) -> dict[str, None] | None:
+        """Those since the last call, some of which may be as before; None where that is not known."""
+        uids, self._uids = self._uids, {}
+        return uids
 
 
 class ChangeLog:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from closeby.cluster.attachments import Attachments
 from closeby.cluster.claims import ClaimNeed, ClaimState
 from closeby.cluster.provisioning import Provisioning
+from closeby.cluster.refused_volumes import RefusedVolumes
 from closeby.cluster.selecting import NodesByName
 from closeby.cluster.storage import Storage
 from closeby.cluster.volume_use import VolumeUse
@@ -24,6 +25,7 @@ class Facts(Struct, frozen=True, eq=False):
     use: Callable[[], VolumeUse]
     attachments: Attachments
     provisioning: Provisioning
+    refused: RefusedVolumes
 
 
 def need_of(key: str, one: PodClaim, uid: str, facts: Facts) -> ClaimNeed:
@@ -50,7 +52,8 @@ def need_of(key: str, one: PodClaim, uid: str, facts: Facts) -> ClaimNeed:
     found = facts.storage.classes.get(claim.request.storage_class or "")
     if claim.volume or found is None or not found.waits:
         return ClaimNeed(ClaimState.NOT_BOUND, shared)
-    return _open(facts, claim, found, replace(need, known=claim.key if shared or used else ""))
+    known = claim.key if shared or used else ""
+    return _open(facts, claim, found, replace(need, known=known, refused=facts.refused.of(key)))
 
 
 def _with_volume(need: ClaimNeed, volume: PersistentVolume) -> ClaimNeed:
@@ -65,7 +68,7 @@ def _open(facts: Facts, claim: PersistentVolumeClaim, made: StorageClass, need: 
         volume = facts.storage.volumes.get(chosen.volume)
     if volume is not None:
         return _with_volume(need, volume)
-    need = replace(need, driver=made.provisioner if made.provisions else "")
+    need = replace(need, driver=made.driver)
     if chosen is not None:
         node = facts.nodes.nodes[chosen.slot]
         name = "" if node is None else node.name

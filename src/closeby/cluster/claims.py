@@ -5,7 +5,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from closeby.cluster.selecting import Terms
-from closeby.objects.pods import ClaimRequest, Pod
+from closeby.objects.bounds import some
+from closeby.objects.pods import ClaimRequest, NodeSelectorTerm, Pod
+from closeby.objects.words import time_text
 
 #: Labels of a volume that name its zone and region, with the values that will do.
 Zones = tuple[tuple[str, tuple[str, ...]], ...]
@@ -26,6 +28,28 @@ class ClaimState(StrEnum):
     NOT_BOUND = "is not bound yet"
 
 
+class RefusedNode(Struct, frozen=True):
+    """A node for which the volume of a claim could not be had of late."""
+
+    node: str
+    #: Labels of all nodes for which it can't be had either; None for the node alone.
+    alike: NodeSelectorTerm | None = None
+    #: For people, such as ``its provisioner makes no volume for node n7``.
+    why: str = ""
+    #: Name of the volume that was to be bound; empty where one was to be made.
+    volume: str = ""
+    #: Seconds for which the node is kept from the claim.
+    lasts: float = 0.0
+
+    def sentence(self) -> str:
+        """Why the node is not chosen, and until when."""
+        labels = () if self.alike is None else self.alike.expressions
+        near = f" or others with {some([f'{one.key}={one.values[0]}' for one in labels])}" if labels else ""
+        until = f"volume {self.volume}" if self.volume else "the claim, its class or its storage capacity"
+        where = f"{self.node}{near}" if near else "that node"
+        return f"{self.why}; {where} is not tried again for {time_text(self.lasts)}, unless {until} changes"
+
+
 class ClaimNeed(Struct, frozen=True):
     """What one claim of a pod amounts to. Pods with equal needs can go to the same nodes."""
 
@@ -41,6 +65,8 @@ class ClaimNeed(Struct, frozen=True):
     #: What is asked for, where the volume is chosen or made with the node; the class, and when that changed.
     request: ClaimRequest | None = None
     epoch: int = 0
+    #: Nodes for which its volume could not be had of late.
+    refused: tuple[RefusedNode, ...] = ()
     #: The driver that attaches it, and the key of the claim where it may be attached somewhere already.
     driver: str = ""
     known: str = ""

@@ -6,16 +6,15 @@ The only writer is ``Cluster``; everybody else reads. Every change is exact inte
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.cluster.changes import ChangeLog
+from closeby.cluster.changes import ChangeLog, PodChanges
 from closeby.cluster.population import Population
 from closeby.cluster.volumes import Volumes
-from closeby.objects.arrays import Amounts, Ints
+from closeby.objects.arrays import Amounts, Ints, widen
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Exclusive, Pod, PodSpec, conflict
 from closeby.topology.labels import LabelTable
@@ -76,6 +75,7 @@ class Cluster:
         self.alive: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         #: Slots whose usage changed; slots whose Node object changed, came or went.
         self.usage_changes = ChangeLog()
+        self.pod_changes = PodChanges()
         self.node_changes = ChangeLog()
         self._slot_of: dict[str, int] = {}
         #: Claims and volumes, and what the pods here use of them.
@@ -146,6 +146,10 @@ class Cluster:
         placed = self._placed.get(uid)
         return None if placed is None else placed[1]
 
+    def placed(self, uid: str) -> tuple[Pod, int] | None:
+        """A pod that holds capacity, with its slot; None if it holds none."""
+        return self._placed.get(uid)
+
     def placed_pods(self) -> Iterator[tuple[Pod, int]]:
         """All pods that hold capacity, with their slot."""
         return iter(self._placed.values())
@@ -183,10 +187,7 @@ class Cluster:
 
     def taken(self, slot: int, wanted: Sequence[Exclusive]) -> bool:
         """Whether any of the wanted host ports or disks is taken on a slot."""
-        taken = self._exclusive.get(slot)
-        if not taken:
-            return False
-        return any(conflict(one, other) for one in wanted for other in taken)
+        return any(conflict(one, other) for other in self._exclusive.get(slot, ()) for one in wanted)
 
     def slots_taken(self, wanted: Sequence[Exclusive]) -> list[int]:
         """All slots on which any of the wanted host ports or disks is taken."""
@@ -228,11 +229,17 @@ class Cluster:
 
     def assume(self, batch: Batch) -> list[tuple[Pod, int]]:
         """Charge a batch of pods to their slots; returns the pods with these."""
+        if len(batch.pods) == 1:
+            pod, slot = batch.pods[0], batch.slots.item(0)
+            self.place_pod(pod, slot)
+            return [(pod, slot)]
         self._charge(batch, +1)
         slots = batch.slots.tolist()
         self._populate(batch, +1)
         placed = list(zip(batch.pods, slots, strict=True))
-        self._placed.update(zip([pod.uid for pod in batch.pods], placed, strict=True))
+        uids = [pod.uid for pod in batch.pods]
+        self._placed.update(zip(uids, placed, strict=True))
+        self.pod_changes.add(uids)
         if self._uids_at is not None:
             self._note_later(batch.pods, slots)
         return placed
@@ -243,6 +250,7 @@ class Cluster:
         self._populate(batch, -1)
         for pod in batch.pods:
             del self._placed[pod.uid]
+        self.pod_changes.add([pod.uid for pod in batch.pods])
 
     def place_pod(self, pod: Pod, slot: int) -> None:
         """Charge one pod to a slot."""
@@ -250,6 +258,7 @@ class Cluster:
         if self.population.minds(pod.spec):
             self.population.add(pod, slot, self.structure)
         self._placed[pod.uid] = (pod, slot)
+        self.pod_changes.add((pod.uid,))
         if self._uids_at is not None:
             self._note_later((pod,), (slot,))
 
@@ -259,6 +268,7 @@ class Cluster:
         if placed is None:
             return None
         self._charge_one(placed[0], placed[1], -1)
+        self.pod_changes.add((uid,))
         if self.population.minds(placed[0].spec):
             self.population.remove(placed[0], placed[1], self.structure)
             self.population.trim()
@@ -314,19 +324,15 @@ class Cluster:
         if demand.exclusive:
             for slot in batch.slots.tolist():
                 self._charge_exclusive(demand, slot, sign)
-        if batch.spec.claims:
+        if batch.spec.claims or batch.spec.attached_disks:
             use = self.volumes.take if sign > 0 else self.volumes.release
             for pod, slot in zip(batch.pods, batch.slots.tolist(), strict=True):
                 use(pod, slot)
         self.usage_changes.add(slots)
 
     def _populate(self, batch: Batch, sign: int) -> None:
-        population = self.population
-        if population.minds(batch.spec):
-            structure = self.structure
-            note = population.add if sign > 0 else population.remove
-            for pod, slot in zip(batch.pods, batch.slots.tolist(), strict=True):
-                note(pod, slot, structure)
+        if self.population.minds(batch.spec):
+            self.population.note_all(batch.pods, batch.slots.tolist(), sign, self.structure)
 
     def _charge_one(self, pod: Pod, slot: int, sign: int) -> None:
         demand = self.demand(pod.spec)
@@ -334,7 +340,7 @@ class Cluster:
             self.requested[row, slot] += sign * amount
         if demand.exclusive:
             self._charge_exclusive(demand, slot, sign)
-        if pod.spec.claims:
+        if pod.spec.claims or pod.spec.attached_disks:
             use = self.volumes.take if sign > 0 else self.volumes.release
             use(pod, slot)
         self.usage_changes.add_one(slot)
@@ -366,9 +372,9 @@ class Cluster:
         self.capacity += 1
         if slot >= self.alive.shape[0]:
             room = max(64, 2 * slot)
-            self.alive = _widen(self.alive, room)
-            self.allocatable = _widen(self.allocatable, room)
-            self.requested = _widen(self.requested, room)
+            self.alive = widen(self.alive, room)
+            self.allocatable = widen(self.allocatable, room)
+            self.requested = widen(self.requested, room)
         return slot
 
     def _add_rows(self, resources: Iterable[str]) -> None:
@@ -392,9 +398,3 @@ class Cluster:
         self.allocatable[self.row_of["pods"], slot] = min(node.allocatable.get("pods", UNLIMITED), UNLIMITED)
         self.labels.set(slot, node.labels, node.annotations.get(QOS_ANNOTATION))
         self.node_changes.add_one(slot)
-
-
-def _widen(array: NDArray[Any], room: int) -> NDArray[Any]:
-    wide = np.zeros((*array.shape[:-1], room), dtype=array.dtype)
-    wide[..., : array.shape[-1]] = array
-    return wide

@@ -7,11 +7,14 @@ before a selector is asked for or a pod with terms is placed: a cluster without 
 ``Cluster`` is the only one that adds and removes pods; all figures are integers, so that every undo is exact.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from closeby.cluster.tallies import CarriedTerm, LabelClass, PerSlot, Tally
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import Pod, PodSpec, all_alike
 from closeby.objects.selectors import (
     NAMESPACE_NAME,
     LabelRequirement,
@@ -27,8 +30,12 @@ from closeby.topology.labels import LabelTable
 FORBIDDEN, REQUIRED, PREFERRED = "forbidden", "required", "preferred"
 #: Classes and selectors beyond what is in use, until all is counted again.
 _SPARE: Final = 4096
+#: Equal pods that are counted together; fewer are counted one by one.
+MANY: Final = 8
+#: Specs whose labels are known to be among the keys.
+_REMEMBERED: Final = 1 << 14
 #: Owners whose own selector default spread goes by.
-_SELECTING: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "Deployment"})
+SELECTING: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "Deployment"})
 
 
 class Population:
@@ -51,6 +58,8 @@ class Population:
         #: Another object whenever what was worked out of classes and tallies is void.
         self.epoch = object()
         self._keys: dict[str, None] = {}
+        #: Specs, by id, whose terms' labels are all among the keys.
+        self._learnt: dict[int, PodSpec] = {}
         self._stale = False
         self._classes: dict[tuple[str, tuple[str | None, ...]], LabelClass] = {}
         self._tallies: dict[tuple[tuple[PodAffinityTerm, ...], bool], Tally] = {}
@@ -135,12 +144,26 @@ class Population:
             self._placed.pop(pod.uid, None)
         self._note(pod, slot, -1, structure)
 
+    def note_all(self, pods: Sequence[Pod], slots: Sequence[int], sign: int, structure: object) -> None:
+        """Pods came to their slots (``sign`` 1), or left them (-1)."""
+        if self._keeps and sign > 0:
+            self._placed.update({pod.uid: (pod, slot) for pod, slot in zip(pods, slots, strict=True)})
+        elif self._keeps:
+            for pod in pods:
+                self._placed.pop(pod.uid, None)
+        if len(pods) >= MANY and all_alike(pods):
+            self._note_many(pods[0], slots, sign, structure)
+        else:
+            for pod, slot in zip(pods, slots, strict=True):
+                self._note(pod, slot, sign, structure)
+
     def trim(self) -> None:
         """Forget what is not in use, if that is much. Only between decisions."""
         most = 2 * len(self._placed) + _SPARE
         if len(self._classes) > most or len(self._tallies) + len(self._carried) > most:
             self._void()
             self._keys.clear()
+            self._learnt.clear()
 
     # Questions
 
@@ -201,7 +224,7 @@ class Population:
             ):
                 labels.update((one.key, one.values[0]) for one in owner.selector.requirements)
         selector = LabelSelector(tuple(LabelRequirement(key, "In", (labels[key],)) for key in sorted(labels)))
-        own = owners.get(pod.owner) if pod.owner.partition("/")[0] in _SELECTING else None
+        own = owners.get(pod.owner) if pod.owner.partition("/")[0] in SELECTING else None
         if own is not None and own.selector is not None:
             selector = selector.also(own.selector.requirements)
         return selector
@@ -213,10 +236,17 @@ class Population:
         self._stale = self.active
 
     def _learn_all(self, spec: PodSpec) -> None:
+        if spec.pod_affinity is None and not spec.topology_spread:
+            return
+        if self._learnt.get(id(spec)) is spec:
+            return
         if spec.pod_affinity is not None:
             self._learn(spec.pod_affinity)
         for one in spec.topology_spread:
             self._know((*(one.selector.keys if one.selector else ()), *one.match_label_keys))
+        if len(self._learnt) >= _REMEMBERED:
+            self._learnt.clear()
+        self._learnt[id(spec)] = spec
 
     def _learn(self, affinity: PodAffinity) -> None:
         for term in (*affinity.required, *affinity.forbidden, *(one.term for one in affinity.preferred)):
@@ -251,23 +281,46 @@ class Population:
         return found
 
     def _note(self, pod: Pod, slot: int, number: int, structure: object) -> None:
-        affinity = pod.spec.pod_affinity
-        if affinity is not None:
-            self._activate()
-            self._learn(affinity)
-        if not self.active or self._stale:
+        """A pod came to its slot (``number`` 1), or left it (-1)."""
+        found = self._noticed(pod)
+        if found is None:
             return
-        found = self._class(pod)
         _count(found.placed, slot, number)
         if not pod.terminating:
             _count(found.staying, slot, number)
         for tally in found.tallies:
             if not (tally.staying and pod.terminating):
                 tally.note(slot, number, structure)
-        if affinity is not None:
-            for one in self._carried_of(pod, affinity):
+        if pod.spec.pod_affinity is not None:
+            for one in self._carried_of(pod, pod.spec.pod_affinity):
                 _count(one.where[0], slot, number)
                 one.note(slot, number, structure)
+
+    def _note_many(self, pod: Pod, slots: Sequence[int], sign: int, structure: object) -> None:
+        """The same for pods that are all like this one."""
+        found = self._noticed(pod)
+        if found is None:
+            return
+        numbers, at = Counter(slots), np.asarray(slots, dtype=np.intp)
+        carried = () if pod.spec.pod_affinity is None else self._carried_of(pod, pod.spec.pod_affinity)
+        counted = [found.placed, *(one.where[0] for one in carried)]
+        if not pod.terminating:
+            counted.append(found.staying)
+        for where in counted:
+            for slot, number in numbers.items():
+                _count(where, slot, sign * number)
+        for tally in (*found.tallies, *carried):
+            if not (tally.staying and pod.terminating):
+                tally.note_all(at, sign, structure)
+
+    def _noticed(self, pod: Pod) -> LabelClass | None:
+        """The class of a pod that comes or goes; None while nothing is counted, or all will be again."""
+        affinity = pod.spec.pod_affinity
+        if affinity is not None:
+            self._activate()
+            if self._learnt.get(id(pod.spec)) is not pod.spec:
+                self._learn(affinity)
+        return self._class(pod) if self.active and not self._stale else None
 
     def _activate(self) -> None:
         if not self.active:

@@ -52,11 +52,13 @@ class Provisioning:
         enough = np.zeros_like(everywhere)
         for one in self._storage.capacities_of(name):
             if one.nodes is not None and one.largest is not None and one.largest >= size:
-                enough |= everywhere if one.nodes.empty else places.mask((_term(one.nodes),))
+                enough |= selected(one.nodes, places)
         return np.logical_and(mask, enough)
 
 
-def _term(selector: LabelSelector) -> NodeSelectorTerm:
-    return NodeSelectorTerm(
-        tuple(Requirement(one.key, one.operator, one.values) for one in selector.requirements)
-    )
+def selected(selector: LabelSelector, places: NodeReach) -> Bools:
+    """The slots whose nodes a selector selects; shape (capacity,)."""
+    if selector.empty:
+        return places.mask(None)
+    found = tuple(Requirement(one.key, one.operator, one.values) for one in selector.requirements)
+    return places.mask((NodeSelectorTerm(found),))

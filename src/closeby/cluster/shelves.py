@@ -30,6 +30,8 @@ class _Wide(Struct, eq=False):
     slots: Ints
     mask: Bools
     volumes: dict[str, PersistentVolume]
+    #: Those of them that are kept for no claim.
+    loose: dict[str, PersistentVolume]
 
 
 class Shelf:
@@ -40,8 +42,9 @@ class Shelf:
         self._capacity = capacity
         self._is_free = is_free
         self._volumes: dict[str, PersistentVolume] = {}
-        #: slot -> volumes that its node alone reaches.
+        #: slot -> volumes that its node alone reaches; those of them that are kept for no claim.
         self._local: dict[int, dict[str, PersistentVolume]] = {}
+        self._loose: dict[int, dict[str, PersistentVolume]] = {}
         self._wide: dict[tuple[NodeSelectorTerm, ...] | None, _Wide] = {}
 
     def put(self, volume: PersistentVolume) -> None:
@@ -52,13 +55,17 @@ class Shelf:
         if len(slots) <= 1:
             for slot in slots.tolist():
                 self._local.setdefault(slot, {})[volume.name] = volume
+                if not is_kept(volume):
+                    self._loose.setdefault(slot, {})[volume.name] = volume
             return
         wide = self._wide.get(volume.node_affinity)
         if wide is None:
             mask = np.zeros(self._capacity, dtype=np.bool_)
             mask[slots] = True
-            wide = self._wide[volume.node_affinity] = _Wide(slots, mask, {})
+            wide = self._wide[volume.node_affinity] = _Wide(slots, mask, {}, {})
         wide.volumes[volume.name] = volume
+        if not is_kept(volume):
+            wide.loose[volume.name] = volume
 
     def remove(self, name: str) -> None:
         """Take a volume out, if it is there."""
@@ -67,9 +74,11 @@ class Shelf:
             return
         for slot in self._reach(volume.node_affinity).tolist()[:1]:
             self._local.get(slot, {}).pop(name, None)
+            self._loose.get(slot, {}).pop(name, None)
         wide = self._wide.get(volume.node_affinity)
         if wide is not None:
             wide.volumes.pop(name, None)
+            wide.loose.pop(name, None)
 
     def is_shared(self, requests: Iterable[ClaimRequest]) -> bool:
         """Whether several nodes reach a free volume that one of the claims could be bound to."""
@@ -77,7 +86,7 @@ class Shelf:
             self._fits(volume, request)
             for request in requests
             for wide in self._wide.values()
-            for volume in wide.volumes.values()
+            for volume in wide.loose.values()
         )
 
     def count(self, wants: Sequence[VolumeWant], slots: Ints | None) -> Counts:
@@ -96,12 +105,12 @@ class Shelf:
         request, made = wants[0].request, wants[0].made
         free = np.zeros(n, dtype=np.int64)
         for wide in self._wide.values():
-            here = sum(self._fits(one, request) for one in wide.volumes.values())
+            here = sum(self._fits(one, request) for one in wide.loose.values())
             if here:
                 free += here * (wide.mask if slots is None else wide.mask[slots])
-        places = ((slot, slot) for slot in self._local) if slots is None else enumerate(slots.tolist())
+        places = ((slot, slot) for slot in self._loose) if slots is None else enumerate(slots.tolist())
         for place, slot in places:
-            if local := self._local.get(slot):
+            if local := self._loose.get(slot):
                 free[place] += sum(self._fits(one, request) for one in local.values())
         return np.where(made, found, free // len(wants))
 
@@ -109,7 +118,11 @@ class Shelf:
         self, request: ClaimRequest, slot: int, without: frozenset[str] | set[str] = frozenset()
     ) -> PersistentVolume | None:
         """The smallest volume, of equals the first by name, that a claim of a pod there can be bound to."""
-        fitting = [one for one in self.at(slot) if one.name not in without and self._fits(one, request)]
+        there = [*self._loose.get(slot, {}).values()]
+        for wide in self._wide.values():
+            if wide.loose and wide.mask[slot]:
+                there += wide.loose.values()
+        fitting = [one for one in there if one.name not in without and self._fits(one, request)]
         return min(fitting, key=lambda one: (one.size, one.name), default=None)
 
     def at(self, slot: int) -> Iterator[PersistentVolume]:
@@ -133,6 +146,11 @@ class Shelf:
 
     def _fits(self, volume: PersistentVolume, request: ClaimRequest) -> bool:
         return serves(volume, request) and self._is_free(volume)
+
+
+def is_kept(volume: PersistentVolume) -> bool:
+    """Whether a volume is bound to a claim or kept for one, or can't be bound to any."""
+    return bool(volume.claim) or volume.terminating or not volume.available
 
 
 def serves(volume: PersistentVolume, request: ClaimRequest) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from closeby.objects.arrays import Bools, Counts
+from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.selectors import PodAffinityTerm
 from closeby.topology.labels import LabelTable
 
@@ -47,6 +47,24 @@ class TermCounts:
         self.by_code[code] = before + number
         self.version += 1
         if before == 0 or before + number == 0:
+            self.flips += 1
+
+    def note_all(self, slots: Ints, sign: int, structure: object) -> None:
+        """Pods came to these slots, one each (``sign`` 1), or left them (-1)."""
+        if structure != self._structure:
+            return
+        if self._eligible is not None:
+            slots = slots[self._eligible[slots]]
+        codes = slots if self._key is None else self._labels.column(self._key).codes[slots]
+        if not len(codes):
+            return
+        if codes.max() >= len(self.by_code):
+            self._structure = None
+            return
+        before = self.by_code[codes]
+        np.add.at(self.by_code, codes, sign)
+        self.version += 1
+        if not (before.all() and self.by_code[codes].all()):
             self.flips += 1
 
     def follow(self, structure: object, eligible: Bools | None) -> "TermCounts":
@@ -128,6 +146,11 @@ class Tally:
         """So many such pods came to a slot, or left it."""
         for view in self._views.values():
             view.note(slot, number, structure)
+
+    def note_all(self, slots: Ints, sign: int, structure: object) -> None:
+        """Such pods came to these slots (``sign`` 1), or left them (-1)."""
+        for view in self._views.values():
+            view.note_all(slots, sign, structure)
 
     def add(self, found: LabelClass) -> None:
         """Pods of one more class count."""

@@ -13,14 +13,16 @@ from closeby.cluster.changes import ChangeLog
 from closeby.cluster.claim_needs import Facts, need_of
 from closeby.cluster.claims import ChosenVolume, ClaimedVolume, ClaimNeed, StandIn
 from closeby.cluster.provisioning import Provisioning
+from closeby.cluster.refused_volumes import RefusedVolumes
 from closeby.cluster.selecting import NodeReach, NodesByName
-from closeby.cluster.shelves import Shelf, VolumeWant
+from closeby.cluster.shelves import Shelf, VolumeWant, is_kept
 from closeby.cluster.storage import Storage
 from closeby.cluster.volume_use import VolumeUse
 from closeby.cluster.zones import nodes_in
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.pods import NodeSelectorTerm, Pod, Requirement
 from closeby.objects.volumes import (
+    READ_WRITE_ONCE_POD,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -44,14 +46,11 @@ class Volumes:
         self._places = NodeReach(nodes)
         self._attachments = Attachments(nodes, node_changes, self.storage, self._use)
         self._provisioning = Provisioning(self._places, self.storage)
+        #: For which nodes volumes could not be had of late.
+        self.refused = RefusedVolumes(nodes, self._places, self.storage, self._attachments)
         self._shelves: dict[str, Shelf] = {}
-        self._facts = Facts(
-            nodes,
-            self.storage,
-            lambda: self._use,
-            self._attachments,
-            self._provisioning,
-        )
+        of_all = self._attachments, self._provisioning, self.refused
+        self._facts = Facts(nodes, self.storage, lambda: self._use, *of_all)
         #: The nodes as they were when the shelves were filled.
         self._stamp: tuple[int, ...] = ()
         #: Grows with each change of objects or use.
@@ -85,6 +84,7 @@ class Volumes:
     def _changed(self, before: StorageObject | None, after: StorageObject | None) -> tuple[str, ...] | None:
         self._version += 1
         storage = self.storage
+        self.refused.changed(before, after)
         concerned: dict[str, None] = {}
         if isinstance(before, PersistentVolume) or isinstance(after, PersistentVolume):
             self._put_on_shelf(before, after)
@@ -99,11 +99,13 @@ class Volumes:
                     self._claims_changed((key,))
                     concerned[key] = None
                 case PersistentVolume():
-                    if self._shelves:
-                        self._touched.add(self._places.slots(one.node_affinity))
                     named = storage.claims_naming(one)
                     self._claims_changed(named)
-                    concerned |= dict.fromkeys((*named, *storage.open_claims_of(one.storage_class)))
+                    concerned |= dict.fromkeys(named)
+                    if not is_kept(one):
+                        concerned |= dict.fromkeys(storage.open_claims_of(one.storage_class))
+                        if self._shelves:
+                            self._touched.add(self._places.slots(one.node_affinity))
                 case StorageClass(name=name) | CSIStorageCapacity(storage_class=name):
                     self._provisioning.changed(name)
                     concerned |= dict.fromkeys(storage.open_claims_of(name))
@@ -136,7 +138,7 @@ class Volumes:
     # Use
 
     def take(self, pod: Pod, slot: int) -> None:
-        """A pod with claims was placed: those without a volume get one, or have one made."""
+        """A pod with volumes was placed: claims without a volume get one, or have one made."""
         self._version += 1
         without = []
         for place in range(len(pod.spec.claims)):
@@ -145,6 +147,8 @@ class Volumes:
             claim = self.storage.claims.get(key)
             if claim is not None and self._is_open(claim):
                 without.append(claim)
+        for disk in pod.spec.attached_disks:
+            self._use.add(disk.key, slot)
         self._attachments.touch(slot)
         for claim in sorted(without, key=lambda one: (one.request.size, one.name)):
             volume = self.storage.kept_for(claim)
@@ -160,6 +164,8 @@ class Volumes:
             self._use.remove(key, slot)
             if key not in self._use:
                 self._give_back(key)
+        for disk in pod.spec.attached_disks:
+            self._use.remove(disk.key, slot)
         self._attachments.touch(slot)
 
     def chosen(self, pod: Pod) -> tuple[ChosenVolume, ...]:
@@ -186,11 +192,13 @@ class Volumes:
 
     def validate(self, placed: Iterable[tuple[Pod, int]]) -> None:
         """Assert that what is in use is what these pods use, and that no volume was chosen twice."""
-        self._use.validate(
-            (self.claim_key(pod, place), slot)
-            for pod, slot in placed
-            for place in range(len(pod.spec.claims))
-        )
+        self._use.validate((key, slot) for pod, slot in placed for key in self._used_by(pod))
+
+    def _used_by(self, pod: Pod) -> Iterator[str]:
+        for place in range(len(pod.spec.claims)):
+            yield self.claim_key(pod, place)
+        for disk in pod.spec.attached_disks:
+            yield disk.key
 
     def choose_again(self, before: Iterable[ChosenVolume]) -> None:
         """A pod that was released and placed again keeps what was chosen for it, where that is still free."""
@@ -248,7 +256,8 @@ class Volumes:
         if isinstance(pod, StandIn):
             return pod.needs
         last, version, found = self._last
-        if last is pod and version == self._version:
+        now = self._version + self.refused.version
+        if last is pod and version == now:
             return found  # Several plugins ask one after another.
         found = tuple(
             [
@@ -256,7 +265,7 @@ class Volumes:
                 for one in pod.spec.claims
             ]
         )
-        self._last = pod, self._version, found
+        self._last = pod, now, found
         return found
 
     def stand_in(self, pod: Pod) -> Pod:
@@ -268,6 +277,18 @@ class Volumes:
     def claim_key(self, pod: Pod, place: int) -> str:
         """Key of the claim to which the need of that place belongs."""
         return f"{pod.namespace}/{pod.spec.claims[place].of(pod.name)}"
+
+    def wanted_by_several(self, pods: Iterable[Pod]) -> tuple[str, tuple[str, ...]] | None:
+        """A claim for one pod at a time that several of these pods name, and their names."""
+        users: dict[str, list[str]] = {}
+        for pod in pods:
+            for place in range(len(pod.spec.claims)):
+                users.setdefault(self.claim_key(pod, place), []).append(pod.name)
+        for key, names in users.items():
+            claim = self.storage.claims.get(key)
+            if len(names) > 1 and claim is not None and READ_WRITE_ONCE_POD in claim.request.access_modes:
+                return key, tuple(names)
+        return None
 
     # Where they can be met
 
@@ -303,11 +324,22 @@ class Volumes:
 
     def attachable(self, pod: Pod, slots: Ints | None) -> Counts:
         """How many pods like this one find their volumes attached, or a place for them; shape as ``room``."""
-        return self._attachments.room(self.needs(pod), slots)
+        return self._attachments.room(self._attached_by(pod), slots)
+
+    def full_for(self, pod: Pod) -> Ints:
+        """The slots that can attach no more of what such a pod brings."""
+        if not pod.spec.claims and not pod.spec.attached_disks:
+            return np.zeros(0, dtype=np.intp)
+        return np.flatnonzero(self.attachable(pod, None) == 0)
 
     def brought(self, pod: Pod, slot: int) -> list[Brought]:
         """The volumes that a pod brings to a node, by driver, as far as they are limited."""
-        return self._attachments.brought(self.needs(pod), slot)
+        return self._attachments.brought(self._attached_by(pod), slot)
+
+    def _attached_by(self, pod: Pod) -> tuple[ClaimNeed, ...]:
+        disks = pod.spec.attached_disks
+        needs = self.needs(pod) if pod.spec.claims else ()
+        return (*needs, *(ClaimNeed(driver=one.driver, known=one.key) for one in disks)) if disks else needs
 
     def depends(self, pod: Pod) -> bool:
         """Whether where a pod goes changes where others like it may go, beyond its own node."""
@@ -378,8 +410,7 @@ class Volumes:
         return shelf
 
     def _is_free(self, volume: PersistentVolume) -> bool:
-        kept = volume.claim or volume.terminating or not volume.available
-        return not kept and not self._use.is_taken(volume.name)
+        return not is_kept(volume) and not self._use.is_taken(volume.name)
 
     def _notice_nodes(self) -> None:
         stamp = self._places.current()

@@ -7,13 +7,13 @@ import numpy as np
 from closeby.cluster.claims import Zones
 from closeby.cluster.selecting import NodeReach
 from closeby.objects.arrays import Bools
-from closeby.objects.labels import REGION, ZONE
+from closeby.objects.labels import OLD_ZONE, REGION, ZONE
 from closeby.objects.pods import NodeSelectorTerm, Requirement
 from closeby.objects.volumes import PersistentVolume
 
 #: Labels that name zone or region, the older ones with those that took their place.
 _NEWER: Final = {
-    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    OLD_ZONE: ZONE,
     "failure-domain.beta.kubernetes.io/region": REGION,
 }
 ZONE_LABELS: Final = (ZONE, REGION, *_NEWER)
