@@ -12,8 +12,8 @@ from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstra
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.reasons import Condition, Reason, ReasonToken, Rejection
+from closeby.scheduling.commit_points import Bind, Permit, PostBind, PreBind
 from closeby.scheduling.extension import (
-    Bind,
     Candidate,
     Capacity,
     Filter,
@@ -22,14 +22,11 @@ from closeby.scheduling.extension import (
     NoArguments,
     NormalizeScore,
     PartView,
-    Permit,
     Placement,
     PlacementGenerate,
     PlacementScore,
     Plugin,
-    PostBind,
     PostFilter,
-    PreBind,
     PreEnqueue,
     PreFilter,
     PreScore,

@@ -20,6 +20,7 @@ from closeby.objects.selectors import PodAffinity, PodAffinityTerm
 from closeby.scheduling.by_domain import DomainFilter, DomainLimit, DomainMask
 from closeby.scheduling.extension import Handle, NormalizeScore, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.repeats import UNSCORED, Repeats, SumsByDomain
 
 _NO_TERMS = PodAffinity()
 
@@ -43,7 +44,7 @@ class _Apart(DomainMask):
     def __init__(
         self, cluster: Cluster, key: str, tally: Tally, term: PodAffinityTerm, own: bool, itself: bool = False
     ) -> None:
-        """``itself``: the term selects the pods that carry it."""
+        """``itself``: the term selects the pods that carry it, of which the one that is judged is one."""
         self.key = key
         self._counts_itself = itself
         self.term = term
@@ -70,10 +71,14 @@ class _Apart(DomainMask):
 
     @property
     def apart(self) -> bool:
+        return self._counts_itself and self.own
+
+    @property
+    def closes(self) -> bool | None:
         return self._counts_itself
 
     def limit(self) -> DomainLimit | None:
-        if not self._counts_itself:
+        if not self.apart:
             return None
         cluster = self._cluster
         return DomainLimit(
@@ -129,6 +134,10 @@ class _Together(DomainMask):
     @property
     def gathers(self) -> bool:
         return self.begins
+
+    @property
+    def closes(self) -> bool | None:
+        return None if self.begins else False
 
     @property
     def begins(self) -> bool:
@@ -233,17 +242,43 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         return any(True for _ in self._weighing(population.class_of(pod)))
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
-        total = np.zeros(len(nodes))
+        total: Scores | None = None
         for key, weights in self._weights(pod).items():
-            total += weights.take(nodes.label_codes(key))
-        return total
+            more: Scores = weights.astype(np.float64).take(nodes.label_codes(key), mode="clip")
+            total = more if total is None else np.add(total, more, out=total)
+        return np.zeros(len(nodes)) if total is None else total
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
-        least, most = scores.min(), scores.max()
+        least, most = scores.item(scores.argmin()), scores.item(scores.argmax())
         if least == most:
             return np.zeros(len(scores))
-        scaled: Scores = np.floor(100.0 * ((scores - least) / (most - least)))
-        return scaled
+        scaled: Scores = scores - least
+        scaled /= most - least
+        scaled *= 100.0
+        return np.floor(scaled, out=scaled)
+
+    def repeats(self, state: CycleState, pod: Pod, nodes: Nodes) -> Repeats:
+        """Each pod counts for the preferences of the next ones, and brings its own terms."""
+        if self._own_only and not _own(pod).preferred:
+            return UNSCORED
+        steps: dict[str, int] = {}
+        for term, weight in self._brought(pod):
+            steps[term.topology_key] = steps.get(term.topology_key, 0) + weight
+        moves = [(nodes.label_codes(key), step) for key, step in steps.items() if step]
+        return SumsByDomain(self.score(state, pod, nodes), moves)
+
+    def _brought(self, pod: Pod) -> Iterator[tuple[PodAffinityTerm, int]]:
+        """What changes in the weights of the next such pods once one is placed."""
+        population, own = self._population, self._population.class_of(pod)
+        affinity = _own(pod)
+        for weighted in affinity.preferred:
+            term = weighted.term.of_pod(pod.namespace, pod.labels)
+            if population.selects(term, own):
+                yield term, 2 * weighted.weight  # As a preference of the next one, and of this one.
+        for required in affinity.required:
+            term = required.of_pod(pod.namespace, pod.labels)
+            if population.selects(term, own):
+                yield term, self._hard_weight
 
     def _weights(self, pod: Pod) -> dict[str, Counts]:
         """For each topology key what a node scores, by code of its value."""
@@ -293,15 +328,16 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
             keys = tuple(dict.fromkeys(term.topology_key for term in required))
             masks += [_Together(cluster, keys, key, required, first) for key in keys]
             tallies += [population.tally(required), keys]
-        for written in affinity.forbidden:
-            term = written.of_pod(pod.namespace, pod.labels)
+        forbidden = [term.of_pod(pod.namespace, pod.labels) for term in affinity.forbidden]
+        for term in forbidden:
             tally = population.tally((term,))
             itself = population.selects(term, own)
             masks.append(_Apart(cluster, term.topology_key, tally, term, own=True, itself=itself))
             tallies += [tally, term.topology_key]
         for carried in own.carried:
             if carried.kind == FORBIDDEN:
-                masks.append(_Apart(cluster, carried.term.topology_key, carried, carried.term, own=False))
+                term, itself = carried.term, carried.term in forbidden
+                masks.append(_Apart(cluster, term.topology_key, carried, term, own=False, itself=itself))
                 tallies.append(carried)
         return _Judgement(pod.spec, masks, (first, *tallies) if tallies else None, len(own.carried))
 

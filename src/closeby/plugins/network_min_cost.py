@@ -24,6 +24,7 @@ from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.reading.dialects.link_costs import GREATEST_COST
 from closeby.scheduling.extension import Filter, Handle, NormalizeScore, Reserve, Scope, Undo
 from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.repeats import UNSCORED, Repeats
 from closeby.scheduling.services import DependencyCost, Traffic
 from closeby.topology.network_costs import ALGORITHMS
 
@@ -108,6 +109,10 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
     def scores(self, pod: Pod) -> bool:
         """Pods at any edge."""
         return bool(self._pulls_of(pod))
+
+    def repeats(self, state: CycleState, pod: Pod, nodes: Nodes) -> Repeats | None:
+        """Every replica pulls at the next ones."""
+        return None if self.scores(pod) else UNSCORED
 
     # Filter and score
 

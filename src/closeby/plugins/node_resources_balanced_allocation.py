@@ -54,6 +54,7 @@ class NodeResourcesBalancedAllocation(Score):
     shares_by_spec = True
     Arguments = BalancedArguments
     score_scope = Scope.PER_NODE
+    scores_by_use = True
 
     def __init__(self, arguments: BalancedArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)
@@ -71,15 +72,15 @@ class NodeResourcesBalancedAllocation(Score):
         return len(self._balanced(pod)) > 1
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
-        cluster, index = self.handle.cluster, nodes.index
+        index = nodes.index
         self._offers.follow()
         slot = nodes.only
         if slot is not None and len(self._balanced(pod)) == 2:
             return np.asarray([self._score_of(pod, slot)])
         rows = [(one.row, one.amount, self._offers.divisors(one.row)[index]) for one in self._balanced(pod)]
         offered = [np.isfinite(divisors) for _, _, divisors in rows]
-        before = [_part(cluster.requested[row][index], divisors) for row, _, divisors in rows]
-        after = [_part(cluster.requested[row][index] + amount, divisors) for row, amount, divisors in rows]
+        before = [_part(nodes.used(row), divisors) for row, _, divisors in rows]
+        after = [_part(nodes.used(row) + amount, divisors) for row, amount, divisors in rows]
         change: Scores = _deviation(before, offered) - _deviation(after, offered)
         change *= 50.0
         change += 75.0

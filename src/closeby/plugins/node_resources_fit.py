@@ -79,6 +79,7 @@ class NodeResourcesFit(Capacity, Score):
     reason = Reason.INSUFFICIENT_RESOURCES
     Arguments = FitArguments
     score_scope = Scope.PER_NODE
+    scores_by_use = True
 
     def __init__(self, arguments: FitArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)
@@ -128,8 +129,7 @@ class NodeResourcesFit(Capacity, Score):
         return bool(self._rule(pod).scored)
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
-        cluster, index = self.handle.cluster, nodes.index
-        allocatable, requested = cluster.allocatable, cluster.requested
+        allocatable, index = self.handle.cluster.allocatable, nodes.index
         prefers_free, packs, scored = self._rule(pod)
         self._offers.follow()
         slot = nodes.only
@@ -137,7 +137,7 @@ class NodeResourcesFit(Capacity, Score):
             return np.asarray([self._score_of(pod, slot)])
         total: Scores | None = None
         for row, amount, weight in scored:
-            offered, used = allocatable[row][index], requested[row][index] + amount
+            offered, used = allocatable[row][index], nodes.used(row) + amount
             part = np.subtract(offered, used, out=used) if prefers_free else used
             part = np.maximum(part, 0, out=part) if prefers_free else np.minimum(part, offered, out=part)
             share: Scores = part / self._offers.divisors(row)[index]

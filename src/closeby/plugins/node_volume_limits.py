@@ -14,6 +14,7 @@ class NodeVolumeLimits(Capacity):
     """Upstream's plugin of that name: the limits are those that the node's CSINode gives.
 
     A volume counts once, however many pods use it, also where only a VolumeAttachment says that it is there.
+    So do disks that specs of pods name themselves and that a CSI driver attaches now.
     """
 
     name = "NodeVolumeLimits"
@@ -22,10 +23,11 @@ class NodeVolumeLimits(Capacity):
 
     def class_key(self, pod: Pod) -> Hashable:
         needs = self.handle.cluster.volumes.needs(pod) if pod.spec.claims else ()
-        return tuple((need.driver, need.known) for need in needs if need.driver)
+        claimed = tuple((need.driver, need.known) for need in needs if need.driver)
+        return claimed, pod.spec.attached_disks
 
     def concerns(self, pod: Pod) -> bool:
-        return bool(pod.spec.claims)
+        return bool(pod.spec.claims or pod.spec.attached_disks)
 
     def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
         index = nodes.index

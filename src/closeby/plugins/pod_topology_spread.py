@@ -3,7 +3,6 @@
 The rules are upstream's (``plugins/podtopologyspread``).
 """
 
-import math
 from collections.abc import Hashable, Sequence
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -11,7 +10,7 @@ import numpy as np
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from closeby.cluster.population import Population
+from closeby.cluster.population import SELECTING, Population
 from closeby.cluster.tallies import LabelClass, TermCounts
 from closeby.objects.arrays import Bools, Counts, Scores
 from closeby.objects.labels import HOSTNAME, ZONE
@@ -19,9 +18,11 @@ from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, Taint, tolerate
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
 from closeby.objects.selectors import TopologySpreadConstraint
+from closeby.objects.words import plural
 from closeby.scheduling.by_domain import DomainFilter, DomainLimit, DomainMask
 from closeby.scheduling.extension import Handle, NormalizeScore, Scope
 from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
+from closeby.scheduling.repeats import UNSCORED, Repeats, Spread, SpreadScores
 
 
 class DefaultConstraint(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -102,14 +103,15 @@ class _Spread(DomainMask):
         return f"topology spread of {self.constraint}"
 
     def stamp(self) -> Hashable:
-        counts, eligible = self._look()
-        return None if counts is None else counts.version, id(eligible), self._plugin.handle.cluster.structure
+        return self._stamp_of(*self._look())
 
     def allowed(self) -> Bools:
-        stamp = self.stamp()
+        view, eligible = self._look()
+        stamp = self._stamp_of(view, eligible)
         if stamp != self._answer[0]:
-            counts, _ = self.counts()
-            allowed: Bools = counts + (self.itself - self.least()) <= self.constraint.max_skew
+            counts, there = self._counts(view, eligible)
+            least = self._least(counts, there)
+            allowed: Bools = counts + (self.itself - least) <= self.constraint.max_skew
             allowed[0] = False
             self._answer = (stamp, allowed)
         return self._answer[1]
@@ -119,6 +121,10 @@ class _Spread(DomainMask):
         if self.tally is None or selector is None or pod.namespace != self._pod.namespace:
             return False
         return selector.matches(self._plugin.handle.cluster.population.class_of(pod).labels)
+
+    @property
+    def closes(self) -> bool | None:
+        return None if self.tally is not None and self.itself else False
 
     def limit(self) -> DomainLimit | None:
         if self.tally is None or not self.itself:
@@ -137,7 +143,16 @@ class _Spread(DomainMask):
 
     def counts(self) -> tuple[Counts, Bools]:
         """Pods per domain, and which domains count, by code."""
-        view, eligible = self._look()
+        return self._counts(*self._look())
+
+    def least(self) -> int:
+        """The minimum over the domains that count."""
+        return self._least(*self.counts())
+
+    def _stamp_of(self, view: TermCounts | None, eligible: Bools) -> Hashable:
+        return None if view is None else view.version, id(eligible), self._plugin.handle.cluster.structure
+
+    def _counts(self, view: TermCounts | None, eligible: Bools) -> tuple[Counts, Bools]:
         column = self._plugin.handle.cluster.labels.column(self.key)
         structure = self._plugin.handle.cluster.structure
         if self._domains[0] is not eligible or self._domains[1] != structure:
@@ -148,9 +163,7 @@ class _Spread(DomainMask):
         counts = np.zeros(len(column.values), dtype=np.int64) if view is None else view.by_code
         return counts, self._domains[2]
 
-    def least(self) -> int:
-        """The minimum over the domains that count."""
-        counts, there = self.counts()
+    def _least(self, counts: Counts, there: Bools) -> int:
         found = counts[: len(there)][there]
         return int(found.min()) if len(found) >= max(self.constraint.min_domains, 1) else 0
 
@@ -246,16 +259,17 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
         masks = self._judgement(pod).masks
         place = self.refusing(pod, slot)
         mask = masks[place if place is not None else 0]
-        value = self.handle.cluster.node_at(slot).labels.get(mask.key)
+        value, text = self.handle.cluster.node_at(slot).labels.get(mask.key), f"{mask.asks}: "
         if value is None:
-            text = f"topology spread of {mask.constraint}: the node has no label {mask.key}"
-            return Rejection(Reason.TOPOLOGY_SPREAD_VIOLATION, text)
-        counts, _ = mask.counts()
-        code = self.handle.cluster.labels.column(mask.key).codes[slot]
-        text = (
-            f"topology spread of {mask.constraint}: {mask.key}={value} has {counts[code]} such pods, "
-            f"the emptiest domain {mask.least()}"
-        )
+            return Rejection(Reason.TOPOLOGY_SPREAD_VIOLATION, f"{text}the node has no label {mask.key}")
+        counts, there = mask.counts()
+        here = int(counts[self.handle.cluster.labels.column(mask.key).codes[slot]])
+        domains, least = int(np.count_nonzero(there)), mask.constraint.min_domains
+        text += f"{mask.key}={value} has {plural(here, 'such pod')}, "
+        if domains < least:
+            text += f"and there are only {domains} of minDomains {least}, so that the least counts as 0"
+        else:
+            text += f"the emptiest domain {mask.least()}"
         return Rejection(Reason.TOPOLOGY_SPREAD_VIOLATION, text)
 
     # Scores
@@ -269,45 +283,35 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """More where more such pods are; -1 for nodes that lack a key."""
-        judged = self._judgement(pod)
-        keys = tuple(one.topology_key for one in judged.soft)
-        codes = [nodes.label_codes(key) for key in keys]
-        ignored = nodes.all(False)
-        if judged.needs_all:
-            for column in codes:
-                ignored |= column == 0
-        scored = ~ignored
-        total = np.zeros(len(nodes))
-        for one, column in zip(judged.soft, codes, strict=True):
-            selector, structure = one.selector, self.handle.cluster.structure
-            tally = (
-                None
-                if selector is None or selector.empty
-                else self._population.tally_in(pod.namespace, selector)
-            )
-            if one.topology_key == HOSTNAME:
-                size = int(np.count_nonzero(scored))
-                counts = None if tally is None else tally.domains(structure, None).by_code.take(nodes.slots)
-            else:
-                size = int(np.count_nonzero(np.bincount(column[scored]))) if scored.any() else 0
-                counts = None
-                if tally is not None:
-                    which, eligible = self.eligible(pod, one, keys if judged.needs_all else ())
-                    view = tally.domains(structure, one.topology_key, which, eligible)
-                    counts = view.by_code.take(column)
-            more = one.max_skew - 1 + (0 if counts is None else counts * math.log(size + 2))
-            total += np.where(column > 0, more, 0)
-        found: Scores = np.where(ignored, -1.0, np.floor(total + 0.5))
-        return found
+        return self._spread(pod, nodes).values
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
-        ignored = scores < 0
-        known = scores[~ignored]
-        most = float(known.max(initial=0.0))
-        if most == 0:
-            return np.where(ignored, 0.0, 100.0)
-        turned: Scores = np.floor(100.0 * (most + known.min() - scores) / most)
-        return np.where(ignored, 0.0, turned)
+        return SpreadScores.normalized(scores)
+
+    def repeats(self, state: CycleState, pod: Pod, nodes: Nodes) -> Repeats:
+        """Each pod counts for the next ones where the selector selects it."""
+        return self._spread(pod, nodes) if self.scores(pod) else UNSCORED
+
+    def _spread(self, pod: Pod, nodes: Nodes) -> SpreadScores:
+        judged, population = self._judgement(pod), self._population
+        structure, column = self.handle.cluster.structure, self.handle.cluster.labels.column
+        keys = tuple(one.topology_key for one in judged.soft)
+        kinds: list[Spread] = []
+        for one in judged.soft:
+            selector, by_node = one.selector, one.topology_key == HOSTNAME
+            codes, itself, eligible = nodes.label_codes(one.topology_key), False, None
+            if selector is None or selector.empty:
+                counts = np.zeros(len(nodes) if by_node else len(column(one.topology_key).values), np.int64)
+            else:
+                tally = population.tally_in(pod.namespace, selector)
+                itself = not pod.terminating and selector.matches(population.class_of(pod).labels)
+                if by_node:
+                    counts = np.array(tally.domains(structure, None).by_code[nodes.index])
+                else:
+                    which, eligible = self.eligible(pod, one, keys if judged.needs_all else ())
+                    counts = tally.domains(structure, one.topology_key, which, eligible).by_code.copy()
+            kinds.append(Spread(by_node, one.max_skew, codes, counts, itself, eligible))
+        return SpreadScores(kinds, judged.needs_all, len(nodes), nodes.index)
 
     # Inside
 
@@ -352,6 +356,16 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
         if pod.spec.topology_spread:
             return any(one.hard for one in pod.spec.topology_spread)
         return self._hard_defaults and self._defaulted(pod)
+
+    @property
+    def has_hard_defaults(self) -> bool:
+        """Whether a default constraint may keep pods out."""
+        return self._hard_defaults
+
+    def goes_by_owner(self, pod: Pod) -> bool:
+        """Whether it depends on what the owner of a pod selects."""
+        owned = pod.owner.partition("/")[0] in SELECTING
+        return owned and bool(self._defaults) and not pod.spec.topology_spread and self._defaulted(pod)
 
     def _defaulted(self, pod: Pod) -> bool:
         """Whether the defaults are for such a pod."""

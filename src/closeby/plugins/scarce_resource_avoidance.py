@@ -46,6 +46,7 @@ class ScarceResourceAvoidance(PlacementGenerate, Score):
     scores_members: ClassVar[bool] = False
     Arguments = AvoidanceArguments
     score_scope: ClassVar[Scope] = Scope.PER_NODE
+    scores_by_use: ClassVar[bool] = True
     default_weight: ClassVar[float] = 3.0
 
     def __init__(self, arguments: AvoidanceArguments, handle: Handle) -> None:
@@ -78,7 +79,7 @@ class ScarceResourceAvoidance(PlacementGenerate, Score):
         most: NDArray[np.float64] = np.zeros(len(nodes))
         for row in self._offered():
             offered = cluster.allocatable[row][index]
-            free = np.maximum(offered - cluster.requested[row][index], 0)
+            free = np.maximum(offered - nodes.used(row), 0)
             np.maximum(most, free / np.maximum(offered, 1), out=most)
         return np.where(most > 0, 15.0 - 15.0 * most, 100.0)
 

@@ -26,6 +26,7 @@ from closeby.scheduling.extension import (
     Score,
 )
 from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.repeats import Repeats
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.topology.uplinks import greatest_distance, link_distances
@@ -70,6 +71,34 @@ class TopologyPlacement(PlacementGenerate, PreScore, Score):
         if tree is None:
             return np.zeros(len(nodes))
         return closeness(tree, state.anchors[0] if state.anchors else state.placed[0][1], nodes.slots)
+
+    def repeats(self, state: CycleState, pod: Pod, nodes: Nodes) -> Repeats:
+        """The first member that is placed decides for all."""
+        if self.pre_score(state, pod) or state.tree is None:
+            return Repeats(self.score(state, pod, nodes))
+        return _FirstMember(state.tree, nodes.slots)
+
+
+class _FirstMember(Repeats):
+    """No node is better than another one until the first member is placed."""
+
+    __slots__ = ("_slots", "_tree")
+
+    def __init__(self, tree: Tree, slots: Ints) -> None:
+        super().__init__(np.zeros(len(slots)))
+        self._tree: Tree | None = tree
+        self._slots = slots
+
+    def place(self, at: int) -> bool:
+        if self._tree is None:
+            return False
+        self.values = closeness(self._tree, int(self._slots[at]), self._slots)
+        self._tree = None
+        return True
+
+    def keep(self, kept: Ints) -> None:
+        super().keep(kept)
+        self._slots = self._slots[kept]
 
 
 def closeness(tree: Tree, slot: int, slots: Ints) -> Scores:
@@ -135,6 +164,9 @@ def _in_order(
     tight = part.group.strategy is Strategy.BINPACK
     holds_all = size >= part.wanted
     order_key = np.where(holds_all & tight, size, -size)
+    pieces = part.pieces(tree, level)
+    if pieces is not None:  # Fewer pieces come before any other room.
+        order_key = order_key + pieces[first:end][found] * (2 * int(np.abs(order_key).max()) + 1)
     # Of equal domains those come first that are connected as well as their siblings.
     depth = tree.depths[level][first:end][found] if tree.depths and level > ROOT_LEVEL else None
     # The first candidate nearly always succeeds, so the rest is sorted only when it is asked for.

@@ -19,13 +19,11 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 
 #: How much a name of a claim is like one that may have been meant (0 to 1).
 _ALIKE: Final = 0.75
-_ASK: Final = "kubectl get pvc,pv,storageclasses -A -o yaml"
+_ADD: Final = "add to the input what kubectl get pvc,pv,storageclasses -A -o yaml prints"
 _REMEDIES: Final[Mapping[ClaimState, str]] = {
-    ClaimState.NOT_FOUND: f"create it, or add to the input what {_ASK} prints",
     ClaimState.TERMINATING: "let its pods end, and create it again",
     ClaimState.LOST: "restore its volume, or create the claim again",
     ClaimState.FOREIGN: "delete it, and the pod gets its own",
-    ClaimState.NO_VOLUME: f"add to the input what {_ASK} prints",
 }
 
 
@@ -100,6 +98,8 @@ class VolumeBinding(PreFilter, Capacity):
             reached = volumes.reached(need)
             if reached is not None:
                 room = np.where(reached[index], room, 0)
+            if need.refused:
+                room = np.where(volumes.refused.mask(need.refused)[index], 0, room)
         return room
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
@@ -114,6 +114,9 @@ class VolumeBinding(PreFilter, Capacity):
                 return Rejection(Reason.VOLUME_NOT_BINDABLE, self._out_of_reach(claim, need))
             if need.request is not None and not volumes.room_for(need, slot):
                 return Rejection(Reason.VOLUME_NOT_BINDABLE, self._none_free(claim, need.request, slot))
+            for one in need.refused:
+                if volumes.refused.mask((one,))[slot]:
+                    return Rejection(Reason.VOLUME_NOT_BINDABLE, f"claim {claim}: {one.sentence()}")
         message = f"{plural(len(pod.spec.claims), 'claim')} together find too few free volumes on the node"
         return Rejection(Reason.VOLUME_NOT_BINDABLE, message)
 
@@ -121,12 +124,15 @@ class VolumeBinding(PreFilter, Capacity):
         key = self.handle.cluster.volumes.claim_key(pod, place)
         missing = need.state is ClaimState.NOT_FOUND
         message, remedy = f"claim {key} {need.state.value}", _REMEDIES.get(need.state, "")
+        storage = self.handle.cluster.volumes.storage
         if need.state is ClaimState.NOT_BOUND:
             message, remedy = self._not_bound(key)
-        if missing:
-            known = self.handle.cluster.volumes.storage.claims
-            beside = (one.name for one in known.values() if one.namespace == pod.namespace)
-            remedy = f"{guess(key.partition('/')[2], beside, _ALIKE)}{remedy}"
+        elif need.state is ClaimState.NO_VOLUME:
+            message = f"claim {key} is bound to volume {storage.claims[key].volume}, which is not there"
+            remedy = "restore the volume, or create the claim again" if self.handle.whole else _ADD
+        elif missing:
+            beside = (one.name for one in storage.claims.values() if one.namespace == pod.namespace)
+            remedy = f"{guess(key.partition('/')[2], beside, _ALIKE)}{self._create()}"
         return Condition(
             reason=Reason.CLAIM_NOT_FOUND if missing else Reason.VOLUME_NOT_BINDABLE,
             object=f"Pod/{pod.key}",
@@ -145,9 +151,12 @@ class VolumeBinding(PreFilter, Capacity):
             return f"claim {key} is not bound yet, and names no storage class", "name one, or its volume"
         if name not in storage.classes:
             message = f"claim {key} is not bound, and its StorageClass {quoted(name)} is not there"
-            return message, f"create it, or add to the input what {_ASK} prints"
+            return message, self._create()
         message = f"claim {key} is not bound yet: its class {name} binds at once, without the scheduler"
         return message, "wait for the controllers, or use a class with volumeBindingMode WaitForFirstConsumer"
+
+    def _create(self) -> str:
+        return "create it" if self.handle.whole else f"create it, or {_ADD}"
 
     def _out_of_reach(self, claim: str, need: ClaimNeed) -> str:
         if need.node:
@@ -156,11 +165,10 @@ class VolumeBinding(PreFilter, Capacity):
         storage = self.handle.cluster.volumes.storage
         found = storage.claims.get(claim)
         name = found.volume if found is not None else ""
-        return (
-            f"the node does not reach volume {name} of claim {claim}"
-            if name
-            else (f"the node does not reach the volume that is kept for claim {claim}")
-        )
+        what = f"volume {name} of claim {claim}" if name else f"the volume that is kept for claim {claim}"
+        labels = {one for term in need.reach or () for one in (*term.expressions, *term.fields)}
+        where = some(sorted(f"{one.key}={'|'.join(one.values)}" for one in labels if one.operator == "In"))
+        return f"the node does not reach {what}{f', which is for {where}' if where else ''}"
 
     def _none_free(self, claim: str, request: ClaimRequest, slot: int) -> str:
         volumes = self.handle.cluster.volumes

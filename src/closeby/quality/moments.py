@@ -24,6 +24,24 @@ from closeby.topology.tree import Tree
 _NONE: Ints = np.zeros(0, dtype=np.intp)
 
 
+class Outages(Struct, frozen=True, kw_only=True, eq=False):
+    """Times in which nodes were out of order: their slots, and from when to when; all of shape (F,)."""
+
+    slots: Ints
+    begin: Floats
+    end: Floats
+
+    def mean(self, amounts: Counts, begin: float, end: float) -> float:
+        """What the nodes that were out of order have of something, mean over a time; ``amounts`` by slot."""
+        if end <= begin or not len(self.slots):
+            return 0.0
+        seconds = np.clip(np.minimum(self.end, end) - np.maximum(self.begin, begin), 0.0, None)
+        return float(amounts[self.slots] @ seconds) / (end - begin)
+
+
+NO_OUTAGES: Final = Outages(slots=_NONE, begin=np.zeros(0), end=np.zeros(0))
+
+
 class RunColumns(Struct, frozen=True, kw_only=True, eq=False):
     """J jobs on a cluster, simulated or real. A job is a gang of equal pods that start and end together.
 
@@ -53,6 +71,10 @@ class RunColumns(Struct, frozen=True, kw_only=True, eq=False):
     evicted: Ints = _NONE
     #: Seconds of each row in which nothing was done that lasts; shape (J,), or empty where that is never so.
     lost: Floats = np.zeros(0)
+    #: When which nodes were out of order; they count as having nothing then.
+    outages: Outages = NO_OUTAGES
+    #: The segments of jobs of several pods, coarse to fine: level of the tree, and pods of each segment.
+    segments: tuple[tuple[int, int], ...] = ()
 
     @property
     def jobs(self) -> int:
@@ -174,7 +196,14 @@ def _free(run: RunColumns, times: Floats) -> Counts:
     job: Ints = np.repeat(np.arange(len(run.pods)), np.diff(run.offsets))
     ended = np.where(np.isnan(run.ended), np.inf, run.ended)
     during = np.stack([run.started, ended], axis=1)[job]
-    return free_at(times, run.node_gpus, run.slots, run.gpus[job], during)
+    out = run.outages
+    return free_at(
+        times,
+        run.node_gpus,
+        np.concatenate((run.slots, out.slots)),
+        np.concatenate((run.gpus[job], run.node_gpus[out.slots])),
+        np.concatenate((during, np.stack([out.begin, out.end], axis=1))),
+    )
 
 
 def known_mean(rows: Floats) -> Floats:

@@ -13,6 +13,7 @@ from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.quality.moments import Fragmentation, Gaps, RunColumns, during_of, fragmentation, gaps
 from closeby.quality.placements import level_names, placements
 from closeby.quality.preemption import PreemptionMeasures, lasting, preemption
+from closeby.quality.segments import SegmentMeasures, segment_measures
 from closeby.quality.spans import fewest
 from closeby.quality.utilisation import Window, goodput, held, submission_window, utilisation
 
@@ -90,6 +91,8 @@ class Measures(Struct, frozen=True, kw_only=True, rename="camel"):
     model: Model
     #: Only there where jobs have several priorities.
     preemption: PreemptionMeasures | UnsetType = UNSET
+    #: Only there where jobs of several pods have segments; coarse to fine.
+    segments: tuple[SegmentMeasures, ...] | UnsetType = UNSET
 
 
 def summarise(
@@ -105,6 +108,7 @@ def summarise(
     window = submission_window(run.came, run.ended[:jobs], run.until)
     seconds = held(run.started, run.ended, run.until, window)
     capacity = float(run.node_gpus[run.tree.slot_at].sum())
+    capacity -= run.outages.mean(run.node_gpus, window.begin, window.end)
     size, job_gpus = sizes(run.pods, run.gpus), run.pods * run.gpus
     weights = size * held(run.started, run.ended, run.until, Window(-np.inf, np.inf))
     found = job_measures(run, model)
@@ -136,6 +140,7 @@ def summarise(
         distance_gap=None if np.isnan(gap.distance) else gap.distance,
         compared=gap.jobs,
         model=model,
+        segments=segment_measures(run) if run.segments else UNSET,
     )
 
 

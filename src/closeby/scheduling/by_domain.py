@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Bools, Counts, Ints
+from closeby.objects.arrays import Bools, Counts
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes
@@ -58,6 +58,14 @@ class DomainMask:
         """Whether two pods like the one that is judged can't be in one domain, hence on one node."""
         return False
 
+    @property
+    def closes(self) -> bool | None:
+        """What a pod like the one that is judged changes for the next ones once it is in an open domain.
+
+        True: it closes that domain; False: nothing; None: that is not known, or more than that.
+        """
+        return None
+
     def limit(self) -> DomainLimit | None:
         """How many pods like the one that is judged each domain takes; None where they don't count."""
         return None
@@ -99,7 +107,7 @@ class DomainFilter(Filter):
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         answer: Bools | None = None
         for mask in self.masks(pod):
-            hit = mask.allowed().take(nodes.label_codes(mask.key))
+            hit = mask.allowed().take(nodes.label_codes(mask.key), mode="clip")
             answer = hit if answer is None else np.logical_and(answer, hit, out=answer)
         return nodes.all(True) if answer is None else answer
 
@@ -115,33 +123,36 @@ class DomainFilter(Filter):
 class WatchedMask:
     """A mask as it was when a class was judged by it."""
 
-    __slots__ = ("_allowed", "_column", "_mask", "_stamp")
+    __slots__ = ("_column", "_mask", "_stamp", "allowed", "key")
 
     def __init__(self, mask: DomainMask) -> None:
         self._mask = mask
+        self.key = mask.key
         self._stamp: Hashable = None
-        self._allowed: Bools = np.zeros(0, dtype=np.bool_)
+        #: By code of the label's value, as of the last question.
+        self.allowed: Bools = np.zeros(0, dtype=np.bool_)
         self._column: LabelColumn | None = None
 
-    def moved(self, cluster: Cluster) -> Ints | None:
-        """Slots whose domain is judged otherwise than when last asked; None: all must be judged again."""
+    def follow(self, cluster: Cluster) -> Bools | None:
+        """By code, which values are judged otherwise than when last asked; None: all nodes may be.
+
+        Nodes with values that are new came or changed since, which the cluster says itself.
+        """
         stamp = self._mask.stamp()
-        column = cluster.labels.column(self._mask.key)
+        column = cluster.labels.column(self.key)
         if stamp == self._stamp and column is self._column:
-            return _NOTHING
-        before, same = self._allowed, column is self._column
-        self._stamp, self._allowed, self._column = stamp, self._mask.allowed(), column
+            return _NONE
+        before, same = self.allowed, column is self._column
+        self._stamp, self.allowed, self._column = stamp, self._mask.allowed(), column
         if not same:
             return None
-        common = min(len(before), len(self._allowed))
-        changed = before[:common] != self._allowed[:common]
+        common = min(len(before), len(self.allowed))
+        changed = before[:common] != self.allowed[:common]
         if not changed.any():
-            return _NOTHING
-        # Nodes with values that are new came or changed since, which the cluster says itself.
-        codes = column.codes[: cluster.capacity]
+            return _NONE
         flips = np.zeros(max(len(column.values), common), dtype=np.bool_)
         flips[:common] = changed
-        return np.flatnonzero(flips.take(codes))
+        return flips
 
 
-_NOTHING: Ints = np.zeros(0, dtype=np.intp)
+_NONE: Bools = np.zeros(0, dtype=np.bool_)

@@ -13,6 +13,7 @@ from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
+from closeby.reading.decoding.keys import PREEMPTIBLE
 from closeby.scheduling.environment import Environment
 from closeby.scheduling.events import (
     BindFailed,
@@ -26,14 +27,13 @@ from closeby.scheduling.events import (
     News,
     NodeDeleted,
     NodeUpserted,
+    PlacesEvent,
     PodDeleted,
     PodUpserted,
-    PreemptionGivenUp,
-    PreemptionRestored,
+    PreemptionEvent,
     PriorityClassChanged,
     PriorityClassDeleted,
     Tick,
-    VictimEvicted,
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.fork import Fork
@@ -50,12 +50,13 @@ from closeby.scheduling.outcomes import (
     item_key,
 )
 from closeby.scheduling.placing.rechecking import Recheck, Surprises
+from closeby.scheduling.placing.stand_ins import StandIns
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
 from closeby.scheduling.placing.tools import LeastCost, Tools
 from closeby.scheduling.preempting.plans import PlanState
 from closeby.scheduling.preempting.preemptor import preemptor_for
-from closeby.scheduling.preempting.records import Preemption
-from closeby.scheduling.preempting.rule import Preemptible, rule_of
+from closeby.scheduling.preempting.records import Eviction, Preemption
+from closeby.scheduling.preempting.rule import Preemptible
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.rounds import Rounds
 from closeby.topology.registry import Topologies
@@ -91,8 +92,7 @@ class Engine:
         handle = self._handle = Handle(self.cluster, self.topologies, self.state.group_of, self.applications)
         reserved = ReservedMask()
         profile = build_profile(handle)
-        if reserve_after or rule_of(profile.post_filters):
-            profile = replace(profile, filters=(*profile.filters, ReservedNodes(reserved, handle)))
+        profile = replace(profile, filters=(*profile.filters, ReservedNodes(reserved, handle)))
         self.profile = profile
         self.state.priorities.trust(profile.trust_group_priority)
         self._tools = tools = Tools(
@@ -104,16 +104,16 @@ class Engine:
             least_cost=least_cost,
             reserved=reserved,
         )
-        #: Questions about the present state.
         self.diagnosis = tools.diagnosis
         self._holdings = Holdings(self.cluster, self.state, profile.reserves)
         self._surprises = Surprises()
-        #: Whether decisions that are being carried out still hold.
+        #: Whether decisions in progress still hold.
         self.recheck = Recheck(tools, self.state, self._holdings, self._surprises)
         self.stories = Stories(self.state.remembers)
         self._stimulus = 0
-        #: What the tick that is being handled says of the time; None between ticks.
+        #: What the tick in hand says of the time; None between ticks.
         self._wall: float | None = None
+        self.stand_ins = StandIns(tools, self.state, self._holdings, self._pod_upserted, self._pod_removed)
         self._rounds = Rounds(
             tools,
             self.state,
@@ -123,7 +123,7 @@ class Engine:
             reserve_after=reserve_after,
             give_back=self._holdings.give_back if contain_faults else None,
         )
-
+        self._rounds.hold_places(self.stand_ins)
         self._environment = Environment(tools, self.state, self._surprises, self._rounds)
 
     def preempt(self, whose: Preemptible) -> None:
@@ -140,7 +140,11 @@ class Engine:
             try:
                 if isinstance(event, Tick):
                     self._wall = event.wall
+                    if event.now is not None:
+                        self._environment.passed(event.now)
+                    self.stand_ins.review()
                     self._rounds.decide(outputs, event)
+                    self.stand_ins.stand(outputs)
                 else:
                     self._wall = None
                     self._take(event)
@@ -161,9 +165,12 @@ class Engine:
                 self._pod_removed(uid, "deleted")
             case GroupChanged() | GroupDeleted():
                 self._group_event(event)
+            case _ if isinstance(event, PlacesEvent):
+                self.stand_ins.take(event)
             case PriorityClassChanged() | PriorityClassDeleted() | BudgetChanged() | BudgetDeleted():
-                self.state.take(event)
-            case PreemptionRestored() | PreemptionGivenUp() | VictimEvicted():
+                if self.state.take(event):
+                    self._rounds.note_victims()
+            case _ if isinstance(event, PreemptionEvent):
                 self._rounds.preemption(event)
             case FlushUnschedulable():
                 self._rounds.flush_unschedulable()
@@ -186,8 +193,9 @@ class Engine:
 
     @property
     def next_backoff_end(self) -> float | None:
-        """When the first backoff ends, by the clock of the ticks; None when no item is in backoff."""
-        return self._rounds.queue.next_backoff_end
+        """When the first backoff of an item, or of a node for a claim, ends, by the clock of the ticks."""
+        ends = (self._rounds.queue.next_backoff_end, self.cluster.volumes.refused.next_end)
+        return min((one for one in ends if one is not None), default=None)
 
     @property
     def reservation(self) -> Reservation | None:
@@ -198,6 +206,26 @@ class Engine:
     def preemptions(self) -> tuple[Preemption, ...]:
         """The plans in force: victims leave, or have left, and nodes are kept free."""
         return () if self._rounds.preemptor is None else self._rounds.preemptor.plans
+
+    @property
+    def next_preemption(self) -> float | None:
+        """When the next item that waits may preempt (``preemptionDelay``, or what keeps it for a while).
+
+        In seconds of ``Tick.wall`` (of ``Tick.now`` without). The first tick of that time tries it.
+        """
+        return None if self._rounds.preemptor is None else self._rounds.preemptor.next_deadline
+
+    @property
+    def next_relaxation(self) -> float | None:
+        """When the next requirement of a gang falls that counts for a time only (``relaxAfter``).
+
+        In seconds of ``Tick.wall`` (of ``Tick.now`` without). The first tick of that time tries the gang.
+        """
+        return self.state.relaxing.next
+
+    def evictions_of(self, owner: str) -> tuple[Eviction, ...]:
+        """What was evicted of a gang (``namespace/name``) or owner in the last day, oldest first."""
+        return () if self._rounds.preemptor is None else self._rounds.preemptor.evictions_of(owner)
 
     def preemption_needs(self, plan: Preemption, spared: Collection[str]) -> PlanState:
         """Whether a plan still needs the end of victims that may be spared (uids); it is tried and undone."""
@@ -215,7 +243,7 @@ class Engine:
 
     def fork(self) -> Fork:
         """Tries what would be decided if something were different. Take in no event until it is closed."""
-        return Fork(self._tools.for_fork(), self.state, self._holdings, self._handle)
+        return Fork(self._tools.for_fork(), self.state, self._holdings, self._handle, self.stand_ins)
 
     def validate_state(self) -> None:
         """Assert every invariant across the indices."""
@@ -263,11 +291,14 @@ class Engine:
             self._rounds.requeue(key)
         if before is not None and was_on is not None and other:
             self._rounds.note_event(ClusterEvent.CAPACITY)
-        self._note_placed(pod, other or leaves or (before is not None and before.labels != pod.labels))
+        self.stand_ins.took(pod, on)
+        self._note_placed(before or pod, pod, other or leaves)
 
-    def _note_placed(self, pod: Pod, news: bool) -> None:
+    def _note_placed(self, before: Pod, pod: Pod, news: bool) -> None:
         """Others may have to be near a pod that has its node, or away from what it was before."""
-        if news and self.cluster.population.active:
+        if before.annotations.get(PREEMPTIBLE) != pod.annotations.get(PREEMPTIBLE):
+            self._rounds.note_victims()
+        if (news or before.labels != pod.labels) and self.cluster.population.active:
             self._rounds.note_event(ClusterEvent.PLACED | ClusterEvent.CAPACITY)
 
     def _pod_finished(self, pod: Pod, known: bool) -> None:
@@ -307,12 +338,14 @@ class Engine:
         self._tell(self.state.item_key(pod), f"{pod.key} {why}")
         self._rounds.requeue_or_forget(self.state.item_key(pod))
         self._rounds.pod_gone(uid)
+        self.stand_ins.left(pod, freed)
         if freed is not None:
             self._rounds.note_event(ClusterEvent.CAPACITY)
 
     def _node_upserted(self, node: Node) -> None:
         slot = self.cluster.add_node(node)
         self._surprises.node(slot)
+        self.stand_ins.doubt(slot)
         for pod in self._holdings.node_arrived(node.name, slot):
             self._surprised(pod)
             if pod.group is not None:
@@ -334,7 +367,7 @@ class Engine:
         pod = self.state.pods.get(failure.uid)
         if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
-        self._holdings.release(pod.uid)
+        self.stand_ins.left(pod, self._holdings.release(pod.uid))
         self._surprised(pod)
         key = self.state.item_key(pod)
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
@@ -349,7 +382,8 @@ class Engine:
 
     def _withdrawn(self, event: BindingsWithdrawn) -> None:
         pods = [pod for uid in event.uids if (pod := self.state.pods.get(uid)) and pod.node_name is None]
-        self._holdings.give_back(pods)
+        for pod, node in self._holdings.give_back(pods):
+            self.stand_ins.left(pod, node)
         for key in dict.fromkeys(self.state.item_key(pod) for pod in pods):
             self._tell(key, f"bindings withdrawn: {event.why}")
             self._rounds.requeue(key)
@@ -360,18 +394,27 @@ class Engine:
         match event:
             case GroupChanged(group):
                 before = self.state.groups.get(group.key)
-                self.state.groups[group.key] = group
+                group = self.state.groups[group.key] = self.state.note_layers(group)
                 if before is not None and replace(before, plan=group.plan, ranks=group.ranks) == group:
                     return
                 self._surprises.gang(group.key)
+                self._note_gang(group.key)
                 if before is None:
                     self._rounds.requeue_at_new_place(group.key)
                 else:
                     self._rounds.requeue(group.key)
             case GroupDeleted(key):
+                self._note_gang(key)
                 self.state.groups.pop(key, None)
+                self.state.exclusive.pop(key, None)
+                self.state.relaxing.leave(key)
                 self._surprises.gang(key)
                 self._rounds.requeue(key)
+
+    def _note_gang(self, key: str) -> None:
+        """The object of a gang changed: its priority, or what of it is evicted together, may be another."""
+        if self.state.placed(key):
+            self._rounds.note_victims()
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self.stories.tell(key, StoryEntry(self._stimulus, what, outcome, self._wall))

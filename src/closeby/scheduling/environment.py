@@ -3,6 +3,7 @@
 Each change makes doubtful what it may concern: decisions that are being carried out, and refusals.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 from closeby.scheduling.events import (
@@ -18,6 +19,7 @@ from closeby.scheduling.events import (
     StorageDeleted,
     TopologyChanged,
     TopologyDeleted,
+    VolumeRefused,
 )
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -36,6 +38,7 @@ EnvironmentEvent = (
     | SelectionChanged
     | StorageChanged
     | StorageDeleted
+    | VolumeRefused
 )
 
 
@@ -64,6 +67,15 @@ class Environment:
                 self._judged_otherwise(event)
             case StorageChanged() | StorageDeleted():
                 self._storage_event(event)
+            case VolumeRefused(failure):
+                if self._cluster.volumes.refused.add(failure):
+                    self._claims_judged_otherwise((failure.claim,))
+
+    def passed(self, now: float) -> None:
+        """It is that time, by the clock of the ticks: nodes may be tried again for volumes."""
+        ended = self._cluster.volumes.refused.passed(now)
+        if ended:
+            self._claims_judged_otherwise(ended)
 
     def _topology_event(self, event: TopologyChanged | TopologyDeleted) -> None:
         match event:
@@ -108,10 +120,13 @@ class Environment:
         if concerned is None:
             self._rounds.note_storage_event(ClusterEvent.ATTACHMENT, None)
             return
-        pods = self._state.users_of(concerned)
+        self._claims_judged_otherwise(concerned)
+
+    def _claims_judged_otherwise(self, keys: Iterable[str]) -> None:
+        pods = [pod for pod in self._state.users_of(keys) if pod.node_name is None]
         for pod in pods:
             slot = self._cluster.placement(pod.uid)
-            if slot is not None and pod.node_name is None:
+            if slot is not None:
                 self._surprises.node(slot)
             self._surprises.gang(self._state.item_key(pod))
         self._rounds.note_storage_event(ClusterEvent.VOLUME, map(self._state.item_key, pods))

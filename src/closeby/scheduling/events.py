@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from closeby.applications.networks import NetworkScope
+from closeby.cluster.refused_volumes import VolumeFailure
 from closeby.objects.applications import AppGroup
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import PodGroup
@@ -14,7 +15,7 @@ from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.objects.volumes import StorageObject
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.preempting.records import Eviction, Preemption
 from closeby.scheduling.services import Measurements
 
 
@@ -50,6 +51,18 @@ class GroupChanged(Struct, frozen=True):
 
 class GroupDeleted(Struct, frozen=True):
     """A gang's object was deleted."""
+
+    key: str
+
+
+class PlacesAsked(Struct, frozen=True):
+    """Places are asked for before the pods are there (``group.places``), or others than before."""
+
+    group: PodGroup
+
+
+class PlacesWithdrawn(Struct, frozen=True):
+    """They are not asked for any more; ``key`` is that of the gang of those that stood in."""
 
     key: str
 
@@ -129,18 +142,39 @@ class StorageDeleted(Struct, frozen=True):
     key: str
 
 
+class VolumeRefused(Struct, frozen=True):
+    """The volume of a claim could not be had for a node: other nodes are tried before it."""
+
+    failure: VolumeFailure
+
+
 class PreemptionRestored(Struct, frozen=True):
-    """A plan that an earlier process made and wrote down is carried on."""
+    """A plan that an earlier process made and wrote down is carried on.
+
+    ``counted`` are the gangs and owners whose evictions for it are among those of ``EvictionsRestored``.
+    """
 
     plan: Preemption
+    counted: tuple[str, ...] = ()
+
+
+class EvictionsRestored(Struct, frozen=True):
+    """What earlier processes evicted of a gang (``namespace/name``) or of the pods of an owner."""
+
+    owner: str
+    evictions: tuple[Eviction, ...]
 
 
 class PreemptionGivenUp(Struct, frozen=True):
-    """A plan can't be carried out; ``blocked`` are uids of victims that do not go."""
+    """A plan can't be carried out; ``blocked`` are uids of victims that do not go.
+
+    With ``strict`` later plans of that preemptor violate no PodDisruptionBudget, until it is placed or gone.
+    """
 
     plan: Preemption
     why: str
     blocked: tuple[str, ...] = ()
+    strict: bool = False
 
 
 class VictimEvicted(Struct, frozen=True):
@@ -151,7 +185,8 @@ class VictimEvicted(Struct, frozen=True):
     when: float
 
 
-PreemptionEvent = PreemptionRestored | PreemptionGivenUp | VictimEvicted
+PlacesEvent = PlacesAsked | PlacesWithdrawn
+PreemptionEvent = PreemptionRestored | EvictionsRestored | PreemptionGivenUp | VictimEvicted
 
 
 class BudgetChanged(Struct, frozen=True):
@@ -224,6 +259,7 @@ News = (
     | PodDeleted
     | GroupChanged
     | GroupDeleted
+    | PlacesEvent
     | TopologyChanged
     | TopologyDeleted
     | AppGroupChanged
@@ -234,6 +270,7 @@ News = (
     | PriorityClassDeleted
     | StorageChanged
     | StorageDeleted
+    | VolumeRefused
     | BudgetChanged
     | BudgetDeleted
     | PreemptionEvent

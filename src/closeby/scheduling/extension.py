@@ -19,6 +19,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken, Rejection
 from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.repeats import Repeats
 from closeby.topology.constraints import Levels
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Domain, Tree
@@ -57,6 +58,8 @@ class Handle:
         self.applications = Applications() if applications is None else applications
         #: The gang of a pod, None for a plain pod.
         self.group_of = group_of
+        #: Whether all objects of a cluster are known: what is missing is missing there.
+        self.whole = False
         #: Where a pod's node selector and required node affinity let it go; shape (len(nodes),).
         self.required_affinity: Callable[[Pod, Nodes], Bools] = _anywhere
 
@@ -270,6 +273,13 @@ class PartView(Protocol):
         """How many pods of the part fit each domain of a level; shape (tree.count(level),)."""
         ...
 
+    def pieces(self, tree: Tree, level: int) -> Counts | None:
+        """Domains of its coarsest layer that the part needs in each domain of a level that has room for it.
+
+        Those with the fewest come first. None for a part without layers.
+        """
+        ...
+
 
 class PlacementGenerate(Plugin):
     """Proposes node sets for a gang, best first."""
@@ -330,6 +340,9 @@ class Score(Plugin):
     unbounded: ClassVar[bool] = False
     #: Weight in totals unless the configuration gives one.
     default_weight: ClassVar[float] = 1.0
+    #: Of a score per node: whether all that it goes by of the pods there is what ``Nodes`` says is requested,
+    #: so that it can be asked as if more pods were there.
+    scores_by_use: ClassVar[bool] = False
     #: True when a gang's fill by descent already honours this score.
     honoured_by_descent: ClassVar[bool] = False
     #: False when no member of a gang is scored; saves asking for each.
@@ -351,6 +364,13 @@ class Score(Plugin):
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """Higher is better; shape (len(nodes),). 0..``max_score`` unless ``unbounded`` or normalised."""
         raise NotImplementedError
+
+    def repeats(self, state: CycleState, pod: Pod, nodes: Nodes) -> Repeats | None:
+        """Of a score per placement: its scores while pods like this one come to these nodes one by one.
+
+        ``UNSCORED`` for pods that it does not score; None: it must be asked again after each pod.
+        """
+        return None
 
 
 class NormalizeScore(Score):
@@ -379,36 +399,4 @@ class Reserve(Plugin):
 
     def pod_forgotten(self, pod: Pod, slot: int) -> Undo | None:
         """A pod left a slot for good (finished, deleted, or its binding failed)."""
-        raise NotImplementedError
-
-
-class Permit(Plugin):
-    """Last word before a work item is committed."""
-
-    def permit(self, state: CycleState, placements: tuple[tuple[Pod, int], ...]) -> Condition | None:
-        """A condition takes the placement back."""
-        raise NotImplementedError
-
-
-class PreBind(Plugin):
-    """Adds labels and annotations that are written with the binding."""
-
-    def pre_bind(self, pod: Pod, slot: int) -> dict[str, str]:
-        """Labels for the pod."""
-        raise NotImplementedError
-
-
-class Bind(Plugin):
-    """Chooses who writes the binding; by default the engine's caller does."""
-
-    def bind(self, pod: Pod, node_name: str) -> bool:
-        """True when this plugin takes the binding over; the decision then names it as ``binder``."""
-        raise NotImplementedError
-
-
-class PostBind(Plugin):
-    """Called when a pod is bound."""
-
-    def post_bind(self, pod: Pod, node_name: str) -> None:
-        """The binding stands."""
         raise NotImplementedError

@@ -5,7 +5,7 @@ state, the cluster and the plugins' notes of its engine, decides with a queue of
 back, newest first. Until ``close`` the engine must take in no event.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 
@@ -20,6 +20,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
 from closeby.scheduling.outcomes import Outcome, Output, item_key, namespace_of, outcomes_of
+from closeby.scheduling.placing.stand_ins import StandIns
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
@@ -46,7 +47,14 @@ class Change(Struct, frozen=True, kw_only=True):
 class Fork:
     """Changes and decisions on top of an engine's state, in a log that is undone newest first."""
 
-    def __init__(self, tools: Tools, state: SchedulingState, holdings: Holdings, handle: Handle) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        state: SchedulingState,
+        holdings: Holdings,
+        handle: Handle,
+        stand_ins: StandIns,
+    ) -> None:
         self._tools = tools
         self._state = state
         self._holdings = holdings
@@ -55,6 +63,7 @@ class Fork:
         self._rounds = Rounds(
             tools, state, handle, _no_story, backoff=False, reserve_after=0.0, give_back=None
         )
+        self._rounds.hold_places(_PlacesTried(stand_ins, self._vacate))
         #: How to undo each step, and the work item that it concerns.
         self._log: list[tuple[Callable[[], object], str | None]] = []
         for key in state.item_keys():
@@ -125,6 +134,15 @@ class Fork:
             self._add_waiting(pod)
 
     # Steps
+
+    def _vacate(self, uid: str) -> str | None:
+        """Takes a stand-in away; the node that it held."""
+        pod, slot = self._state.pods.get(uid), self._tools.cluster.placement(uid)
+        if pod is None or slot is None:
+            return None
+        self._keep_members((pod,))
+        self._take_out(pod)
+        return self._tools.cluster.names[slot]
 
     def _did(self, undo: Callable[[], object], key: str | None = None) -> None:
         self._log.append((undo, key))
@@ -200,6 +218,26 @@ class Fork:
         for key in self._state.regroup(app_key, change):
             self._rounds.requeue_or_forget(key)
         self._rounds.note_app_group_change(namespace_of(app_key))
+
+
+class _PlacesTried:
+    """The places that are held for pods to come, as a fork gives them to pods that came."""
+
+    def __init__(self, stand_ins: StandIns, vacate: Callable[[str], str | None]) -> None:
+        """``vacate`` takes away one that stands in (by uid), and returns its node."""
+        self.any = stand_ins.any
+        self.concerns = stand_ins.concerns
+        self.of = stand_ins.of
+        self.must_have_place = stand_ins.must_have_place
+        self._vacate = vacate
+
+    def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
+        """Takes stand-ins off their nodes until the fork is undone."""
+        nodes = {uid: self._vacate(stand_in) for uid, stand_in in places.items()}
+        return {uid: node for uid, node in nodes.items() if node is not None}
+
+    def placed(self, pods: Iterable[Pod]) -> None:
+        """Pods got nodes; the fork is undone, so that need not be noted."""
 
 
 def _no_story(key: str, what: str, outcome: Outcome | None) -> None:

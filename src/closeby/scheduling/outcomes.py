@@ -1,7 +1,8 @@
 """What the engine puts out: a record of each decision and each reservation, and the story of each item."""
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from enum import Enum
 from typing import Final
 
@@ -14,6 +15,7 @@ from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken, Rejection
 from closeby.objects.recorded import ReservationStatus
+from closeby.objects.words import time_text
 from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
 from closeby.scheduling.preempting.records import NoPreemption, Preemption, PreemptionEnded
 
@@ -151,6 +153,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     improvement: Improvement | None = None
     #: Nodes that are kept free for the item while it waits.
     reservation: "Reservation | None" = None
+    #: Which of its requirements falls next, and when.
+    relaxation: "Relaxation | None" = None
     #: Who must go so that the item, or these pods of an application, find a place.
     preemptions: tuple[Preemption, ...] = ()
     #: Why no pod does; None unless the item is explained.
@@ -160,6 +164,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
         """Cuts the message."""
         if self.message is not None:
             force_setattr(self, "message", line(self.message))
+
+    def of_pod(self, key: str, pod: Pod) -> "Outcome":
+        """The same refusal of another plain pod."""
+        twin = copy(self)
+        # A message is long to cut, and this one is.
+        force_setattr(twin, "key", key)
+        force_setattr(twin, "refused", (pod,))
+        return twin
 
     @property
     def is_gang(self) -> bool:
@@ -205,6 +217,25 @@ class Suspended(Struct, frozen=True):
 
     key: str
     steps: int
+
+
+class Relaxation(Struct, frozen=True, kw_only=True):
+    """A requirement of a gang that counts for a time only, and when it falls."""
+
+    #: Such as ``the limit of 2 racks``.
+    what: str
+    #: A time as RFC 3339, or ``second 600`` of a clock without a date.
+    at: str
+    #: Seconds from the decision on.
+    left: float
+
+    def sentence(self) -> str:
+        """For the gang; the same at each decision."""
+        return f"{self.what} falls at {self.at}"
+
+    def from_now(self) -> str:
+        """The same for someone who asks at the time of the decision."""
+        return f"In {time_text(self.left)} {self.what} falls."
 
 
 class Reservation(Struct, frozen=True, kw_only=True):
@@ -274,7 +305,7 @@ def outcomes_of(outputs: Iterable[Output]) -> list[Outcome]:
 
 def bindings_of(outputs: Iterable[Output]) -> list[Binding]:
     """The bindings of all decisions, in order."""
-    return [binding for one in outputs if isinstance(one, Decision) for binding in one.bindings]
+    return [binding for one in outputs if isinstance(one, Decision) for binding in one.outcome.bindings]
 
 
 #: Begins the key of a plain pod's work item. No namespace holds a colon, so no gang has such a key.
@@ -331,17 +362,19 @@ class Stories:
         self._needed = needed
         #: Stories beyond which the oldest are forgotten.
         self.limit = 20_000
-        self._entries: OrderedDict[str, deque[StoryEntry]] = OrderedDict()
+        self._entries: OrderedDict[str, list[StoryEntry]] = OrderedDict()
 
     def tell(self, key: str, entry: StoryEntry) -> None:
         """Add to an item's story."""
         entries = self._entries.get(key)
         if entries is None:
-            entries = self._entries[key] = deque(maxlen=ENTRIES)
-            self._forget()
-        else:
-            self._entries.move_to_end(key)
+            self._entries[key] = [entry]
+            if len(self._entries) > self.limit:
+                self._forget()
+            return
+        self._entries.move_to_end(key)
         entries.append(entry)
+        del entries[:-ENTRIES]
 
     def of(self, key: str) -> tuple[StoryEntry, ...]:
         """An item's story, oldest entry first."""

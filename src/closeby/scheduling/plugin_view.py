@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.cluster.columns import Cluster
+from closeby.cluster.columns import Cluster, Demand
 from closeby.objects.arrays import Amounts, Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
@@ -25,12 +25,20 @@ class Nodes:
     Slots without a node may be among them; the engine ignores what a plugin says about those.
     """
 
-    __slots__ = ("_cluster", "_index", "_slots")
+    __slots__ = ("_cluster", "_index", "_more", "_slots")
 
-    def __init__(self, cluster: Cluster, slots: Ints | None = None) -> None:
-        """``slots`` None means every slot of the cluster."""
+    def __init__(
+        self, cluster: Cluster, slots: Ints | None = None, more: tuple[Demand, Ints] | None = None
+    ) -> None:
+        """``slots`` None means every slot. ``more``: as if so many pods of a demand were there besides.
+
+        A slot may be among ``slots`` several times, each time with another number of such pods.
+        """
         self._cluster = cluster
         self._slots = slots
+        self._more = (
+            None if more is None else (dict(zip(more[0].rows, more[0].amounts, strict=True)), more[1])
+        )
         self._index: Ints | slice = slice(0, cluster.capacity) if slots is None else slots
 
     def __len__(self) -> int:
@@ -48,7 +56,9 @@ class Nodes:
     @property
     def only(self) -> int | None:
         """The slot, where a single one was asked for: plain numbers take less time than arrays there."""
-        return int(self._slots[0]) if self._slots is not None and len(self._slots) == 1 else None
+        if self._slots is None or len(self._slots) != 1 or self._more is not None:
+            return None
+        return int(self._slots[0])
 
     @property
     def index(self) -> Ints | slice:
@@ -58,7 +68,12 @@ class Nodes:
     def free(self, resource: str) -> Amounts:
         """Allocatable minus requested, never below 0; 0 for an unknown resource."""
         row = self._cluster.row_of.get(resource)
-        return self._none() if row is None else self._cluster.free(row, self._index)
+        if row is None:
+            return self._none()
+        if self._more is None:
+            return self._cluster.free(row, self._index)
+        left: Amounts = self._cluster.allocatable[row, self._index] - self.used(row)
+        return np.maximum(left, 0, out=left)
 
     def allocatable(self, resource: str) -> Amounts:
         """What pods may take in all."""
@@ -68,7 +83,16 @@ class Nodes:
     def requested(self, resource: str) -> Amounts:
         """What the pods there take."""
         row = self._cluster.row_of.get(resource)
-        return self._none() if row is None else self._cluster.requested[row, self._index]
+        return self._none() if row is None else self.used(row)
+
+    def used(self, row: int) -> Amounts:
+        """The same for a row of the cluster's resources; never to be changed in place."""
+        used: Amounts = self._cluster.requested[row][self._index]
+        if self._more is not None:
+            amounts, numbers = self._more
+            if row in amounts:
+                return used + numbers * amounts[row]
+        return used
 
     def taken(self, wanted: Sequence[Exclusive]) -> Sequence[int]:
         """Places, in the order of ``slots``, where another pod has one of these host ports or disks."""
@@ -85,7 +109,7 @@ class Nodes:
         codes = self._cluster.labels.column(key).codes
         if self._slots is None:
             return _padded(codes, self._cluster.capacity)
-        return codes[self._slots]
+        return codes.take(self._slots)
 
     def all(self, value: bool) -> NDArray[np.bool_]:
         """An array with the same answer for every node."""

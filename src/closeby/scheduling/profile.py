@@ -14,18 +14,15 @@ from closeby.objects.problems import Problem
 from closeby.objects.reasons import check_token
 from closeby.reading.configuration import Configuration, PluginEntry, did_you_mean
 from closeby.reading.decoding.errors import explain
+from closeby.scheduling.commit_points import Bind, Permit, PostBind, PreBind
 from closeby.scheduling.extension import (
-    Bind,
     Filter,
     Handle,
     MemberSort,
-    Permit,
     PlacementGenerate,
     PlacementScore,
     Plugin,
-    PostBind,
     PostFilter,
-    PreBind,
     PreEnqueue,
     PreFilter,
     PreScore,

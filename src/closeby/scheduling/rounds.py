@@ -1,16 +1,17 @@
 """Rounds of decisions: changed items and items that an event may help are queued, and decided one by one."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from math import inf
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.unexpected import Contained, brief
 from closeby.scheduling.events import (
+    EvictionsRestored,
     PreemptionEvent,
     PreemptionGivenUp,
     PreemptionRestored,
@@ -34,10 +35,12 @@ from closeby.scheduling.outcomes import (
     name_of,
 )
 from closeby.scheduling.placing.deciding import CycleResult, Decider
+from closeby.scheduling.placing.exclusive import Exclusives
+from closeby.scheduling.placing.stand_ins import HeldForPods
 from closeby.scheduling.placing.tools import DECISION, POD, Tools
 from closeby.scheduling.preempting.preemptor import Preemptor, plans_of
 from closeby.scheduling.preempting.records import NoPreemption
-from closeby.scheduling.preempting.rule import Preempts
+from closeby.scheduling.refusals import Refused, SharedRefusals
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.reserving.reservations import Moment, Reservations
@@ -46,14 +49,7 @@ from closeby.scheduling.suspending import RESTARTS, SearchProgress, Suspensions
 #: Adds to the story of an item what happened, with the outcome if it was decided.
 Tell = Callable[[str, str, Outcome | None], None]
 #: Frees what pods of an item hold whose decision failed; they wait for a node again.
-GiveBack = Callable[[tuple[Pod, ...]], None]
-
-
-class _Refused(Struct, frozen=True, eq=False):
-    """A plain pod that was refused, and waits with others that need the same."""
-
-    key: str
-    outcome: Outcome
+GiveBack = Callable[[tuple[Pod, ...]], object]
 
 
 class Rounds:
@@ -81,6 +77,7 @@ class Rounds:
         self._give_back = give_back
         #: Makes plans for what is refused; None: nothing is preempted.
         self.preemptor: Preemptor | None = None
+        self.exclusives = Exclusives(tools, state)
         self._decider = Decider(tools, state)
         self.suspensions: Suspensions[CycleResult] = Suspensions(tools.pace, tools.cluster)
         self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks)
@@ -94,17 +91,18 @@ class Rounds:
         self._volumes_of: dict[str, None] = {}
         #: Namespaces of which AppGroups changed since the last tick.
         self._changed_applications: set[str] = set()
-        #: Whether a refusal may be given to all pods that are judged alike: no plugin hears of each.
-        self._refuses_alike = not (
-            tools.explains_any
-            or any(not one.judges_classes for one in tools.profile.pre_filters)
-            or any(not isinstance(one, Preempts) for one in tools.profile.post_filters)
-        )
-        #: The last refusal for each kind of plain pods, as long as nothing changes that it depends on.
-        self._refusals: dict[Hashable, _Refused] = {}
-        self._refusals_stamp: tuple[int, ...] = ()
+        self._refusals = SharedRefusals(tools)
+        #: The stamp of the class table when the cycle that runs began.
+        self._begun_at: tuple[int, ...] = ()
         #: The labels that selectors went by when the queue last sorted them into classes.
         self._label_keys_version = 0
+        #: The time by the clock of the ticks; None between those that tell none.
+        self._clock: float | None = None
+        self._by_date = False
+
+    def hold_places(self, stand_ins: HeldForPods) -> None:
+        """From now on pods take the places that are held for them."""
+        self._decider.stand_ins = stand_ins
 
     def pre_enqueue(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
@@ -134,10 +132,16 @@ class Rounds:
         """A cluster event: the next tick queues the items that it may help."""
         self._events |= event
         self.suspensions.note_event(event)
-        if event & ~(ClusterEvent.CAPACITY | ClusterEvent.PLACED):
+        if event & ~(ClusterEvent.CAPACITY | ClusterEvent.PLACED | ClusterEvent.VICTIMS):
             # What a suspended search has worked out, from costs for instance, is outdated.
             self.suspensions.cancel_all()
             self.reservations.doubt()
+
+    def note_victims(self) -> None:
+        """Other pods may be evicted than before, so that what found no victims may find some."""
+        if self.preemptor is not None:
+            self._refusals.forget()
+            self.note_event(ClusterEvent.VICTIMS)
 
     def flush_unschedulable(self) -> None:
         """Every unschedulable item is tried again at the next tick, in case a helpful event was missed.
@@ -172,13 +176,20 @@ class Rounds:
     def decide(self, outputs: list[Output], tick: Tick) -> None:
         """Decide about the active items in the order of the queue, and append the decisions."""
         moment = None if tick.now is None else Moment(tick.now, tick.wall)
+        self._clock, self._by_date = tick.now if tick.wall is None else tick.wall, tick.wall is not None
+        if self._state.relaxing.written and self._clock is not None:
+            for late in self._state.relaxing.due(self._clock):
+                self.requeue(late)
         if self.preemptor is not None:
-            self.preemptor.begin(tick.now if tick.wall is None else tick.wall)
+            self.preemptor.begin(self._clock)
             outputs += self.preemptor.take_ended()
+            for due in self.preemptor.take_due():
+                self._try_now(due)
         self._notice_label_keys(moment)
         self._queue_changes(tick.now)
         self._review(outputs, moment)
-        self._forget_refusals()
+        if self._refusals.kept:
+            self._refusals.forget_outdated()
         taken = 0
         while tick.limit is None or taken < tick.limit:
             self._notice_label_keys(moment)
@@ -193,11 +204,15 @@ class Rounds:
             if not self._state.waits(key):
                 self._drop(key)
                 continue
-            taken += 1
-            if self._refusals and self._refuse_alike(outputs, key, tick.steps):
+            if self._refusals.kept and (before := self._refused_alike(key)) is not None:
+                most = inf if tick.limit is None else tick.limit - taken
+                taken += self._refuse_like(before, outputs, key, tick, most)
                 continue
+            taken += 1
+            self._begun_at = self._tools.table.stamp
             self._decide_item(outputs, key, moment, tick.steps)
-            self._forget_refusals()
+            if self._refusals.kept:
+                self._refusals.forget_outdated()
             if self.queue.suspended(key):
                 return
 
@@ -216,14 +231,22 @@ class Rounds:
     def _decide_item(
         self, outputs: list[Output], key: str, moment: Moment | None, allowance: int | None
     ) -> None:
+        if key in self._state.relaxing.written and self._clock is not None:
+            self._relax(key, self._clock)
         reserved = self._tools.reserved
-        reserved.applies = self.reservations.excludes(key)
-        if self.preemptor is not None:
+        # A pod that has a place may take it, whatever was reserved there since.
+        has_places = self._has_places(key)
+        reserved.applies = not has_places and self.reservations.excludes(key)
+        if self.preemptor is not None and not has_places:
             self.preemptor.keep_off(key, self.queue.priority(key))
+        if self._state.exclusive and not has_places:
+            self.exclusives.keep_off(key)
         ground = self._tools.cluster.structure, reserved.key
         done = self.suspensions.run(key, partial(self._decided, key), allowance, ground)
         done = self._preempted(key, done)
         reserved.applies = False
+        if reserved.owned is not None:
+            self.exclusives.release()
         if done.suspended:
             self.queue.suspend(key)
             outputs.append(Suspended(key, done.steps))
@@ -233,51 +256,71 @@ class Rounds:
             placed = done.result is not None and bool(done.result.decision.bindings)
             self.queue.charge(key, done.steps, allowance, in_vain=not placed)
 
-    def _refuse_alike(self, outputs: list[Output], key: str, allowance: int | None) -> bool:
-        """Refuse a plain pod like one before it, since when nothing has changed; False if there is none."""
+    def _relax(self, key: str, clock: float) -> None:
+        """What a gang requires for a time only may count no more."""
+        if self._state.relax(key, clock):
+            self.suspensions.cancel(key)
+            self._tell(key, "what it requires for a time only has changed", None)
+
+    def _until(self, key: str, outcome: Outcome) -> Outcome:
+        """What was decided, with the requirement that falls next."""
+        if self._clock is None:
+            return outcome
+        coming = self._state.relaxing.coming(key, self._clock, wall=self._by_date)
+        if coming is None:
+            return outcome
+        return replace(outcome, message=f"{outcome.message}; {coming.sentence()}", relaxation=coming)
+
+    def _has_places(self, key: str) -> bool:
+        stand_ins = self._decider.stand_ins
+        return stand_ins is not None and stand_ins.any and stand_ins.concerns(self._state.turn(key).pods)
+
+    def _refused_alike(self, key: str) -> Refused | None:
+        """The refusal of a plain pod like this one, since when nothing has changed; None if there is none."""
         pod = self._state.waiting_pods.get(key)
         if pod is None or pod.uid in self._state.gated or self.reservations.current is not None:
-            return False
-        before = self._refusals.get(self._tools.table.kind_of(pod))
-        if before is None or not self._nobody_makes_room(before.outcome, pod):
-            return False
-        if not self.queue.add_like(key, before.key):
-            return False
-        said = before.outcome
-        outcome = Outcome(
-            key=key.removeprefix(PLAIN),
-            kind=ItemKind.POD,
-            refused=(pod,),
-            reason=said.reason,
-            message=said.message,
-            lacks=said.lacks,
-            unlabelled=said.unlabelled,
-        )
-        outputs.append(Decision(outcome))
-        self._tell(key, "decided", outcome)
-        if allowance is not None:
-            self.queue.charge(key, DECISION + POD, allowance, in_vain=True)
-        return True
+            return None
+        before = self._refusals.like(pod)
+        if before is None or not self._nobody_makes_room(before.outcome, pod) or self._has_places(key):
+            return None
+        return before if self.queue.add_like(key, before.key) else None
+
+    def _refuse_like(
+        self, before: Refused, outputs: list[Output], first: str, tick: Tick, most: float
+    ) -> int:
+        """Refuse a plain pod like one before it, and at ``most`` so many with those like it that come next.
+
+        Returns how many they are. Nothing changes meanwhile.
+        """
+        waiting, gated, kind_of = self._state.waiting_pods, self._state.gated, self._refusals.kind_of
+        kind, stand_ins = kind_of(waiting[first]), self._decider.stand_ins
+        some_have_places = stand_ins is not None and stand_ins.any
+
+        def alike(key: str) -> bool:
+            pod = waiting.get(key)
+            if pod is None or pod.uid in gated or kind_of(pod) != kind:
+                return False
+            if some_have_places and self._has_places(key):
+                return False
+            return self.preemptor is None or self._nobody_makes_room(before.outcome, pod)
+
+        refused = 0
+        for key in chain((first,), self.queue.take_like(before.key, alike)):
+            refused += 1
+            outcome = before.shared.of_pod(key.removeprefix(PLAIN), waiting[key])
+            outputs.append(Decision(outcome))
+            self._tell(key, "decided", outcome)
+            if tick.steps is not None:
+                self.queue.charge(key, DECISION + POD, tick.steps, in_vain=True)
+            if refused >= most:
+                break
+        return refused
 
     def _nobody_makes_room(self, before: Outcome, pod: Pod) -> bool:
         """Whether a pod that is like one refused before has no victims either."""
         if self.preemptor is None:
             return True
         return not before.preemptions and self.preemptor.refuses_alike(before.refused[0], pod)
-
-    def _forget_refusals(self) -> None:
-        """Something may have changed that refusals depend on."""
-        stamp = self._tools.table.stamp
-        if stamp != self._refusals_stamp:
-            self._refusals.clear()
-            self._refusals_stamp = stamp
-
-    def _note_refusal(self, key: str, outcome: Outcome) -> None:
-        """A plain pod was refused: those that are judged alike need not be tried while nothing changes."""
-        table, pod = self._tools.table, outcome.refused[0]
-        # Filters that look at what was placed elsewhere may look at more of a pod than its class.
-        if not table.of(pod).blind_filters:
-            self._refusals[table.kind_of(pod)] = _Refused(key, outcome)
 
     def _preempted(self, key: str, done: SearchProgress[CycleResult]) -> SearchProgress[CycleResult]:
         """What was decided, with the plans for what was refused."""
@@ -286,8 +329,6 @@ class Rounds:
             return done
         if done.result is not None and not done.suspended:
             outcome = done.result.decision.outcome
-            if outcome.bindings:
-                preemptor.changed()
             said = preemptor.attempt(key, outcome) if done.result.decision.fault is None else ()
             if said:
                 why = next((one for one in said if isinstance(one, NoPreemption)), None)
@@ -302,10 +343,12 @@ class Rounds:
         if self.preemptor is None:
             return
         match event:
-            case PreemptionRestored(plan):
-                self.preemptor.restore(plan)
-            case PreemptionGivenUp(plan, why, blocked):
-                self._try_now(self.preemptor.give_up(plan, why, blocked))
+            case PreemptionRestored(plan, counted):
+                self.preemptor.restore(plan, counted)
+            case EvictionsRestored(owner, evictions):
+                self.preemptor.restore_evictions(owner, evictions)
+            case PreemptionGivenUp(plan, why, blocked, strict):
+                self._try_now(self.preemptor.give_up(plan, why, blocked, strict=strict))
                 self.note_event(ClusterEvent.CAPACITY)
             case VictimEvicted(plan, uid, when):
                 self.preemptor.evicted(plan, uid, when)
@@ -327,6 +370,8 @@ class Rounds:
         if self.preemptor is not None and self.preemptor.decided(key, decision.outcome):
             self.note_event(ClusterEvent.CAPACITY)
         outcome = self.reservations.mentioned(key, decision.outcome)
+        if outcome.refused and key in self._state.relaxing.written:
+            outcome = self._until(key, outcome)
         outputs.append(Decision(outcome, decision.fault))
         if self.preemptor is not None:
             outputs += self.preemptor.take_ended()
@@ -341,20 +386,27 @@ class Rounds:
             # What some pods of a gang lack says nothing of the others.
             whole = need if need is not None and (need.some or not outcome.left) else None
             now = self._backoff_from(moment)
-            hints = queueing_hints(outcome.reasons)
-            waiting = (*outcome.refused, *(left.pod for left in outcome.left))
-            if not self._tools.table.helped_by_pods(waiting):
-                hints &= ~ClusterEvent.PLACED
-            self.queue.add_unschedulable(key, hints, now, whole, done.total)
+            self.queue.add_unschedulable(key, self._hints(outcome), now, whole, done.total)
             if done.missed:
                 self.queue.move_item_to_active_or_backoff(key, done.missed, now)
             self.reservations.decided(key, outcome, moment)
-            if self._refuses_alike and outcome.kind is ItemKind.POD and outcome.refused and need is not None:
-                self._note_refusal(key, outcome)
+            if outcome.kind is ItemKind.POD and outcome.refused and need is not None and need.key is not None:
+                self._refusals.note(key, outcome, self._begun_at)
         else:
             self._drop(key)
         if outcome.is_gang:
             self._review(outputs, moment)
+
+    def _hints(self, outcome: Outcome) -> ClusterEvent:
+        """The events that may help what waits."""
+        waiting = (*outcome.refused, *(left.pod for left in outcome.left))
+        hints = queueing_hints(outcome.reasons)
+        if hints & ClusterEvent.CAPACITY and any(pod.spec.claims for pod in waiting):
+            # Whatever most nodes lack, others may lack volumes alone.
+            hints |= ClusterEvent.VOLUME
+        if self._tools.diagnosis.lacks_attachments(waiting):
+            hints |= ClusterEvent.ATTACHMENT
+        return hints if self._tools.table.helped_by_pods(waiting) else hints & ~ClusterEvent.PLACED
 
     def _done_with(self, outcome: Outcome) -> bool:
         """Whether all pods that could be tried are placed."""
@@ -421,7 +473,11 @@ class Rounds:
             return
         if known and not self.queue.is_in_place(item):
             self._drop(key)
-        self.queue.add(item, now)
+            known = False
+        late = 0.0
+        if not known and now is not None and self.preemptor is not None:
+            late = self.preemptor.backoff(key)
+        self.queue.add(item, now, late)
 
     def _notice_label_keys(self, moment: Moment | None) -> None:
         """Selectors may tell pods apart that waited for the same."""

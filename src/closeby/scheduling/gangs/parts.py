@@ -1,21 +1,25 @@
 """A gang as the search sees it: a tree of parts with pods, minimum and constraint, and their order."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.arrays import Bools, Counts
+from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
+from closeby.scheduling.gangs.segments import Layering, SegmentNumbers
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import PodClass, Share
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
+
+#: Of parts without layers.
+NO_NUMBERS: Final = np.zeros(0, dtype=np.intp)
 
 
 class Part(Struct, frozen=True, kw_only=True, eq=False):
@@ -33,8 +37,18 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
     extra: tuple[Pod, ...] = ()
     #: Leaf: slots of members that already run.
     anchors: tuple[int, ...] = ()
+    #: Leaf with layers: the numbers of core and extra, which tell the segments, and of the anchors.
+    segments: SegmentNumbers | None = None
+    numbers: Ints = NO_NUMBERS
+    #: Leaf with layers: members whose segment lacks others.
+    short: tuple[Pod, ...] = ()
     #: Set when too few members have appeared: none of them is placed now, for this reason.
     lack: str | None = None
+
+    @property
+    def layering(self) -> Layering | None:
+        """Its layers, if it has any."""
+        return None if self.segments is None else self.segments.layering
 
     @property
     def may_leave_out(self) -> bool:
@@ -112,8 +126,12 @@ class SearchedPart:
         demand: Sequence[Share],
         table: ClassTable,
         capacity: int,
+        most: Callable[[Tree, int], Counts | None] | None = None,
     ) -> None:
-        """``demand``: the pods that must find a place; those that may where none must."""
+        """``demand``: the pods that must find a place; those that may where none must.
+
+        ``most``: how many of them each domain of a level takes at the most beside each other, where known.
+        """
         self.group = group
         self.name = part.name
         self.levels = part.levels
@@ -128,6 +146,7 @@ class SearchedPart:
         self._table = table
         self._capacity = capacity
         self._counts: dict[tuple[str, int], DomainCounts] = {}
+        self._most = most
 
     def domain_in(self, tree: Tree) -> Domain:
         """The domain of ``tree`` inside which the part must stay."""
@@ -136,15 +155,22 @@ class SearchedPart:
     def room(self, tree: Tree, level: int) -> Counts:
         """How many pods of the part fit each domain of a level, up to rounding for unequal pods.
 
-        At least ``needed`` exactly where every class of pods fits on its own; shape (tree.count(level),).
+        At least ``needed`` exactly where every class of pods fits on its own, and 0 where fewer of them are
+        let in beside each other than must be; shape (tree.count(level),).
         """
         if len(self._demand) == 1:
-            return self._level(tree, 0, level)
-        room: Counts | None = None
+            room = self._level(tree, 0, level)
+            most = None if self._most is None else self._most(tree, level)
+            return room if most is None else np.where(most >= self.needed, room, 0)
+        least: Counts | None = None
         for index, share in enumerate(self._demand):
             scaled = self._level(tree, index, level) * self._asked // len(share.pods)
-            room = scaled if room is None else np.minimum(room, scaled)
-        return np.zeros(tree.count(level), dtype=np.int64) if room is None else room
+            least = scaled if least is None else np.minimum(least, scaled)
+        return np.zeros(tree.count(level), dtype=np.int64) if least is None else least
+
+    def pieces(self, tree: Tree, level: int) -> Counts | None:
+        """How many domains of its coarsest layer the part needs in each domain; None: it has no layers."""
+        return None
 
     def _level(self, tree: Tree, index: int, level: int) -> Counts:
         # Asked again each time: what was tried meanwhile is undone, but the class has not seen that yet.

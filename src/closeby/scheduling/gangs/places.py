@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -10,6 +11,7 @@ from msgspec import Struct
 from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.segments import Layering, Order, SegmentNumbers, numbered
 from closeby.scheduling.outcomes import Place
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT, Domain, Tree
@@ -45,18 +47,91 @@ def place_at(tree: Tree, slots: Ints) -> Place:
     )
 
 
+class SegmentPlace(Struct, frozen=True, kw_only=True):
+    """Where one segment of a layer is."""
+
+    #: Short name of its layer's level, and its number in the layer.
+    level: str
+    number: int
+    #: Names of its members that hold a node, in the order of their index.
+    pods: tuple[str, ...]
+    #: The tightest domain that holds them, no finer than the level.
+    path: tuple[str | None, ...]
+    #: Whether that is a domain of the level.
+    together: bool
+    #: Domains of the level that its members are in.
+    domains: int
+
+
+def segment_places(
+    layering: Layering, members: Sequence[tuple[Pod, int]], order: Order
+) -> tuple[SegmentPlace, ...]:
+    """Where the segments of some members with their slots are, layer by layer."""
+    if not members:
+        return ()
+    tree, slots = layering.tree, slots_of(members)
+    numbers = numbered(layering, (), members, 0, order).running
+    in_order = np.argsort(numbers, kind="stable")
+    found = []
+    for layer, ids in zip(layering.layers, layering.ids(numbers), strict=True):
+        for segment in np.unique(ids[ids >= 0]).tolist():
+            own = in_order[ids[in_order] == segment]
+            positions = np.sort(tree.position_of[slots[own]])
+            known = len(positions) > 0 and int(positions[-1]) < tree.size
+            domain = tree.tightest(positions) if known else ROOT
+            domain = tree.ancestor(domain, min(domain.level, layer.level))
+            together = domain.level == layer.level and tree.is_labelled(domain)
+            found.append(
+                SegmentPlace(
+                    level=tree.level_names[layer.level],
+                    number=segment,
+                    pods=tuple(members[at][0].name for at in own.tolist()),
+                    path=tree.path(domain),
+                    together=together,
+                    domains=len(np.unique(tree.owners(positions[positions < tree.size], layer.level))),
+                )
+            )
+    return tuple(found)
+
+
+#: More segments than any gang has.
+_SEGMENTS: Final = 1 << 32
+
+
+def segment_order(part: Part) -> Mapping[str, int]:
+    """By uid of members in segments: by the first part of the workload in their leaf, then their segment."""
+    found: dict[str, int] = {}
+    for leaf in part.leaves():
+        if leaf.layering is not None:
+            pods = (*leaf.core, *leaf.extra)
+            first = min((pod.part for pod in pods), default=0)
+            finest = leaf.layering.ids(leaf.numbers)[-1] + first * _SEGMENTS
+            found.update(zip(map(attrgetter("uid"), pods), finest.tolist(), strict=True))
+    return found
+
+
 def ranks(
-    tree: Tree, taken: Collection[int], unknown: int, placed: Sequence[tuple[Pod, int]], slots: Ints
+    tree: Tree,
+    taken: Collection[int],
+    unknown: int,
+    placed: Sequence[tuple[Pod, int]],
+    slots: Ints,
+    segments: Mapping[str, int] = {},
 ) -> list[int]:
     """Rank of each newly placed pod, in their order: the parts of the workload follow one another as in its
-    spec, and within a part consecutive ranks are neighbours in topology order.
+    spec, and within a part consecutive ranks are neighbours in topology order. With layers (``segments``, as
+    of ``segment_order``) the segments follow one another, whatever parts they hold.
 
     Ranks that members have (``taken``) are kept; the new ones get the lowest that are free. Placed members of
     which no rank is known (so many are ``unknown``) are taken to hold the lowest.
     """
     positions = tree.position_of[slots]
     parts = np.asarray([pod.part for pod, _ in placed], dtype=np.intp)
-    order = np.lexsort((positions, parts))
+    keys = [positions, parts]
+    if segments:
+        own = (segments.get(pod.uid, pod.part * _SEGMENTS) for pod, _ in placed)
+        keys.append(np.fromiter(own, dtype=np.int64, count=len(placed)))
+    order = np.lexsort(keys)
     places = np.empty(len(order), dtype=np.intp)
     places[order] = np.arange(len(order))
     if not taken and not unknown:
@@ -90,17 +165,43 @@ class Split(Struct, frozen=True, eq=False):
         return f"one {name} of topology {tree.name} is required, and its {who} are {' and '.join(found)}"
 
 
-def split_part(part: Part, where: Mapping[str, int]) -> Split | None:
+class SplitSegments(Struct, frozen=True, eq=False):
+    """A part whose segments are not in one domain each as its layers require."""
+
+    part: str
+    layering: Layering
+
+    def sentence(self) -> str:
+        """What is broken, for people."""
+        names = self.layering.tree.level_names
+        level = next(names[layer.level] for layer in self.layering.layers if layer.required)
+        who = f" of subgroup {self.part!r}" if self.part else ""
+        return (
+            f"each segment{who} requires one {level} of topology {self.layering.tree.name}, and the members "
+            "of one are in several or in none"
+        )
+
+
+def split_part(part: Part, where: Mapping[str, int]) -> Split | SplitSegments | None:
     """The first part that is not confined as it requires; None when all are.
 
     Members that hold a node count, and those in ``where`` (uid -> slot).
     """
     levels = part.levels
     if levels is not None and levels.required is not None:
-        found = _split(part.name, levels, _slots(part, where))
-        if found is not None:
-            return found
+        split = _split(part.name, levels, _slots(part, where))
+        if split is not None:
+            return split
+    if part.segments is not None and _segments_split(part, part.segments, where):
+        return SplitSegments(part.name, part.segments.layering)
     return next((found for child in part.children if (found := split_part(child, where))), None)
+
+
+def _segments_split(part: Part, segments: SegmentNumbers, where: Mapping[str, int]) -> bool:
+    slots = [where.get(pod.uid) for pod in (*part.core, *part.extra)]
+    placed = [at for at, slot in enumerate(slots) if slot is not None]
+    held = [*part.anchors, *(slot for slot in slots if slot is not None)]
+    return segments.broken(part.numbers[placed], np.asarray(held, dtype=np.intp), 0)
 
 
 def _split(name: str, levels: Levels, slots: list[int]) -> Split | None:

@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.bounds import quoted, some
-from closeby.objects.groups import PodGroup, SubGroup
+from closeby.objects.groups import Layer, PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.segments import Layering, Order, SegmentNumbers, layering_of, numbered
 from closeby.topology.constraints import Levels, closest, resolve
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
@@ -27,6 +29,8 @@ class Roster(Struct, frozen=True, kw_only=True):
     running: Mapping[str, tuple[int, ...]]
     #: Members that have done their work: they have appeared, and hold no place.
     done: Mapping[str, int] = {}
+    #: Of leaves with layers: to which segments the members belong.
+    segments: Mapping[str, SegmentNumbers] = {}
 
     def present(self, leaf: str) -> int:
         """Members of a leaf that wait, run or have done their work."""
@@ -57,6 +61,8 @@ class Constraints(Struct, frozen=True, kw_only=True, eq=False):
     """The resolved constraint of the gang (key "") and of each subgroup that has one."""
 
     levels: Mapping[str, Levels]
+    #: Of each leaf that has layers.
+    layerings: Mapping[str, Layering] = {}
     #: The preference of a gang without a constraint of its own for the tightest domain, where its subgroups
     #: have constraints: those come first.
     closeness: Levels | None = None
@@ -70,7 +76,8 @@ class Constraints(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def required(self) -> bool:
         """Whether any part asks for a level that must not be broken."""
-        return any(levels.required is not None for levels in self.levels.values())
+        asked = any(levels.required is not None for levels in self.levels.values())
+        return asked or any(layer.required for one in self.layerings.values() for layer in one.layers)
 
 
 def leaf_names(group: PodGroup) -> tuple[str, ...]:
@@ -86,27 +93,48 @@ def roster(
     waiting: Sequence[Pod],
     running: Sequence[tuple[Pod, int]],
     done: Sequence[str | None] = (),
+    layerings: Mapping[str, Layering] = {},
+    order: Order | None = None,
 ) -> Roster:
     """Sort members into leaves.
 
     ``running`` holds the members with a node and their slot, ``done`` the subgroup of each that has done its
-    work.
+    work. ``order`` is that of members' index, for leaves with layers.
     """
     if not group.subgroups:
         slots = tuple(slot for _, slot in running)
-        return Roster(waiting={"": tuple(waiting)}, running={"": slots}, done={"": len(done)})
+        found = Roster(waiting={"": tuple(waiting)}, running={"": slots}, done={"": len(done)})
+        return _with_segments(found, {"": running}, layerings, order)
     leaves = set(leaf_names(group))
     waits: dict[str, list[Pod]] = {}
-    runs: dict[str, list[int]] = {}
+    runs: dict[str, list[tuple[Pod, int]]] = {}
     for pod in waiting:
         waits.setdefault(_leaf(pod.subgroup, leaves), []).append(pod)
     for pod, slot in running:
-        runs.setdefault(_leaf(pod.subgroup, leaves), []).append(slot)
-    return Roster(
+        runs.setdefault(_leaf(pod.subgroup, leaves), []).append((pod, slot))
+    found = Roster(
         waiting={name: tuple(pods) for name, pods in waits.items()},
-        running={name: tuple(slots) for name, slots in runs.items()},
+        running={name: tuple(slot for _, slot in members) for name, members in runs.items()},
         done=Counter(_leaf(subgroup, leaves) for subgroup in done),
     )
+    return _with_segments(found, runs, layerings, order)
+
+
+def _with_segments(
+    members: Roster,
+    running: Mapping[str, Sequence[tuple[Pod, int]]],
+    layerings: Mapping[str, Layering],
+    order: Order | None,
+) -> Roster:
+    if not layerings or order is None:
+        return members
+    segments = {
+        name: numbered(
+            layering, members.waiting.get(name, ()), running.get(name, ()), members.done.get(name, 0), order
+        )
+        for name, layering in layerings.items()
+    }
+    return replace(members, segments=segments)
 
 
 def missing(group: PodGroup, members: Roster) -> str | None:
@@ -114,7 +142,7 @@ def missing(group: PodGroup, members: Roster) -> str | None:
     if members.total < group.min_member:
         return f"{members.total} of at least {group.min_member} members have appeared"
     if not group.subgroups:
-        return None
+        return _short_of_segments("", group.min_member, members)
     below = _children(group)
     short = _short(below[None], below, members, group.min_subgroups)
     return None if short is None else f"{short} (minimum of each subgroup counts)"
@@ -137,14 +165,41 @@ def constraints_of(group: PodGroup, topologies: Topologies, close_by_default: bo
         conditions.extend(resolution.conditions)
         if resolution.levels is not None:
             levels[name] = resolution.levels
-    if group.constraint is not None or not group.wants_closeness or not close_by_default:
-        return Constraints(levels=levels, conditions=tuple(conditions))
+    layerings, problems = _layerings(group, topologies, owner)
+    conditions += problems
+    apart = any(layer.spread for one in layerings.values() for layer in one.layers)
+    if group.constraint is not None or not group.wants_closeness or not close_by_default or apart:
+        return Constraints(levels=levels, layerings=layerings, conditions=tuple(conditions))
     named = {one.tree.name: one.tree for one in levels.values()}
+    named |= {one.tree.name: one.tree for one in layerings.values()}
     tree = topologies.only_tree() if not named else next(iter(named.values())) if len(named) == 1 else None
     closeness = None if tree is None else closest(tree, several_nodes=group.members_apart)
     if closeness is not None and all(constraint is None for _, constraint, _ in asked):
-        return Constraints(levels={"": closeness}, conditions=tuple(conditions))
-    return Constraints(levels=levels, closeness=closeness, conditions=tuple(conditions))
+        return Constraints(levels={"": closeness}, layerings=layerings, conditions=tuple(conditions))
+    return Constraints(levels=levels, layerings=layerings, closeness=closeness, conditions=tuple(conditions))
+
+
+def _layerings(
+    group: PodGroup, topologies: Topologies, owner: str
+) -> tuple[dict[str, Layering], tuple[Condition, ...]]:
+    """The layers of the gang (key "") and of each subgroup, as levels of a tree."""
+    asked: list[tuple[str, Sequence[Layer], Sequence[TopologyConstraint | None], str]] = [
+        ("", group.layers, (group.constraint,), "spec.layers")
+    ]
+    asked += [
+        (one.name, one.layers, (one.constraint, group.constraint), f"spec.subGroups[{index}].layers")
+        for index, one in enumerate(group.subgroups)
+    ]
+    found: dict[str, Layering] = {}
+    conditions: tuple[Condition, ...] = ()
+    for name, layers, constraints, field in asked:
+        if not layers or not all(layer.size or layer.counts for layer in layers):
+            continue  # Nonsense is said by its reader.
+        layering, problems = layering_of(layers, constraints, topologies, owner, field)
+        conditions += problems
+        if layering is not None:
+            found[name] = layering
+    return found, conditions
 
 
 def tree_of(constraints: Constraints) -> Tree | None:
@@ -153,6 +208,7 @@ def tree_of(constraints: Constraints) -> Tree | None:
     if own is not None:
         return own.tree
     trees = {levels.tree.name: levels.tree for levels in constraints.levels.values()}
+    trees |= {layering.tree.name: layering.tree for layering in constraints.layerings.values()}
     return next(iter(trees.values())) if len(trees) == 1 else None
 
 
@@ -200,6 +256,10 @@ def _without_pods(part: Part, lack: str) -> Part:
 def _leaf_part(name: str, minimum: int, members: Roster, constraints: Constraints, everyone: bool) -> Part:
     waiting = members.waiting.get(name, ())
     anchors = members.running.get(name, ())
+    segments = members.segments.get(name)
+    if segments is not None:
+        part = Part(name=name, levels=constraints.levels.get(name), anchors=anchors, segments=segments)
+        return _segmented(part, waiting, minimum, everyone)
     needed = len(waiting) if everyone else min(max(minimum - len(anchors), 0), len(waiting))
     return Part(
         name=name,
@@ -208,6 +268,37 @@ def _leaf_part(name: str, minimum: int, members: Roster, constraints: Constraint
         extra=waiting[needed:],
         anchors=anchors,
     )
+
+
+def _segmented(part: Part, waiting: Sequence[Pod], minimum: int, everyone: bool) -> Part:
+    """A leaf with layers: what must be placed is whole segments, in the order of their numbers."""
+    segments = part.segments
+    if segments is None or not waiting:
+        return part
+    ready, short, complete = segments.ready()
+    needed = len(ready) if everyone else max(segments.layering.segments_for(minimum) - complete, 0)
+    numbers = segments.waiting
+    ids = segments.layering.ids(numbers)[0]
+    in_order = np.argsort(numbers, kind="stable")
+    split = [
+        in_order[np.isin(ids[in_order], chosen)] for chosen in (ready[:needed], ready[needed:], [*short, -1])
+    ]
+    core, extra, left = (tuple([waiting[at] for at in one.tolist()]) for one in split)
+    if len(core) == len(waiting) and list(core) == list(waiting):
+        core = tuple(waiting)
+    return replace(part, core=core, extra=extra, short=left, numbers=numbers[np.concatenate(split[:2])])
+
+
+def _short_of_segments(name: str, minimum: int, members: Roster) -> str | None:
+    """What a leaf with layers lacks to be complete, as a sentence."""
+    segments = members.segments.get(name)
+    if segments is None:
+        return None
+    ready, _, complete = segments.ready()
+    needed, there = segments.layering.segments_for(minimum), len(ready) + complete
+    if there >= needed:
+        return None
+    return f"{there} of at least {needed} segments have all their members"
 
 
 #: Subgroups by the name of their parent (None: the gang itself), in declared order.
@@ -231,7 +322,8 @@ def _lack(subgroup: SubGroup, below: _Children, members: Roster) -> str | None:
         return _short(below[subgroup.name], below, members, subgroup.min_subgroups)
     present = members.present(subgroup.name)
     if present >= subgroup.min_member:
-        return None
+        lack = _short_of_segments(subgroup.name, subgroup.min_member, members)
+        return None if lack is None else f"subgroup {quoted(subgroup.name)}: {lack}"
     return f"subgroup {quoted(subgroup.name)} has {present} of {subgroup.min_member} members"
 
 

@@ -32,6 +32,9 @@ class ClusterEvent(Flag):
     VOLUME = auto()
     #: What nodes say of their CSI drivers, or have attached, was added, changed or deleted.
     ATTACHMENT = auto()
+    #: Other pods may be evicted than before: a gang's priority or disruption mode changed, a
+    #: PodDisruptionBudget, or what a pod says of its own protection.
+    VICTIMS = auto()
 
 
 NO_EVENT: Final = ClusterEvent(0)
@@ -114,7 +117,11 @@ class EquivalenceClass:
 
     def add(self, place: SortKey, key: str) -> None:
         """Add an item."""
-        insort(self._members, (place, key))
+        entry, members = (place, key), self._members
+        if members and members[-1] < entry:  # Items are mostly refused in order.
+            members.append(entry)
+        else:
+            insort(members, entry)
 
     def remove(self, place: SortKey, key: str) -> None:
         """Remove an item."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
-from closeby.objects.pods import SYSTEM_CLASSES, Pod, PriorityClass
+from closeby.objects.pods import SYSTEM_CLASSES, Pod, PodSpec, PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.workloads import pod_field
 from closeby.reading.dialects.trees import children_of
@@ -129,6 +129,8 @@ class Priorities:
     def __init__(self) -> None:
         self._trusted: Collection[str] | None = None
         self._classes: dict[str, PriorityClass] = {one.name: one for one in SYSTEM_CLASSES}
+        #: Another number whenever classes change.
+        self.version = 0
         #: The priority of a pod that names no class.
         self._default = 0
 
@@ -138,6 +140,7 @@ class Priorities:
 
     def take(self, event: PriorityClassChanged | PriorityClassDeleted) -> None:
         """A priority class appeared, changed or is gone."""
+        self.version += 1
         match event:
             case PriorityClassChanged(priority_class):
                 self._classes[priority_class.name] = priority_class
@@ -148,16 +151,26 @@ class Priorities:
 
     def of(self, pod: Pod) -> int:
         """A pod's priority: the number that admission wrote, else its class (in files), else the default."""
-        if pod.spec.priority is not None:
-            return pod.spec.priority
-        named = self._classes.get(pod.spec.priority_class_name)
+        return self.of_spec(pod.spec)
+
+    def of_spec(self, spec: PodSpec) -> int:
+        """The priority of all pods with this spec."""
+        if spec.priority is not None:
+            return spec.priority
+        named = self._classes.get(spec.priority_class_name)
         return self._default if named is None else named.value
 
     def preempts(self, pod: Pod) -> bool:
         """Whether a pod may preempt others, by its own policy or that of its class."""
-        named = self._classes.get(pod.spec.priority_class_name)
-        policy = pod.spec.preemption_policy or ("" if named is None else named.preemption_policy)
-        return policy != "Never"
+        return not self.forbids(pod)
+
+    def forbids(self, pod: Pod) -> str:
+        """Whose ``preemptionPolicy: Never`` keeps a pod from preempting: ``PriorityClass/…`` or ``pod``."""
+        named, own = self._classes.get(pod.spec.priority_class_name), pod.spec.preemption_policy
+        # Admission writes the policy of the class into the pod.
+        if named is not None and named.preemption_policy == "Never" and own in ("", "Never"):
+            return f"PriorityClass/{named.name}"
+        return "pod" if own == "Never" else ""
 
     def named(self, priority: int, names: Iterable[str]) -> str:
         """The first by name of these classes that gives this priority; empty if none does."""
@@ -170,8 +183,9 @@ class Priorities:
         if group is None and len(waiting) == 1:
             return Turn(self.of(waiting[0]), waiting)
         asked = None if group is None else self._asked(group)
-        if group is not None and asked is not None and self._trusts(group):
-            priority, least = asked, -inf
+        granted = None if group is None else self.granted(group)
+        if granted is not None:
+            priority, least = granted, -inf
         else:
             priority = self._admitted(gang)
             if asked is not None:
@@ -211,6 +225,10 @@ class Priorities:
                 remedy=f"set {template}",
             ),
         )
+
+    def granted(self, group: PodGroup) -> int | None:
+        """The priority that a trusted group gives its members, whatever theirs is; None if it gives none."""
+        return self._asked(group) if self._trusts(group) else None
 
     # Inside
 

@@ -5,7 +5,7 @@ changes (members come or go), the caller deletes the item and adds it again.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -100,17 +100,26 @@ class SchedulingQueue:
         queued = self._items[item.key]
         return queued.priority == item.priority and queued.begun == item.begun
 
-    def add(self, item: QueuedItem, now: float | None = None) -> None:
+    def add(self, item: QueuedItem, now: float | None = None, late: float = 0.0) -> None:
         """Make an item active, unless it backs off after a long search.
 
-        Its sort key is computed when it is new.
+        Its sort key is computed when it is new; then it backs off first for ``late`` seconds.
         """
         if item.key in self._items:
             self._renew(item.key, now)
             return
         place = (not item.begun, *self._order.sort_key(item))
         self._items[item.key] = _Queued(place, item.priority, item.begun)
-        self._add_active(item.key)
+        if not late or now is None:
+            self._active_keys.add(item.key)
+            self._active.push(place, item.key)
+        else:
+            eclass = self._classes[item.key] = EquivalenceClass(item.key, None, ANY_EVENT)
+            # News of the item itself do not end this backoff either: its pods come one by one.
+            eclass.backoff_until = eclass.cost_backoff_until = now + late
+            eclass.retry_all = True
+            self._rejoin(eclass, item.key)
+            self._back_off(eclass)
 
     def activate(self, key: str) -> None:
         """Move an item of the queue to the active ones."""
@@ -220,6 +229,24 @@ class SchedulingQueue:
         self._waiting[key] = eclass
         eclass.add(queued.place, key)
         return True
+
+    def take_like(self, other: str, alike: Callable[[str], bool]) -> Iterator[str]:
+        """Take the items that come first as long as they are ``alike``; each waits like the ``other`` one."""
+        eclass = self._waiting.get(other)
+        if eclass is None or eclass.key == other or self._suspended:
+            return
+        items, priority = self._items, self._items[other].priority
+        while (entry := self._active.pop()) is not None:
+            place, key = entry
+            queued = items.get(key)
+            in_turn = queued is not None and queued.place is place and key in self._active_keys
+            if not in_turn or key in self._trying or items[key].priority != priority or not alike(key):
+                self._active.push(place, key)
+                return
+            self._active_keys.remove(key)
+            self._waiting[key] = eclass
+            eclass.add(place, key)
+            yield key
 
     def divide(self, need_now: Callable[[str], Need | None], now: float | None) -> None:
         """Items that needed the same may differ from now on: sort them into classes by what they need now.

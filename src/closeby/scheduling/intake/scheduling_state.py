@@ -7,7 +7,7 @@ import numpy as np
 
 from closeby.applications.registry import Applications, app_group_key
 from closeby.cluster.columns import Cluster
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import Exclusive, PodGroup
 from closeby.objects.ownership import is_long_running
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
@@ -15,6 +15,7 @@ from closeby.scheduling.events import BudgetChanged, BudgetDeleted, PriorityClas
 from closeby.scheduling.extension import QueuedItem
 from closeby.scheduling.intake.budgets import Budgets
 from closeby.scheduling.intake.members import Members, Priorities, PriorityInput, Turn, member_order
+from closeby.scheduling.intake.relaxing import Relaxing
 from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, item_key, name_of
 
 
@@ -28,6 +29,10 @@ class SchedulingState:
         #: uid -> pod, for all pods that are not finished.
         self.pods: dict[str, Pod] = {}
         self.groups: dict[str, PodGroup] = {}
+        #: Gangs of which requirements fall after a time.
+        self.relaxing = Relaxing()
+        #: Keys of the gangs with a layer whose domains they want for themselves, in order.
+        self.exclusive: dict[str, None] = {}
         self.members: dict[str, Members] = {}
         #: Plain pods that wait, by item key.
         self.waiting_pods: dict[str, Pod] = {}
@@ -50,12 +55,31 @@ class SchedulingState:
 
     def take(
         self, event: PriorityClassChanged | PriorityClassDeleted | BudgetChanged | BudgetDeleted
-    ) -> None:
-        """What pods are judged by has changed."""
+    ) -> bool:
+        """What pods are judged by has changed; True if more of them may be evicted than before."""
         if isinstance(event, BudgetChanged | BudgetDeleted):
-            self.budgets.take(event)
+            return self.budgets.take(event)
+        self.priorities.take(event)
+        return True
+
+    def note_layers(self, group: PodGroup) -> PodGroup:
+        """Remember what the layers of a gang are about; returns it with those that count now."""
+        if self.relaxing.written or group.relaxing:
+            group = self.relaxing.enter(group)
+        layers = (*group.layers, *(layer for one in group.subgroups for layer in one.layers))
+        if any(layer.exclusive is not Exclusive.NONE for layer in layers):
+            self.exclusive[group.key] = None
         else:
-            self.priorities.take(event)
+            self.exclusive.pop(group.key, None)
+        return group
+
+    def relax(self, key: str, clock: float) -> bool:
+        """From now on a gang counts as at that time; whether it has changed."""
+        members = self.members.get(key)
+        pods = () if members is None else (members.waiting, members.placed, members.done)
+        created = (pod.created for some in pods for pod in some.values())
+        before, self.groups[key] = self.groups[key], self.relaxing.at(key, created, clock)
+        return before != self.groups[key]
 
     def planned(self, key: str) -> Mapping[str, str]:
         """uid -> node: what a start that was begun promised to members that still look for a node."""
@@ -212,6 +236,11 @@ class SchedulingState:
         if members is None or not members.placed:
             return ()
         return tuple([pod for pod in members.placed.values() if not pod.terminating])
+
+    def holding(self, key: str) -> tuple[Pod, ...]:
+        """The same with those that are being deleted."""
+        members = self.members.get(key)
+        return () if members is None else tuple(members.placed.values())
 
     def waits(self, key: str) -> bool:
         """Whether anything of a work item looks for a node."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from closeby.cluster.columns import UNLIMITED, Cluster
 from closeby.objects.arrays import Bools, Counts, Ints, Scores
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, all_alike
 from closeby.scheduling.by_domain import DomainFilter, DomainMask
 from closeby.scheduling.extension import Filter, Scope, Score
 from closeby.scheduling.judging.figures import (
@@ -33,8 +33,10 @@ from closeby.topology.tree import Tree
 CACHED_FIGURES = 8_000_000
 #: Changes of a class without a request for its scores; after more, they are computed again as a whole.
 REMEMBERED_CHANGES = 256
-#: A larger part than this of all slots is recomputed as a whole.
+#: A larger part than this of all slots is recomputed as a whole; of a class that narrows others' figures,
+#: which is little work for each slot.
 WHOLE_FRACTION = 8
+NARROWED_FRACTION = 128
 
 
 class ClassTable:
@@ -78,7 +80,7 @@ class ClassTable:
         cluster, reserved = self._cluster, self._reserved
         changes = cluster.usage_changes.cursor, cluster.node_changes.cursor
         apart = cluster.population.label_keys_version
-        return *changes, self._epoch, apart, reserved.number, reserved.set
+        return *changes, self._epoch, apart, reserved.number, reserved.set, reserved.owned_set
 
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""
@@ -135,8 +137,11 @@ class ClassTable:
         if self._last[0] is pods and self._last[1] == stamp and lasts and isinstance(pods, tuple):
             return self._last[2]
         by_key: dict[Hashable, list[Pod]] = {}
-        for pod in pods:
-            by_key.setdefault(self.key_of(pod), []).append(pod)
+        if lasts and all_alike(pods):
+            by_key[self.key_of(pods[0])] = list(pods)
+        else:
+            for pod in pods:
+                by_key.setdefault(self.key_of(pod), []).append(pod)
         kinds = tuple(tuple(members) for members in by_key.values())
         # Asking may have made selectors known.
         stamp = self._epoch, self._cluster.population.keys_stamp
@@ -178,21 +183,39 @@ class ClassTable:
         return self._class(self.key_of(pod), pod)
 
     def _class(self, key: Hashable, pod: Pod, only: Sequence[DomainMask] | None = None) -> PodClass:
-        if self._reserved.keeps_off:
-            key = _KeepsOff(key, self._reserved.key)
+        key = self._apart(key)
         found = self._by_key.get(key)
         if found is None:
-            judged = self._cluster.volumes.stand_in(pod)
-            self._by_key[key] = found = PodClass(key, judged, self._filters, only)
-            room = max(8, CACHED_FIGURES // max(self._cluster.capacity, 1))
-            while len(self._by_key) > room:
-                self._by_key.popitem(last=False)
+            found = self._by_key[key] = self._made(key, pod, only)
         else:
             self._by_key.move_to_end(key)
             # Of pods that were of this class before, some may be of another one now.
             found.pod = pod
+        # What others narrow is forgotten after them.
+        self._by_key.move_to_end(found.key if found.base is None else found.base.key)
+        room = max(8, CACHED_FIGURES // max(self._cluster.capacity, 1))
+        while len(self._by_key) > room:
+            self._by_key.popitem(last=False)
         self.refresh(found)
         return found
+
+    def _made(self, key: Hashable, pod: Pod, only: Sequence[DomainMask] | None) -> PodClass:
+        """A class that has not been judged yet; pods to which no mask applies share one by their needs."""
+        judged = self._cluster.volumes.stand_in(pod)
+        masks = masks_of(self.domain_filters, pod) if only is None else only
+        if not masks and only is not None:
+            return PodClass(key, judged, self._filters, widened=True)
+        plain = self._apart(_Unmasked(self._keys.unmasked(pod)))
+        base = self._by_key.get(plain)
+        if base is None:
+            base = self._by_key[plain] = PodClass(plain, judged, self._filters)
+        if not masks:
+            return base
+        return PodClass(key, judged, self._filters, masks, base, widened=only is not None)
+
+    def _apart(self, key: Hashable) -> Hashable:
+        """The key of a class, apart from that of pods that need not keep off reserved nodes."""
+        return _KeepsOff(key, self._reserved.key) if self._reserved.keeps_off else key
 
     def forget_all(self) -> None:
         """A plugin judges by something else than before: all that is known of classes may be wrong."""
@@ -211,17 +234,21 @@ class ClassTable:
         used, noted = cluster.usage_changes, cluster.node_changes
         if pod_class.usage_cursor == used.cursor and pod_class.node_cursor == noted.cursor:
             return
+        base, most = pod_class.base, max(cluster.capacity // WHOLE_FRACTION, 64)
+        if base is not None:
+            self.refresh(base)
+            most = cluster.capacity // NARROWED_FRACTION
         nodes = noted.since(pod_class.node_cursor) if pod_class.node_cursor >= 0 else None
         usage = used.since(pod_class.usage_cursor) if pod_class.usage_cursor >= 0 else None
         pod_class.node_cursor, pod_class.usage_cursor = noted.cursor, used.cursor
         for mask in pod_class.masks:
-            moved = mask.moved(cluster)
-            if moved is None or usage is None:
+            flips = mask.follow(cluster)
+            if flips is None:
                 usage = None
-            elif len(moved):
+            elif len(flips) and usage is not None and len(usage) <= most:
+                moved = np.flatnonzero(flips.take(Nodes(cluster).label_codes(mask.key)))
                 usage = np.concatenate([usage, moved])
-        whole = cluster.capacity // WHOLE_FRACTION
-        if nodes is None or usage is None or len(nodes) + len(usage) > max(whole, 64):
+        if nodes is None or usage is None or len(nodes) + len(usage) > most:
             self._compute(pod_class, nodes is None or len(nodes) > 0)
         elif len(nodes):
             pod_class.grow(cluster.capacity)
@@ -254,10 +281,10 @@ class ClassTable:
         """Cacheable score totals where a pod fits, -inf elsewhere; ``pod_class`` must be up to date."""
         stale, ranked = pod_class.stale, pod_class.ranked
         others = self._notice_scorers(pod_class)
-        if ranked is None or others or sum(map(len, stale)) > len(ranked) // WHOLE_FRACTION:
+        if ranked is None or others or (stale and sum(map(len, stale)) > len(ranked) // WHOLE_FRACTION):
             pod_class.ranked = ranked = self._rank(pod_class, None)
         elif stale:
-            slots = stale[0] if len(stale) == 1 else np.unique(np.concatenate(stale))
+            slots = stale[0] if len(stale) == 1 else _distinct(np.concatenate(stale))
             ranked[slots] = self._rank(pod_class, slots)
         stale.clear()
         return ranked
@@ -300,6 +327,9 @@ class ClassTable:
                 counts.add(slots, change)
 
     def _compute_static(self, pod_class: PodClass, slots: Ints | None) -> None:
+        if pod_class.base is not None:
+            pod_class.static = pod_class.base.static
+            return
         cluster = self._cluster
         nodes = Nodes(cluster, slots)
         index = slice(0, cluster.capacity) if slots is None else slots
@@ -329,6 +359,8 @@ class ClassTable:
 
     def _fits(self, pod_class: PodClass, slots: Ints | None) -> Counts:
         nodes = Nodes(self._cluster, slots)
+        if pod_class.base is not None:
+            return _narrowed(pod_class, pod_class.base.fits[nodes.index], nodes)
         pod = pod_class.pod
         fits: Counts | None = None
         for plugin in pod_class.capacities:
@@ -339,15 +371,15 @@ class ClassTable:
         allowed = pod_class.static if slots is None else pod_class.static[slots]
         for filtering in pod_class.node_filters:
             allowed = allowed & filtering.filter(self._blank, pod, nodes)
-        for mask in pod_class.only or ():
-            allowed = allowed & mask.allowed().take(nodes.label_codes(mask.key))
-        fits = np.where(allowed, fits, 0)
-        for key in pod_class.apart:
-            fits = np.where(nodes.label_codes(key) > 0, np.minimum(fits, 1), fits)
-        return fits
+        return np.where(allowed, fits, 0)
 
     def _notice_scorers(self, pod_class: PodClass) -> bool:
         """Whether others than before tell nodes apart for this class, now that nodes have changed."""
+        if pod_class.base is not None:
+            totals = pod_class.base_ranked
+            pod_class.base_ranked = self.ranked(pod_class.base)
+            pod_class.steady = pod_class.base.steady
+            return pod_class.base_ranked is not totals
         cursor = self._cluster.node_changes.cursor
         before = pod_class.steady
         if before[0] == cursor:
@@ -356,13 +388,24 @@ class ClassTable:
         return pod_class.steady[1] != before[1]
 
     def _rank(self, pod_class: PodClass, slots: Ints | None) -> Scores:
-        scorers = pod_class.steady[1]
         fitting = (pod_class.fits if slots is None else pod_class.fits[slots]) > 0
-        nodes = Nodes(self._cluster, slots)
+        if pod_class.base_ranked is not None:
+            totals = pod_class.base_ranked if slots is None else pod_class.base_ranked[slots]
+            return np.where(fitting, totals, -np.inf)
+        scorers, nodes = pod_class.steady[1], Nodes(self._cluster, slots)
         total = np.zeros(len(nodes))
         for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes, fitting):
             total += scores * (weight * 100.0 / plugin.max_score)
         return np.where(fitting, total, -np.inf)
+
+
+def _narrowed(pod_class: PodClass, fits: Counts, nodes: Nodes) -> Counts:
+    """How many fit some nodes, of those that fit without the masks of the class, which are up to date."""
+    for mask in pod_class.masks:
+        fits = np.where(mask.allowed.take(nodes.label_codes(mask.key), mode="clip"), fits, 0)
+    for key in pod_class.apart:
+        fits = np.where(nodes.label_codes(key) > 0, np.minimum(fits, 1), fits)
+    return fits
 
 
 class _Widened(NamedTuple):
@@ -372,15 +415,22 @@ class _Widened(NamedTuple):
     masks: tuple[int, ...]
 
 
+class _Unmasked(NamedTuple):
+    """Key of a class whose pods are judged without masks of domains."""
+
+    key: Hashable
+
+
 class _KeepsOff(NamedTuple):
     """Key of a class whose pods must keep off the nodes that are reserved now."""
 
     key: Hashable
-    nodes: tuple[int, int]
+    nodes: tuple[int, int, int]
 
 
 def _distinct(slots: Ints) -> Ints:
-    """Slots without repeats; batches come ascending, which is cheap to see."""
+    """Slots without repeats, ascending; batches mostly come so, which is cheap to see."""
     if len(slots) < 2 or bool((slots[1:] > slots[:-1]).all()):
         return slots
-    return np.unique(slots)
+    # Of few slots plain numbers take a fifth of the time.
+    return np.asarray(sorted(set(slots.tolist())), dtype=np.intp) if len(slots) < 128 else np.unique(slots)

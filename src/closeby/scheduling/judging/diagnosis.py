@@ -1,7 +1,7 @@
 """Why not there: what stands against one pod on each node, and how the domains look to a gang."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +40,15 @@ _WITH_EXAMPLE = frozenset(
         Reason.POD_AFFINITY_MISMATCH,
         Reason.POD_ANTI_AFFINITY_CONFLICT,
         Reason.TOPOLOGY_SPREAD_VIOLATION,
+        Reason.VOLUME_NOT_BINDABLE,
+        Reason.VOLUME_ZONE_MISMATCH,
+        Reason.VOLUME_IN_USE,
+        Reason.VOLUME_LIMIT_REACHED,
+    }
+)
+#: Those of a pod's volumes.
+_OF_VOLUMES = frozenset(
+    {
         Reason.VOLUME_NOT_BINDABLE,
         Reason.VOLUME_ZONE_MISMATCH,
         Reason.VOLUME_IN_USE,
@@ -102,12 +111,14 @@ class Diagnosis:
 
         ``examples``: where the node itself, other pods or a claim are the reason, which one and why, such as
         ``2 nodes NodeUnschedulable, for instance n7: the node is not ready``. Such an example may
-        become untrue while a gang waits, though nothing helps the gang.
+        become untrue while a gang waits, though nothing helps the gang. Of volumes there is one in any case.
         """
         refused = self.refusals(state, pod)
         instances: dict[ReasonToken, str] = {}
-        for plugin, slots in refused if examples else ():
+        for plugin, slots in refused:
             slot = int(slots[0])
+            if not examples and plugin.reason not in _OF_VOLUMES:
+                continue
             found = plugin.rejection(state, pod, slot)
             if plugin.filter_scope is Scope.STATIC or found.reason in _WITH_EXAMPLE:
                 instances.setdefault(found.reason, f", for instance {self._name(slot)}: {found.message}")
@@ -146,6 +157,32 @@ class Diagnosis:
             detail = "; ".join((*parts, *((bare.text, bare.remedy) if bare is not None else ())))
         said = f"0 of {sum(tally.values())} nodes take it: {counts}" + (f" ({detail})" if detail else "")
         return NoNode(reason, said, lacks, bare)
+
+    def lacks_volumes(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> "NoNode | None":
+        """Why no node of some (None: all) takes a pod, as far as that is because of its volumes.
+
+        None where it is not; the reason is empty where some nodes lack something else.
+        """
+        refused = self.refusals(state, pod, slots) if pod.spec.claims or pod.spec.attached_disks else ()
+        for one in refused:
+            if one.plugin.reason in _OF_VOLUMES:
+                found = one.plugin.rejection(state, pod, int(one.slots[0]))
+                tally = _count(state, pod, refused)
+                counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
+                node = self._name(int(one.slots[0]))
+                said = f"{counts} (for instance {node}: {found.message})"
+                return NoNode(found.reason if tally.keys() <= _OF_VOLUMES else "", said)
+        return None
+
+    def lacks_attachments(self, pods: Iterable[Pod]) -> bool:
+        """Whether some node would take one of the pods if it could attach more volumes."""
+        # Members with claims of their own mostly differ in the names alone.
+        for pod in {id(pod.spec): pod for pod in pods}.values():
+            full = self._cluster.volumes.full_for(pod)
+            refused = self.refusals(CycleState(), pod, full) if len(full) else ()
+            if any(one.plugin.reason == Reason.VOLUME_LIMIT_REACHED for one in refused):
+                return True
+        return False
 
     def lacks(self, demand: Sequence[Share], slots: Ints | None = None) -> tuple[ResourceLack, ...]:
         """The resources that pods lack, of all nodes or of some, the scarcest first."""
@@ -314,9 +351,12 @@ class Diagnosis:
             return lacks_text(lacks, nodes=False)
         for share in demand:
             if share.pod_class.fits[slots].sum() < len(share.pods):
+                names = names_text([pod.name for pod in share.pods])
+                volumes = self.lacks_volumes(CycleState(), share.pods[0], slots)
+                if volumes is not None:
+                    return f"{names}: {volumes.message}"
                 tally = self.tally(CycleState(), share.pods[0], slots)
                 counts = ", ".join(f"{count} {reason}" for reason, count in tally.most_common())
-                names = names_text([pod.name for pod in share.pods])
                 return f"{names}: {counts}" if counts else ""
         return ""
 

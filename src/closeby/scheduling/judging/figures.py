@@ -97,7 +97,7 @@ def plugin_scores(
         scores = plugin.score(state, pod, nodes)
         if isinstance(plugin, NormalizeScore) and len(nodes):
             scores = plugin.normalize(state, pod, scores)
-        _check(plugin, pod, nodes, scores, counted)
+        check_scores(plugin, pod, nodes, scores, counted)
         yield plugin, weight, scores
 
 
@@ -116,15 +116,19 @@ def greatest_sum(scorers: Sequence[Weighted]) -> float | None:
     return sum(weight for _, weight in scorers) * 100.0 * (1 + _SLACK)
 
 
-def _check(plugin: Score, pod: Pod, nodes: Nodes, scores: object, counted: Bools | None) -> None:
+def check_scores(plugin: Score, pod: Pod, nodes: Nodes, scores: object, counted: Bools | None = None) -> None:
     """Raises ``ScoreError`` unless scores have the shape and range that they must."""
     if not isinstance(scores, np.ndarray) or scores.shape != (len(nodes),) or scores.dtype.kind not in "fiub":
         raise ScoreError(plugin, _misshapen(plugin, pod, len(nodes), scores))
     if not len(scores):
         return
     least, most = _range(plugin)
-    # NaN is both, and fails either comparison. Min and max themselves take three times as long for few nodes.
-    if scores.item(scores.argmin()) >= least and scores.item(scores.argmax()) <= most:
+    if len(scores) == 1:
+        lowest = highest = scores.item()
+    else:
+        # NaN is both, and fails either comparison. Min and max themselves take three times as long.
+        lowest, highest = scores.item(scores.argmin()), scores.item(scores.argmax())
+    if lowest >= least and highest <= most:
         return
     outside = ~((scores >= least) & (scores <= most))
     if counted is not None:

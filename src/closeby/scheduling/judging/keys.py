@@ -4,9 +4,10 @@ from collections.abc import Hashable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import Pod, PodSpec, all_alike
 from closeby.scheduling.by_domain import DomainFilter
 from closeby.scheduling.extension import Filter, Plugin, Score
+from closeby.scheduling.judging.figures import cacheable
 
 #: Specs whose key is remembered.
 REMEMBERED_SPECS = 1 << 17
@@ -53,6 +54,17 @@ class ClassKeys:
 
     def of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""
+        key = self._of_spec(pod)
+        if not self._keyed_by_pod:
+            return key
+        return key, tuple([plugin.class_key(pod) for plugin in self._keyed_by_pod])
+
+    def unmasked(self, pod: Pod) -> Hashable:
+        """Pods with equal keys are judged alike by all that is no mask of a filter by domain."""
+        others = [plugin.class_key(pod) for plugin in self._keyed_by_pod if not _only_masks(plugin)]
+        return self._of_spec(pod), tuple(others)
+
+    def _of_spec(self, pod: Pod) -> Hashable:
         known = self._by_spec.get(id(pod.spec))
         if known is not None and known[0] is pod.spec:
             key = known[1]
@@ -66,14 +78,17 @@ class ClassKeys:
             key = _OfMembers(key)
         if pod.node_name is not None:
             key = (key, pod.node_name)
-        if not self._keyed_by_pod:
-            return key
-        return key, tuple([plugin.class_key(pod) for plugin in self._keyed_by_pod])
+        return key
 
     def waiting(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike now and for as long as they wait."""
         key = self.of(pod)
         return (key, *[plugin.lasting_key(pod) for plugin in self._lasting]) if self._lasting else key
+
+
+def _only_masks(plugin: Plugin) -> bool:
+    """Whether no more of a plugin's answers is kept than its masks."""
+    return isinstance(plugin, DomainFilter) and not (isinstance(plugin, Score) and cacheable(plugin))
 
 
 class ToldApart:
@@ -87,12 +102,18 @@ class ToldApart:
         """One of each kind; a gang's pods are asked for again with each candidate."""
         known = self._known.get(id(pods))
         if known is None or known[0] is not pods:
-            apart = {
-                (id(pod.spec), pod.namespace, pod.owner, pod.group, *pod.labels.items()): pod for pod in pods
-            }
+            if pods and all_alike(pods):
+                kinds = pods[-1:]
+            else:
+                kinds = tuple(
+                    {
+                        (id(pod.spec), pod.namespace, pod.owner, pod.group, *pod.labels.items()): pod
+                        for pod in pods
+                    }.values()
+                )
             if len(self._known) >= REMEMBERED_PODS:
                 self._known.clear()
-            known = self._known[id(pods)] = pods, tuple(apart.values())
+            known = self._known[id(pods)] = pods, kinds
         return known[1]
 
 

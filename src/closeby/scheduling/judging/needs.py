@@ -50,13 +50,12 @@ class Need(Struct, frozen=True, kw_only=True, eq=False):
 
 def need_of(
     table: ClassTable, demand: Sequence[Share], levels: Levels | None = None, *, alone: bool = False
-) -> Need | None:
+) -> Need:
     """The need of pods that must all find a place; ``levels`` is the constraint on all of them together.
 
-    ``alone``: no other item waits for quite the same. None for pods with claims: each of these may change.
+    ``alone``: no other item waits for quite the same. Nor does one for pods with claims: each may change.
     """
-    if any(pod.spec.claims for share in demand for pod in share.pods[:1]):
-        return None
+    alone = alone or any(pod.spec.claims for share in demand for pod in share.pods[:1])
     wants = tuple(
         Want(share.pods[0], table.waiting_key(share.pods[0]), len(share.pods))
         for share in demand
@@ -69,12 +68,10 @@ def need_of(
     return Need(key=key, wants=wants, tree=levels.tree, level=levels.required)
 
 
-def need_of_pod(table: ClassTable, pod: Pod) -> Need | None:
-    """The need of a plain pod; None if it has claims, as above."""
-    if pod.spec.claims:
-        return None
+def need_of_pod(table: ClassTable, pod: Pod) -> Need:
+    """The need of a plain pod."""
     want = Want(pod, table.waiting_key(pod), 1)
-    return Need(key=((want.class_key, 1),), wants=(want,))
+    return Need(key=None if pod.spec.claims else ((want.class_key, 1),), wants=(want,))
 
 
 def need_of_any(table: ClassTable, pods: Sequence[Pod]) -> Need:

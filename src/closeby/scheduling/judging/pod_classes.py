@@ -17,6 +17,8 @@ class PodClass:
 
     __slots__ = (
         "apart",
+        "base",
+        "base_ranked",
         "blind_filters",
         "capacities",
         "counts",
@@ -25,7 +27,6 @@ class PodClass:
         "masks",
         "node_cursor",
         "node_filters",
-        "only",
         "pod",
         "ranked",
         "stale",
@@ -34,15 +35,28 @@ class PodClass:
         "steady",
         "total",
         "usage_cursor",
+        "widened",
     )
 
     def __init__(
-        self, key: Hashable, pod: Pod, filters: Sequence[Filter], only: Sequence[DomainMask] | None = None
+        self,
+        key: Hashable,
+        pod: Pod,
+        filters: Sequence[Filter],
+        masks: Sequence[DomainMask] = (),
+        base: "PodClass | None" = None,
+        *,
+        widened: bool = False,
     ) -> None:
-        """``only`` these masks of the filters by domain are kept; None: all."""
+        """``masks``: those of the filters by domain that are kept; ``widened``: some were left out.
+
+        ``base``: the class of such pods without masks, whose figures this one narrows; None: it has its own.
+        """
         self.key = key
         #: Any pod of the class, to ask plugins with.
         self.pod = pod
+        self.base = base
+        self.widened = widened
         concerned = [plugin for plugin in filters if plugin.concerns(pod)]
         self.static_filters = [p for p in concerned if p.filter_scope is Scope.STATIC]
         self.capacities = [
@@ -51,11 +65,8 @@ class PodClass:
         self.node_filters = [
             p for p in concerned if p.filter_scope is Scope.PER_NODE and not isinstance(p, Capacity)
         ]
-        #: What is asked in place of filters by domain; None: those are asked themselves.
-        self.only = None if only is None else tuple(only)
-        if only is not None:
+        if widened or not masks:
             self.node_filters = [p for p in self.node_filters if not isinstance(p, DomainFilter)]
-        masks = masks_of(filters, pod) if only is None else only
         #: Masks whose answers may change without the node being touched.
         self.masks = [WatchedMask(mask) for mask in masks]
         #: Labels of nodes: of those that have one, each takes one such pod.
@@ -69,6 +80,8 @@ class PodClass:
         self.total = 0
         #: Total of the cacheable scores where a pod fits, else -inf; None until it is needed.
         self.ranked: Scores | None = None
+        #: The totals of the base by which ``ranked`` goes: another array once those were recomputed.
+        self.base_ranked: Scores | None = None
         #: Slots touched since, whose totals are computed when they are needed.
         self.stale: list[Ints] = []
         self.counts: dict[str, DomainCounts] = {}
@@ -93,6 +106,12 @@ class Share(Struct, frozen=True, eq=False):
 
     pod_class: PodClass
     pods: tuple[Pod, ...]
+
+    @property
+    def reaches_beyond(self) -> bool:
+        """Whether one of the pods that is placed changes where the others may go beyond its own node."""
+        filters = (*self.pod_class.capacities, *self.pod_class.node_filters)
+        return any(plugin.reaches_beyond(self.pod_class.pod) for plugin in filters)
 
 
 def masks_of(filters: Sequence[Filter], pod: Pod) -> list[DomainMask]:

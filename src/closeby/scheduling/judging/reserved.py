@@ -1,5 +1,7 @@
 """Nodes reserved for a gang that has waited long, or cleared for a preemptor. Others must not use them."""
 
+from typing import Final
+
 import numpy as np
 
 from closeby.objects.arrays import Bools, Ints
@@ -8,11 +10,38 @@ from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Filter, Handle, NoArguments, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes
 
+#: Sets of nodes that are remembered, so that results for them are found again.
+_KNOWN: Final = 64
+
+
+def _all_of(*masks: Bools | None) -> Bools | None:
+    """The nodes of all masks, of which some may know fewer nodes."""
+    known = [mask for mask in masks if mask is not None]
+    if len(known) < 2:
+        return known[0] if known else None
+    every = np.zeros(max(map(len, known)), dtype=np.bool_)
+    for mask in known:
+        every[: len(mask)] |= mask
+    return every
+
 
 class ReservedMask:
     """A mask of the reserved nodes, and whether it applies to the present item."""
 
-    __slots__ = ("_namespace", "_since", "_text", "applies", "cleared", "mask", "number", "set")
+    __slots__ = (
+        "_last_owned",
+        "_namespace",
+        "_owned_sets",
+        "_since",
+        "_text",
+        "applies",
+        "cleared",
+        "mask",
+        "number",
+        "owned",
+        "owned_set",
+        "set",
+    )
 
     def __init__(self) -> None:
         #: True while the present item must keep off these nodes. Results for its pods are cached apart from
@@ -26,17 +55,22 @@ class ReservedMask:
         #: has a number, 0 stands for none.
         self.cleared: Bools | None = None
         self.set = 0
+        #: Nodes in domains that other gangs have for themselves, likewise.
+        self.owned: Bools | None = None
+        self.owned_set = 0
+        self._owned_sets: dict[bytes, int] = {}
+        self._last_owned = 0
         self._namespace = self._text = self._since = ""
 
     @property
     def keeps_off(self) -> bool:
         """Whether there are nodes that the present item must keep off."""
-        return self.applies or self.cleared is not None
+        return self.applies or self.cleared is not None or self.owned is not None
 
     @property
-    def key(self) -> tuple[int, int]:
+    def key(self) -> tuple[int, int, int]:
         """Equal keys: the same nodes for the present item."""
-        return self.number if self.applies else -1, self.set
+        return self.number if self.applies else -1, self.set, self.owned_set
 
     @property
     def barred(self) -> Bools | None:
@@ -44,14 +78,25 @@ class ReservedMask:
 
         Nodes that came later are not in it.
         """
-        mask = self.mask if self.applies else None
-        if mask is None or self.cleared is None:
-            return self.cleared if mask is None else mask
-        size = max(len(mask), len(self.cleared))
-        both = np.zeros(size, dtype=np.bool_)
-        both[: len(mask)] |= mask
-        both[: len(self.cleared)] |= self.cleared
-        return both
+        return _all_of(self.kept, self.owned)
+
+    @property
+    def kept(self) -> Bools | None:
+        """The same without those in domains that other gangs have for themselves."""
+        return _all_of(self.mask if self.applies else None, self.cleared)
+
+    def own(self, mask: Bools | None) -> None:
+        """Note the nodes in domains that other gangs have for themselves; equal sets get the same number."""
+        self.owned, self.owned_set = mask, 0
+        if mask is None:
+            return
+        content = mask.tobytes()
+        if content not in self._owned_sets:
+            if len(self._owned_sets) >= _KNOWN:
+                self._owned_sets.clear()
+            self._last_owned += 1
+            self._owned_sets[content] = self._last_owned
+        self.owned_set = self._owned_sets[content]
 
     def reserve(self, slots: Ints, capacity: int, key: str, since: str) -> None:
         """Reserve these slots and no others, for the gang of this key (``namespace/name``)."""
@@ -103,6 +148,9 @@ class ReservedNodes(Filter):
         return free
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        owned = self._reserved.owned
+        if owned is not None and slot < len(owned) and owned[slot]:
+            return Rejection(Reason.NODE_RESERVED, "it is in a domain that a gang has for itself")
         cleared = self._reserved.cleared
         if cleared is not None and slot < len(cleared) and cleared[slot]:
             return Rejection(Reason.NODE_RESERVED, "it is cleared for pods of at least the same priority")

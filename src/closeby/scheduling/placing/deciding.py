@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.gangs.places import place_at, ranks, slots_of, split_part
+from closeby.scheduling.gangs.places import place_at, ranks, segment_order, slots_of, split_part
 from closeby.scheduling.gangs.rosters import missing, tree_of, unassigned
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome, kind_of, name_of
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
+from closeby.scheduling.placing.stand_ins import HeldForPods
 from closeby.scheduling.placing.tools import (
     Attempt,
     Placed,
@@ -29,10 +30,13 @@ from closeby.scheduling.placing.tools import (
 from closeby.scheduling.plugin_view import CycleState
 
 
-def follow_plan(tools: Tools, gang: WaitingGang, planned: Mapping[str, str]) -> Attempt | None:
+def follow_plan(
+    tools: Tools, gang: WaitingGang, planned: Mapping[str, str], all_of_it: int
+) -> Attempt | None:
     """Place members where ``planned`` (uid -> node) puts them; None when the plan helps no member.
 
-    While nothing is bound the plan counts as a whole or not at all, as a better place costs nothing then.
+    While nothing is bound the plan counts as a whole (``all_of_it`` members) or not at all, as a better place
+    costs nothing then.
     """
     state = CycleState(gang.group, tree_of(gang.constraints), gang.members.anchors)
     if tools.pre_filter(state, gang.waiting) is not None:
@@ -42,14 +46,33 @@ def follow_plan(tools: Tools, gang: WaitingGang, planned: Mapping[str, str]) -> 
     wanted = [(pod, slot) for pod in gang.waiting if (slot := slots.get(pod.uid)) is not None]
     statement.assume_where_allowed(wanted)
     placed = tuple(state.placed)
-    whole = len(placed) == len(gang.group.plan)
+    whole = len(placed) == all_of_it
     if placed and (whole or gang.members.total_running):
         where = {pod.uid: slot for pod, slot in placed}
-        if split_part(gang.parts(everyone=True), where) is None and tools.permit(state, placed) is None:
+        whole_gang = gang.parts(everyone=True)
+        if split_part(whole_gang, where) is None and tools.permit(state, placed) is None:
             statement.commit()
-            return Attempt(placed=placed, tree=state.tree)
+            return Attempt(placed=placed, tree=state.tree, segments=segment_order(whole_gang))
     statement.discard()
     return None
+
+
+def take_places(tools: Tools, waiting: Sequence[Pod], nodes: Mapping[str, str]) -> Attempt | None:
+    """Place pods that are no gang on their nodes (uid -> node); None where no node takes its pod."""
+    state = CycleState()
+    if tools.pre_filter(state, tuple(waiting)) is not None:
+        return None
+    statement = tools.statement(state)
+    slots = {uid: tools.cluster.slot(node) for uid, node in nodes.items()}
+    statement.assume_where_allowed(
+        [(pod, slot) for pod in waiting if (slot := slots.get(pod.uid)) is not None]
+    )
+    placed = tuple(state.placed)
+    if not placed or tools.permit(state, placed) is not None:
+        statement.discard()
+        return None
+    statement.commit()
+    return Attempt(placed=placed)
 
 
 def rest_of(waiting: Sequence[Pod], placed: Sequence[Pod]) -> tuple[Pod, ...]:
@@ -63,7 +86,8 @@ def place_pod(tools: Tools, pod: Pod) -> Attempt:
     state = CycleState()
     refusal = tools.pre_filter(state, (pod,))
     if refusal is not None:
-        return Attempt(refusal=refusal)
+        # Of claims that keep it from every node, the nodes tell by themselves whether they still do.
+        return Attempt(refusal=refusal, need=need_of_pod(tools.table, pod) if pod.spec.claims else None)
     explanations = (tools.explain_pod(state, pod),) if tools.explains(pod.key) else ()
     statement = tools.statement(state)
     slot = tools.filler(statement).best_node(pod, None)
@@ -113,6 +137,8 @@ class Decider:
     def __init__(self, tools: Tools, state: SchedulingState) -> None:
         self._tools = tools
         self._state = state
+        #: The places that are held for pods to come; None where it is not asked about such pods.
+        self.stand_ins: HeldForPods | None = None
         self._order = 0
 
     def decide(self, key: str, waiting: tuple[Pod, ...]) -> CycleResult:
@@ -127,23 +153,73 @@ class Decider:
                 if pod.uid in gated
             ]
             ready = tuple(pod for pod in waiting if pod.uid not in gated)
-        if kind_of(key) is ItemKind.APPLICATION:
-            attempt = place_application(self._tools, name_of(key), ready)
-            return self._settle(key, ready, refused, attempt, ())
-        if waiting[0].group is None:
-            attempt = place_pod(self._tools, waiting[0]) if ready else Attempt()
-            return self._settle(key, ready, refused, attempt, ())
-        followed = self._along_the_plan(key, ready)
+        followed = self._into_places(key, ready) or self._along_the_plan(key, ready)
         if followed is None:
-            return self._gang(key, ready, refused)
+            return self._wherever(key, ready, refused)
         outcome = followed.decision.outcome
         rest = rest_of(ready, [one.pod for one in outcome.bindings])
-        if not rest and not refused:
+        if outcome.refused or (not rest and not refused):
             return followed
-        later = self._gang(key, rest, refused).decision.outcome
+        later = self._wherever(key, rest, refused).decision.outcome
         place = later.place or outcome.place
         whole = replace(later, bindings=(*outcome.bindings, *later.bindings), place=place)
         return CycleResult(Decision(whole))
+
+    def _wherever(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> CycleResult:
+        """Place pods wherever it is best."""
+        kind = kind_of(key)
+        if kind is ItemKind.GANG:
+            return self._gang(key, ready, refused)
+        attempt = Attempt()
+        if kind is ItemKind.APPLICATION:
+            attempt = place_application(self._tools, name_of(key), ready)
+        elif ready:
+            attempt = place_pod(self._tools, ready[0])
+        return self._settle(key, ready, refused, attempt, ())
+
+    def _into_places(self, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
+        """What of the item takes the places that were held for it; None if nothing does.
+
+        Those that do not suit any more are given up: the pods are placed like any others, with that room.
+        """
+        if self.stand_ins is None or not self.stand_ins.any:
+            return None
+        places = self.stand_ins.of(ready)
+        if not places:
+            return self._without_place(key, ready)
+        conditions: tuple[Condition, ...] = ()
+        gang: WaitingGang | None = None
+        if kind_of(key) is ItemKind.GANG:
+            group = self._state.groups.get(key)
+            if group is None:
+                return None
+            gang = waiting_gang(self._tools, self._state, group, ready, in_order=False)
+            conditions = (*gang.constraints.conditions, *self._state.limits(key))
+            blocked = any(one.blocking for one in (*group.conditions, *conditions))
+            if blocked or missing(group, gang.members) is not None:
+                return None
+        nodes = self.stand_ins.vacate(places)
+        if gang is None:
+            attempt = take_places(self._tools, ready, nodes)
+        else:
+            attempt = follow_plan(self._tools, gang, nodes, len(places))
+        if attempt is None:
+            return self._without_place(key, ready)
+        return self._settle(key, ready, [], attempt, conditions)
+
+    def _without_place(self, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
+        """The refusal of a pod that could only have gone to its place; None for all others."""
+        if self.stand_ins is None or not ready or kind_of(key) is not ItemKind.POD:
+            return None
+        if not self.stand_ins.must_have_place(ready[0]):
+            return None
+        refusal = Condition(
+            reason=Reason.TOPOLOGY_PLACEMENT_FAILED,
+            object=f"Pod/{ready[0].key}",
+            message="no place is held for it (any more) beside the other pods of its Workload",
+            blocking=True,
+        )
+        return self._settle(key, ready, [], Attempt(refusal=refusal), ())
 
     def _along_the_plan(self, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
         """What of a start that was begun can be carried on as it was written down; None if nothing."""
@@ -154,7 +230,7 @@ class Decider:
         conditions = gang.constraints.conditions
         if any(one.blocking for one in (*group.conditions, *conditions)):
             return None
-        attempt = follow_plan(self._tools, gang, planned)
+        attempt = follow_plan(self._tools, gang, planned, len(group.plan))
         if attempt is None:
             return None
         return self._settle(key, ready, [], attempt, (*conditions, *self._state.limits(key)))
@@ -264,7 +340,7 @@ class Decider:
             taken = self._state.ranks(key)
             unknown = len(self._state.placed(key)) - len(taken)
             tree = attempt.tree or self._tools.topologies.flat()
-            numbers = ranks(tree, set(taken.values()), unknown, attempt.placed, slots)
+            numbers = ranks(tree, set(taken.values()), unknown, attempt.placed, slots, attempt.segments)
         path = () if place is None else place.path
         outcome = Outcome(
             key=name_of(key),
@@ -306,6 +382,8 @@ class Decider:
         nodes = [names[slot] or "" for _, slot in placed]
         binders = map(self._binder, pods, nodes) if self._tools.profile.binds else repeat(None)
         orders = range(self._order, self._order + len(placed))
+        if self.stand_ins is not None:
+            self.stand_ins.placed(pods)
         claims = self._tools.cluster.volumes
         volumes = map(claims.claimed, pods) if claims.any_used else repeat(())
         self._order += len(placed)

@@ -9,6 +9,7 @@ their place in natural order.
 from bisect import bisect_left
 from collections.abc import Callable
 from operator import neg
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,16 @@ MeanScores = Callable[[int, Ints], Scores]
 
 #: Of many equal domains only so many are compared by score; scoring thousands would cost more than it tells.
 COMPARED_TIES = 64
+
+
+class LevelCounts(Protocol):
+    """What fits in each domain of a level: pods, or whole segments of them."""
+
+    tree: Tree
+
+    def of(self, level: int) -> Counts:
+        """By domain of a level."""
+        ...
 
 
 class Fill:
@@ -66,24 +77,36 @@ def descend(
     choice = _Choice(counts, strategy, mean_scores)
     if fill_level is not None and fill_level > domain.level:
         for child, share in choice.fewest(domain, fill_level, wanted):
-            _descend_into(fill, choice, child, share)
+            _descend_into(fill, choice, counts, child, share)
     else:
-        _descend_into(fill, choice, domain, wanted)
+        _descend_into(fill, choice, counts, domain, wanted)
     return fill
 
 
-def _descend_into(fill: Fill, choice: "_Choice", domain: Domain, wanted: int) -> None:
-    tree = choice.counts.tree
+def fewest(
+    counts: LevelCounts,
+    domain: Domain,
+    level: int,
+    wanted: int,
+    strategy: Strategy,
+    mean_scores: MeanScores | None,
+) -> list[tuple[Domain, int]]:
+    """The fewest domains of a level inside ``domain`` that hold what is wanted, with the share of each."""
+    return _Choice(counts, strategy, mean_scores).fewest(domain, level, wanted)
+
+
+def _descend_into(fill: Fill, choice: "_Choice", counts: DomainCounts, domain: Domain, wanted: int) -> None:
+    tree = counts.tree
     while domain.level < tree.node_level:
-        if choice.counts.inside(domain) == wanted:
-            _use_whole(fill, choice.counts, domain)
+        if counts.inside(domain) == wanted:
+            _use_whole(fill, counts, domain)
             return
         level = domain.level + 1
         child = choice.holding(domain, level, wanted)
         if child is None:
             *whole, (last, share) = choice.fewest(domain, level, wanted)
             for used, _ in whole:
-                _use_whole(fill, choice.counts, used)
+                _use_whole(fill, counts, used)
             child, wanted = last, share
         domain = child
     fill.add(np.asarray([domain.index], dtype=np.intp), np.asarray([wanted], dtype=np.int64))
@@ -101,7 +124,7 @@ class _Choice:
 
     __slots__ = ("counts", "mean_scores", "spread")
 
-    def __init__(self, counts: DomainCounts, strategy: Strategy, mean_scores: MeanScores | None) -> None:
+    def __init__(self, counts: LevelCounts, strategy: Strategy, mean_scores: MeanScores | None) -> None:
         self.counts = counts
         self.spread = strategy is Strategy.SPREAD
         self.mean_scores = mean_scores

@@ -1,12 +1,14 @@
 """What is recorded of the decision about a gang, if it is to be explained."""
 
 import numpy as np
+from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
+from closeby.scheduling.placing.segment_refusals import segment_room, segments_text
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
-from closeby.topology.tree import ROOT_LEVEL, Tree
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 
 class Explaining:
@@ -35,7 +37,22 @@ class Explaining:
         if level is None or levels.by_default:
             level = max(levels.tree.node_level - 1, ROOT_LEVEL)
         limit = None if self._tools.explain_everything else 20
-        return self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._gang.group.strategy)
+        found = self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._gang.group.strategy)
+        return self._by_segments(found, levels.tree, level)
+
+    def _by_segments(self, found: tuple[DomainFit, ...], tree: Tree, level: int) -> tuple[DomainFit, ...]:
+        """Of a gang with layers only what fits in whole segments counts."""
+        part = self._gang.parts(everyone=True)
+        room = None if part.segments is None else segment_room(self._tools, self._gang.group, part)
+        if room is None or room.tree is not tree or level == ROOT_LEVEL:
+            return found
+        paths = {tree.path(Domain(level, index)): index for index in range(tree.count(level))}
+        fits = []
+        for one in found:
+            pods, text = segments_text(room, level, paths[one.path], one.wanted)
+            lack = "; ".join(filter(None, (text, one.lack)))
+            fits.append(replace(one, fits=min(one.fits, pods), lack=lack) if text else one)
+        return tuple(fits)
 
     def pods(self) -> tuple[PodExplanation, ...]:
         """What was recorded pod by pod; for a fill by descent the state before it, once per class."""

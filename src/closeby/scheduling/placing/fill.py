@@ -1,26 +1,26 @@
 """Placing the pods of one part inside one candidate: by descent, by trial for unequal pods, or pod by pod."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
 
 from closeby.cluster.columns import Cluster, Demand
-from closeby.objects.arrays import Bools, Ints, Scores
+from closeby.objects.arrays import Bools
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.judging.figures import Weighted, active_scorers, greatest_sum, total_scores
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.bounds import Bounds
+from closeby.scheduling.placing.by_score import ByScore
 from closeby.scheduling.placing.descent import descend, mean_scores
 from closeby.scheduling.placing.mutual import Mutual
 from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.trial import Trial
-from closeby.scheduling.plugin_view import Nodes
 from closeby.topology.tree import Domain, Tree
 
 
@@ -32,7 +32,6 @@ class Filler:
         *,
         cluster: Cluster,
         table: ClassTable,
-        scorers: Sequence[Weighted],
         statement: Statement,
         flat_tree: Callable[[], Tree],
         before_pod: Callable[[Pod], None] | None = None,
@@ -40,7 +39,6 @@ class Filler:
     ) -> None:
         self._cluster = cluster
         self._table = table
-        self._scorers = scorers
         self._statement = statement
         self._state = statement.state
         #: Gives the nodes where neither candidate nor scope names a tree.
@@ -65,17 +63,19 @@ class Filler:
         mark = self._statement.checkpoint()
         if self._table.affect_each_other(demand):
             return self._mutually(pods, candidate, inside, strategy, tree, budget)
-        if any(self._must_go_pod_by_pod(share) for share in demand):
-            if self._pod_by_pod(pods, candidate, inside, strategy, tree):
+        if any(self._must_go_by_score(share) for share in demand):
+            if self._by_score.place(pods, candidate, inside, strategy, tree):
                 return True
             self._statement.rollback(mark)
-            beyond = any(_reaches_beyond(share) for share in demand)
+            beyond = any(share.reaches_beyond for share in demand)
             if beyond and candidate is not None:
                 # What was planned did not know that pods take volumes from each other.
-                if self._pod_by_pod(pods, None, inside, strategy, tree):
+                if self._by_score.place(pods, None, inside, strategy, tree):
                     return True
                 self._statement.rollback(mark)
             if beyond or any(share.pod_class.blind_filters for share in demand):
+                if self._lacks_room(demand, tree, inside):
+                    return False
                 if self._one_after_another(demand, inside, tree, budget):
                     return True
                 self._statement.rollback(mark)
@@ -89,10 +89,19 @@ class Filler:
             self._statement.rollback(mark)
         return done
 
+    def counts_exactly(self, demand: Sequence[Share]) -> bool:
+        """Whether what is counted of pods can also be placed, wherever the first of them go."""
+        beyond = any(share.pod_class.blind_filters or share.reaches_beyond for share in demand)
+        return not beyond and not self._table.affect_each_other(demand)
+
+    def at_once(self, share: Share) -> bool:
+        """Whether equal pods need not be placed one by one."""
+        return not self._must_go_by_score(share)
+
     def in_turn(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class; only runs of equal ones, in the order given, where they must go pod by pod."""
         shares = self._table.shares(pods)
-        if len(shares) < 2 or not any(self._must_go_pod_by_pod(share) for share in shares):
+        if len(shares) < 2 or not any(self._must_go_by_score(share) for share in shares):
             return shares
         class_of = {pod.uid: share.pod_class for share in shares for pod in share.pods}
         runs = groupby(pods, key=lambda pod: class_of[pod.uid])
@@ -111,8 +120,7 @@ class Filler:
         Nodes in different domains of the trees in ``apart`` make different ways.
         """
         demand = self._table.shares(pods)
-        beyond = any(share.pod_class.blind_filters or _reaches_beyond(share) for share in demand)
-        if beyond or self._table.affect_each_other(demand):
+        if not self.counts_exactly(demand):
             budget.spent = True
             return
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
@@ -129,7 +137,7 @@ class Filler:
     ) -> bool:
         """Pods that count for each other; by score where a score depends on what was just placed."""
         demand = self._table.beside_each_other(pods)
-        by_score = any(self._must_go_pod_by_pod(share) for share in demand)
+        by_score = any(self._must_go_by_score(share) for share in demand)
         mutual = Mutual(
             cluster=self._cluster,
             table=self._table,
@@ -139,10 +147,10 @@ class Filler:
             tree=tree,
             strategy=strategy,
         )
-        at_once = len(demand) == 1 and not _reaches_beyond(demand[0])
+        at_once = len(demand) == 1 and not demand[0].reaches_beyond
         mark = self._statement.checkpoint()
         for meeting in mutual.meetings():
-            if by_score and self._pod_by_pod(pods, candidate, meeting, strategy, tree):
+            if by_score and self._by_score.place(pods, candidate, meeting, strategy, tree):
                 return True
             self._statement.rollback(mark)
             if any(share.pod_class.blind_filters for share in demand):
@@ -255,6 +263,15 @@ class Filler:
         trial = self._trial(inside, tree, budget)
         return any(True for _ in trial.ways(hardest_first, each_node=True))
 
+    def _lacks_room(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
+        """Whether pods certainly don't fit beside each other, even if none took a volume from another."""
+        domain, capacity = inside.domain_in(tree), self._cluster.capacity
+        return any(
+            scoped_counts(self._table, share.pod_class, tree, inside, capacity).inside(domain)
+            < len(share.pods)
+            for share in demand
+        ) or self._in_vain(demand, tree, inside)
+
     def _in_vain(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
         """Whether unequal pods certainly don't fit beside each other: sums show it, without any trial."""
         self._state.pace.take(500)
@@ -281,110 +298,22 @@ class Filler:
             budget=budget,
         )
 
-    def _pod_by_pod(
-        self,
-        pods: Sequence[Pod],
-        candidate: Candidate | None,
-        inside: NodeSet,
-        strategy: Strategy,
-        tree: Tree,
-    ) -> bool:
-        """Each pod to its best node, when a score or filter depends on what was just placed."""
-        allowed = inside.allowed(self._cluster.capacity)
-        if candidate is not None:
-            planned = self._planned(pods, candidate, inside, strategy, tree)
-            if planned is None:
-                return False
-            allowed = planned
-        for pod in pods:
-            if self._before_pod is not None:
-                self._before_pod(pod)
-            slot = self.best_node(pod, allowed)
-            if slot is None:
-                return False
-            self._statement.assume_one(pod, slot)
-        return True
-
     def best_node(self, pod: Pod, allowed: Bools | None) -> int | None:
         """The feasible slot with the greatest total, of equals the first by name; None if there is none."""
-        self._state.pace.take(50 + self._cluster.capacity // 500)
-        pod_class = self._table.of(pod)
-        filters = (*pod_class.blind_filters, *self._state.more_filters)
-        fleeting = active_scorers(self._table.fleeting, self._state, pod)
-        ranked, reach = self._table.ranked(pod_class), greatest_sum(fleeting)
-        if allowed is None and not filters and reach is not None:
-            return self._best_ranked(pod, ranked, fleeting, reach)
-        feasible = pod_class.fits > 0
-        if allowed is not None:
-            feasible &= allowed
-        for plugin in filters:
-            if not feasible.any():
-                return None
-            feasible &= plugin.filter(self._state, pod, Nodes(self._cluster))
-        slots = np.flatnonzero(feasible)
-        if not len(slots):
-            return None
-        totals = ranked[slots] + total_scores(fleeting, self._state, pod, Nodes(self._cluster, slots))
-        return self._best(totals, slots)
+        return self._by_score.best_node(pod, allowed)
 
-    def _best_ranked(
-        self, pod: Pod, ranked: Scores, fleeting: Sequence[Weighted], reach: float
-    ) -> int | None:
-        """The same by totals that were kept; ``fleeting`` scorers add up to ``reach`` to them."""
-        best = self._best(ranked, None) if len(ranked) else None
-        if best is None or ranked[best] == -np.inf:
-            return None
-        if not fleeting:
-            return best
-        # A node further behind can't catch up.
-        slots = np.flatnonzero(ranked >= ranked[best] - reach)
-        if len(slots) == 1:
-            return int(slots[0])
-        totals = ranked[slots] + total_scores(fleeting, self._state, pod, Nodes(self._cluster, slots))
-        return self._best(totals, slots)
+    @cached_property
+    def _by_score(self) -> ByScore:
+        return ByScore(
+            cluster=self._cluster,
+            table=self._table,
+            statement=self._statement,
+            flat_tree=self._flat_tree,
+            before_pod=self._before_pod,
+        )
 
-    def _best(self, totals: Scores, slots: Ints | None) -> int:
-        """The slot with the greatest total, of equals the first by name; ``slots`` None stands for all."""
-        best = int(np.argmax(totals))
-        flat = self._flat_tree()
-        if flat.in_slot_order:
-            return best if slots is None else int(slots[best])
-        # Slots are given out as nodes come and go, which must not decide anything.
-        equal = np.flatnonzero(totals == totals[best])
-        ties = equal if slots is None else slots[equal]
-        return int(ties[np.argmin(flat.position_of[ties])])
-
-    def _planned(
-        self,
-        pods: Sequence[Pod],
-        candidate: Candidate,
-        inside: NodeSet,
-        strategy: Strategy,
-        tree: Tree,
-    ) -> Bools | None:
-        """The nodes of the fewest domains that hold the pods, so that scores choose among those only."""
-        finest = tree.node_level - 1
-        level = finest if candidate.fill_level is None else min(candidate.fill_level, finest)
-        level = max(level, inside.domain_in(tree).level)
-        allowed = np.zeros(self._cluster.capacity, dtype=np.bool_)
-        for share in self._table.shares(pods):
-            counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
-            domain = inside.domain_in(tree)
-            if counts.inside(domain) < len(share.pods):
-                return None
-            means = mean_scores(self._table, share.pod_class, tree)
-            positions, _ = descend(
-                counts, domain, len(share.pods), strategy, means, candidate.fill_level
-            ).in_topology_order()
-            for owner in {
-                tree.ancestor(Domain(tree.node_level, int(at)), level) for at in positions.tolist()
-            }:
-                allowed[tree.slots_in(owner)] = True
-        mask = inside.allowed(self._cluster.capacity)
-        return allowed if mask is None else allowed & mask
-
-    def _must_go_pod_by_pod(self, share: Share) -> bool:
-        if self._one_by_one or share.pod_class.blind_filters or _reaches_beyond(share):
+    def _must_go_by_score(self, share: Share) -> bool:
+        if self._one_by_one or share.pod_class.blind_filters or share.reaches_beyond:
             return True
         # The pods themselves are asked: their class may have been made for a pod of no gang or of another.
         return any(
@@ -400,12 +329,6 @@ class Filler:
         slots = np.concatenate([batch.slots for batch in self._statement.since(mark)])
         self._statement.rollback(mark)
         self._statement.assume(pods, slots[np.argsort(tree.position_of[slots], kind="stable")])
-
-
-def _reaches_beyond(share: Share) -> bool:
-    """Whether one of the pods that is placed changes where the others may go beyond its own node."""
-    filters = (*share.pod_class.capacities, *share.pod_class.node_filters)
-    return any(plugin.reaches_beyond(share.pod_class.pod) for plugin in filters)
 
 
 def _outward(candidate: Candidate | None, inside: NodeSet, tree: Tree) -> Iterator[tuple[Domain, int | None]]:

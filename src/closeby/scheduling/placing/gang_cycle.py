@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from closeby.cluster.columns import Batch
 from closeby.objects.arrays import Bools
 from closeby.objects.bounds import some
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, ReasonToken
 from closeby.objects.words import all_pods, names_text, plural
 from closeby.scheduling.extension import Candidate, Placement
 from closeby.scheduling.gangs.parts import (
@@ -20,16 +20,18 @@ from closeby.scheduling.gangs.parts import (
     preferences_required,
     with_preferences_required,
 )
-from closeby.scheduling.gangs.places import split_part
+from closeby.scheduling.gangs.places import segment_order, split_part
 from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
+from closeby.scheduling.judging.diagnosis import NoNode
 from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_text
 from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.outcomes import Improvement
-from closeby.scheduling.pace import BACKTRACKS, Budget
+from closeby.scheduling.pace import BACKTRACKS, CANDIDATES, Budget
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.growth import Growth, move_together, used_domains
 from closeby.scheduling.placing.search import Search
+from closeby.scheduling.placing.segment_refusals import certainly_short, shortfall, subgroups_apart
 from closeby.scheduling.placing.tools import Attempt, Left, Tools, WaitingGang, gang_refusal
 from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.services import Traffic
@@ -83,11 +85,13 @@ class _GangCycle:
     def run(self) -> Attempt:
         table, waiting = self._tools.table, self._gang.waiting
         refusal = self._tools.pre_filter(self._state, waiting)
-        if refusal is not None:
-            return Attempt(refusal=refusal, tree=self._state.tree)
-        traffic = self._tools.traffic(self._state, waiting)
         minimum = self._gang.parts(everyone=False)
         demand = table.beside_each_other(minimum.needed())
+        if refusal is not None:
+            claims = any(pod.spec.claims for share in demand for pod in share.pods[:1])
+            need = self._need(minimum, demand) if claims else None
+            return Attempt(refusal=refusal, need=need, tree=self._state.tree)
+        traffic = self._tools.traffic(self._state, waiting)
         domains = () if self._explaining is None else self._explaining.survey()
         search = self._find(minimum, demand)
         if search is None:
@@ -108,7 +112,7 @@ class _GangCycle:
         if len(self._state.placed) < len(waiting):
             leftover = self._growth.beyond(search, minimum)
         improvement = None
-        if traffic is not None and self._state.placed:
+        if traffic is not None and self._state.placed and not self._constraints.layerings:
             improvement = self._move_together(traffic, search, minimum)
         placed = tuple(self._state.placed)
         refusal = self._tools.permit(self._state, placed)
@@ -123,6 +127,7 @@ class _GangCycle:
             domains=chosen_first(domains, self._state.tree, placed) if domains else (),
             explanations=explanations,
             tree=self._state.tree,
+            segments=segment_order(minimum) if self._constraints.layerings else {},
             improvement=improvement,
         )
 
@@ -131,7 +136,7 @@ class _GangCycle:
 
         Nothing is known where parts may be left out, or where placing some pods lets others in.
         """
-        if minimum.may_leave_out or any(share.pod_class.only is not None for share in demand):
+        if minimum.may_leave_out or any(share.pod_class.widened for share in demand):
             return None
         alone = bool(self._state.anchors)
         return need_of(self._tools.table, demand, self._constraints.levels.get(""), alone=alone)
@@ -162,6 +167,9 @@ class _GangCycle:
         optional = minimum.may_leave_out
         if self._short is not None and not optional:
             return None
+        layered = self._searches_segments(demand)
+        if layered and not optional and certainly_short(self._tools, self._group, minimum):
+            return None
         elastic = optional or any(leaf.extra for leaf in minimum.leaves())
         if elastic:
             whole = self._gang.parts(everyone=True)
@@ -172,11 +180,20 @@ class _GangCycle:
                     return search
         # The minimum goes where most of the others can follow, whatever is free there.
         search = self._close_or_any(minimum, self._budget, anywhere=elastic)
-        if search is None and not self._budget.spent and minimum.children:
+        if search is None and not self._budget.spent and (minimum.children or layered):
             apart = entangled(minimum, self._tools.table)
-            if apart:
-                search = self._search(minimum, self._budget, apart)
+            if layered:  # Each step costs more: a search that goes on finds little, and takes long.
+                self._budget.backtracks = min(self._budget.backtracks, BACKTRACKS // 4)
+                self._budget.candidates = min(self._budget.candidates, CANDIDATES // 8)
+            if apart or layered:
+                search = self._search(minimum, self._budget, apart, every=layered)
         return search
+
+    def _searches_segments(self, demand: Sequence[Share]) -> bool:
+        """Whether segments are searched one by one, as they can't be counted."""
+        layerings = self._constraints.layerings.values()
+        unequal = any(layer.counts for one in layerings for layer in one.layers[1:])
+        return bool(layerings) and (len(demand) > 1 or unequal)
 
     def _close_or_any(self, part: Part, budget: Budget, *, anywhere: bool = False) -> Search | None:
         """With all preferences of subgroups met if that can be, else as near to them as it goes.
@@ -216,9 +233,14 @@ class _GangCycle:
         budget: Budget,
         apart: Mapping[str, Sequence[Tree]] = {},
         scope: NodeSet = EVERYWHERE,
+        *,
+        every: bool = False,
     ) -> Search | None:
-        """The first way to place the part, or the cheapest of some when a plugin compares placements."""
-        search = Search(self._tools, self._group, self._statement, self._filler, budget, apart)
+        """The first way to place the part, or the cheapest of some when a plugin compares placements.
+
+        ``every``: of segments of unequal pods every way is tried.
+        """
+        search = Search(self._tools, self._group, self._statement, self._filler, budget, apart, every=every)
         judges = self._tools.profile.placement_scores
         compare = max((judge.placements_to_compare for judge in judges), default=1)
         best: _Way | None = None
@@ -296,25 +318,31 @@ class _GangCycle:
             message += constrained
             remedy = "" if bare is None else bare.remedy
             return self._refusal(Reason.GANG_DOES_NOT_FIT, message, remedy)
+        shared = self._shared_claim(demand)
+        if shared is not None:
+            return shared
+        volumes = self._lacks_volumes(demand)
         if self._budget.spent:
-            return self._refusal(
-                Reason.SEARCH_BUDGET_EXHAUSTED,
-                "no place was found before the search budget was spent; there may be one",
-                "ask for fewer subgroups, equal pods or a coarser level",
-            )
+            return self._spent(volumes)
+        if self._constraints.layerings:
+            minimum = self._gang.parts(everyone=False)
+            message = shortfall(self._tools, self._group, minimum) + constrained
+            return self._refusal(Reason.TOPOLOGY_PLACEMENT_FAILED, message)
         if self._most:
             message = f"{self._most} of at least {self._group.min_member} members find a place"
             return self._refusal(Reason.GANG_DOES_NOT_FIT, message)
         if not self._constraints.required or (len(demand) > 1 and self._fits_nowhere()):
             return self._refusal(
                 Reason.GANG_DOES_NOT_FIT,
-                "the pods fit one by one, but not all beside each other" + constrained,
+                "the pods fit one by one, but not all beside each other"
+                + ("" if volumes is None else f": {volumes.message}")
+                + constrained,
             )
         levels = self._constraints.levels.get("")
         if levels is None or levels.required is None or self._group.subgroups:
             return self._refusal(
                 Reason.TOPOLOGY_PLACEMENT_FAILED,
-                "there is room in the cluster, but no choice of domains holds all subgroups as they require",
+                subgroups_apart(self._tools, self._group, self._gang.parts(everyone=False)),
             )
         name = levels.tree.level_names[levels.required]
         wanted = sum(len(share.pods) for share in demand)
@@ -334,6 +362,49 @@ class _GangCycle:
         remedy = "" if bare is None else bare.remedy
         return self._refusal(Reason.TOPOLOGY_PLACEMENT_FAILED, message, remedy)
 
+    def _spent(self, volumes: NoNode | None) -> Condition:
+        if volumes is not None and volumes.reason:
+            return self._refusal(volumes.reason, volumes.message)
+        return self._refusal(
+            Reason.SEARCH_BUDGET_EXHAUSTED,
+            "no place was found before the search budget was spent; there may be one"
+            + ("" if volumes is None else f"; {volumes.message}"),
+            "ask for fewer subgroups, equal pods or a coarser level",
+        )
+
+    def _shared_claim(self, demand: Sequence[Share]) -> Condition | None:
+        """The refusal of members that can never run together: they name one claim for one pod at a time."""
+        found = self._tools.cluster.volumes.wanted_by_several(pod for share in demand for pod in share.pods)
+        if found is None:
+            return None
+        claim, names = found
+        why = f"claim {claim} is for one pod at a time (ReadWriteOncePod)"
+        message = f"{names_text(names)} would have to share it: {why}"
+        remedy = "give each member a claim of its own, or one with another access mode"
+        return self._refusal(Reason.VOLUME_IN_USE, message, remedy)
+
+    def _lacks_volumes(self, demand: Sequence[Share]) -> NoNode | None:
+        """Why the first member that finds no node beside the others finds none, if its volumes are a reason.
+
+        The members are placed one by one for that, those with the least room first, and taken back.
+        """
+        if not any(pod.spec.claims for share in demand for pod in share.pods[:1]):
+            return None
+        number = 0
+        mark = self._statement.checkpoint()
+        for share in sorted(demand, key=lambda share: share.pod_class.total / len(share.pods)):
+            for pod in share.pods:
+                slot = self._filler.best_node(pod, None)
+                if slot is None:
+                    lack = self._tools.diagnosis.lacks_volumes(self._state, pod)
+                    beside = f"{pod.name} finds no node beside {plural(number, 'other member')}"
+                    self._statement.rollback(mark)
+                    return None if lack is None else NoNode(lack.reason, f"{beside}: {lack.message}")
+                self._statement.assume_one(pod, slot)
+                number += 1
+        self._statement.rollback(mark)
+        return None
+
     def _fits_nowhere(self) -> bool:
         """Whether unequal pods are known not to fit beside each other even without any topology."""
         budget = Budget(self._tools.pace)
@@ -343,7 +414,7 @@ class _GangCycle:
         self._statement.discard()
         return found is None and not budget.spent
 
-    def _refusal(self, reason: Reason, message: str, remedy: str = "") -> Condition:
+    def _refusal(self, reason: ReasonToken, message: str, remedy: str = "") -> Condition:
         return gang_refusal(self._group.key, reason, message, remedy)
 
 

@@ -10,6 +10,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part
+from closeby.scheduling.gangs.segments import SegmentNumbers
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.moving.layout import sites_of
 from closeby.scheduling.moving.local_search import improve
@@ -105,6 +106,8 @@ class Growth:
                 absent = self._gang.members.waiting.get(leaf.name, ())
                 leftover += [(pod, Reason.GANG_INCOMPLETE, leaf.lack) for pod in absent]
                 continue
+            short = "its segment lacks members that have not appeared"
+            leftover += [(pod, Reason.GANG_INCOMPLETE, short) for pod in leaf.short]
             waiting = [pod for pod in (*leaf.core, *leaf.extra) if pod.uid not in placed]
             if not waiting:
                 continue
@@ -115,6 +118,10 @@ class Growth:
                     (pod, Reason.GANG_DOES_NOT_FIT, "its subgroup found no place") for pod in waiting
                 ]
                 continue
+            if leaf.segments is not None:
+                scopes = [chosen[1], *([required[leaf.name]] if leaf.name in required else [])]
+                leftover += self._more_segments(search, leaf, leaf.segments, scopes, placed)
+                continue
             for share in self._filler.in_turn(waiting):
                 left = self._grow(search, leaf, chosen[1], share, anchors)
                 if left and leaf.name in required:
@@ -124,6 +131,44 @@ class Growth:
                     why = self._why_left(leaf, share, *chosen)
                     leftover += [(pod, *why) for pod in left]
         return tuple(leftover)
+
+    def _more_segments(
+        self,
+        search: Search,
+        leaf: Part,
+        segments: SegmentNumbers,
+        scopes: Sequence[NodeSet],
+        placed: Mapping[str, int],
+    ) -> list[Left]:
+        """Segments beyond the minimum, each as a whole or not at all: all together, else one by one."""
+        pods = (*leaf.core, *leaf.extra)
+        there = [at for at, pod in enumerate(pods) if pod.uid in placed]
+        left = np.asarray([at for at, pod in enumerate(pods) if pod.uid not in placed], dtype=np.intp)
+        ids = segments.layering.ids(leaf.numbers[left])[0]
+        one_by_one = [left[ids == segment] for segment in dict.fromkeys(ids.tolist())]
+        unplaced: list[Left] = []
+        rounds = [[left]] if len(one_by_one) > 1 else []
+        for tried in (*rounds, one_by_one):
+            for members in tried:
+                part = replace(
+                    leaf,
+                    core=tuple(pods[at] for at in members.tolist()),
+                    extra=(),
+                    numbers=leaf.numbers[members],
+                    anchors=(*leaf.anchors, *(placed[pods[at].uid] for at in there)),
+                    segments=replace(
+                        segments, running=np.concatenate([segments.running, leaf.numbers[there]])
+                    ),
+                )
+                if any(True for scope in scopes for _ in search.alternatives(part, scope)):
+                    there += members.tolist()
+                    placed = {pod.uid: slot for pod, slot in self._state.placed}
+                elif tried is one_by_one:
+                    why = "beyond the minimum: no domain has room for its segment"
+                    unplaced += [(pod, Reason.TOPOLOGY_PLACEMENT_FAILED, why) for pod in part.core]
+            if len(there) == len(pods):
+                break
+        return unplaced
 
     def _grow(
         self, search: Search, leaf: Part, scope: NodeSet, share: Share, anchors: list[int]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from closeby.cluster.columns import UNLIMITED
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.scheduling.by_domain import DomainLimit
 
@@ -62,6 +63,51 @@ def _up_to(limit: DomainLimit, room: Counts, least: int) -> Counts:
     most: Counts = np.minimum(room, np.maximum(least + limit.max_skew - limit.counts, 0))
     most[0] = 0
     return most
+
+
+def most_inside(limit: DomainLimit, room: Counts, owners: Ints, count: int) -> Counts:
+    """How many pods each of ``count`` sets of nodes takes at the most if all pods are to be inside it.
+
+    ``room`` is that of each node, ``owners`` its set (-1: none); both (slots,). What the limit says of nodes
+    outside the set stays as it is: so it is often clear that a rack can't hold pods that must spread.
+    """
+    used = np.flatnonzero((room > 0) & (owners >= 0))
+    domains = len(limit.counts)
+    # Each domain of the limit in each set, with the room there.
+    pairs, which = np.unique(owners[used] * domains + limit.codes[used], return_inverse=True)
+    held = np.bincount(which, weights=room[used], minlength=len(pairs)).astype(np.int64)
+    sets, codes = np.divmod(pairs, domains)
+    if limit.eligible is None:
+        taken = np.where(codes > 0, np.minimum(held, np.maximum(1 - limit.counts[codes], 0)), held)
+    else:
+        least = _least_inside(limit, limit.eligible, sets, codes, held, count)
+        taken = np.minimum(held, np.maximum(least[sets] + limit.max_skew - limit.counts[codes], 0))
+        taken[codes == 0] = 0
+    most: Counts = np.bincount(sets, weights=taken, minlength=count).astype(np.int64)
+    return most
+
+
+def _least_inside(
+    limit: DomainLimit, eligible: Bools, sets: Ints, codes: Ints, held: Counts, count: int
+) -> Counts:
+    """How many pods the least domain can hold in the end if pods come to one set alone; shape (count,)."""
+    known = np.flatnonzero(eligible)
+    least = np.zeros(count, dtype=np.int64)
+    if len(known) < max(limit.min_domains, 1):
+        return least
+    emptiest = known[np.argsort(limit.counts[known], kind="stable")]
+    rank = np.zeros(len(limit.counts), dtype=np.int64)
+    rank[emptiest] = np.arange(len(emptiest))
+    inside = np.flatnonzero(eligible[codes])
+    order = inside[np.lexsort((rank[codes[inside]], sets[inside]))]
+    owners = sets[order]
+    # A set reaches the emptiest domains as long as these follow one another; the next one stays as it is.
+    sizes = np.bincount(owners, minlength=count)
+    places = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    reached = np.bincount(owners[rank[codes[order]] == places], minlength=count)
+    least[:] = np.append(limit.counts[emptiest], UNLIMITED)[reached]
+    np.minimum.at(least, owners, limit.counts[codes[order]] + held[order])
+    return least
 
 
 def room_of(limit: DomainLimit, fits: Counts) -> Counts:

@@ -7,13 +7,26 @@ that a sibling that finds no room sends the search back to the next alternative 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 
+import numpy as np
+
+from closeby.objects.arrays import Counts
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.gangs.parts import NodeSet, Part, SearchedPart, hardest_first, scoped_counts
-from closeby.scheduling.judging.pod_classes import Share
+from closeby.scheduling.gangs.parts import (
+    NodeSet,
+    Part,
+    SearchedPart,
+    entangled,
+    hardest_first,
+    scoped_counts,
+)
+from closeby.scheduling.judging.pod_classes import Share, masks_of
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.fill import Filler
+from closeby.scheduling.placing.limits import most_inside
+from closeby.scheduling.placing.segment_search import SegmentSearch
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Tools
 from closeby.topology.tree import Tree
@@ -111,8 +124,14 @@ class Search:
         filler: Filler,
         budget: Budget,
         apart: Mapping[str, Sequence[Tree]] = {},
+        *,
+        every: bool = False,
     ) -> None:
-        """``apart``: leaves of which every way to place them is tried (see ``parts.entangled``)."""
+        """``apart``: leaves of which every way to place them is tried (see ``parts.entangled``).
+
+        ``every``: so are the segments of leaves with layers.
+        """
+        self._tools = tools
         self._cluster = tools.cluster
         self._table = tools.table
         self._generators = tools.profile.generators
@@ -120,7 +139,8 @@ class Search:
         self._statement = statement
         self._state = statement.state
         self._filler = filler
-        self._apart = apart
+        self._apart = dict(apart)
+        self._every = every
         self._shared: dict[str, tuple[Share, ...]] = {}
         self.budget = budget
         #: The candidate that holds each placed leaf, by name, with the scope it was found in.
@@ -145,6 +165,17 @@ class Search:
             self.chosen[part.name] = (None, scope)
             yield
             return
+        if part.segments is not None:
+            segments = SegmentSearch(
+                tools=self._tools,
+                group=self._group,
+                statement=self._statement,
+                filler=self._filler,
+                budget=self.budget,
+                chosen=self.chosen,
+            )
+            yield from segments.ways(part, scope, self._proposed, self._segments)
+            return
         apart = self._apart.get(part.name)
         candidates = self.candidates(part, scope)
         for candidate in (None,) if candidates is None else candidates:
@@ -157,6 +188,12 @@ class Search:
             self._statement.rollback(mark)
             if apart is not None:
                 yield from self._filler.ways(part.core, candidate, scope, self.budget, apart)
+
+    def _segments(self, tree: Part, scope: NodeSet) -> Iterator[None]:
+        """The same for the segments of a leaf, which were made parts."""
+        if self._every:
+            self._apart.update(entangled(tree, self._table))
+        yield from self.alternatives(tree, scope)
 
     def _siblings(self, part: Part, scope: NodeSet) -> Iterator[None]:
         children = hardest_first(part)
@@ -227,19 +264,33 @@ class Search:
             found = self._shared[part.name] = self._table.beside_each_other(part.core)
         return found
 
+    def _most(self, share: Share, scope: NodeSet, tree: Tree, level: int) -> Counts | None:
+        """How many equal pods each domain of a level takes by their own limits; None where they have none."""
+        found: Counts | None = None
+        for mask in masks_of(self._table.domain_filters, share.pods[0]):
+            limit = mask.limit()
+            if limit is None:
+                continue
+            self._table.refresh(share.pod_class)
+            allowed = scope.allowed(self._cluster.capacity)
+            room = share.pod_class.fits if allowed is None else np.where(allowed, share.pod_class.fits, 0)
+            slots = np.arange(self._cluster.capacity)
+            most = most_inside(limit, room, tree.owners_of_slots(slots, level), tree.count(level))
+            found = most if found is None else np.minimum(found, most)
+        return found
+
     def candidates(self, part: Part, scope: NodeSet) -> Iterator[Candidate] | None:
         """What the plugins propose for a part inside a scope; None when none has anything to say."""
         core = part.needed()
         extra = [pod for leaf in part.leaves() for pod in leaf.extra]
-        view = SearchedPart(
-            self._group,
-            part,
-            scope,
-            # Where nothing is needed, the room for those that would like to come orders the domains.
-            self._table.beside_each_other(core or extra),
-            self._table,
-            self._cluster.capacity,
-        )
+        # Where nothing is needed, the room for those that would like to come orders the domains.
+        demand = self._table.beside_each_other(core or extra)
+        most = partial(self._most, demand[0], scope) if core and len(demand) == 1 else None
+        view = SearchedPart(self._group, part, scope, demand, self._table, self._cluster.capacity, most)
+        return self._proposed(view)
+
+    def _proposed(self, view: SearchedPart) -> Iterator[Candidate] | None:
+        """What the first plugin with anything to say proposes."""
         for generator in self._generators:
             proposed = generator.placement_generate(self._state, view)
             if proposed is not None:

@@ -233,12 +233,14 @@ class Holdings:
             self._state.add_on_unknown_node(pod, node_name)
         return lost
 
-    def give_back(self, pods: Iterable[Pod]) -> None:
-        """These pods were not to be placed after all: they wait again."""
+    def give_back(self, pods: Iterable[Pod]) -> list[tuple[Pod, str | None]]:
+        """These pods were not to be placed after all: they wait again. Returns those that held a node."""
+        freed: list[tuple[Pod, str | None]] = []
         for pod in pods:
             if self.holds(pod.uid):
-                self.release(pod.uid)
+                freed.append((pod, self.release(pod.uid)))
                 self._state.add(pod, placed=False)
+        return freed
 
 
 def _nothing() -> None:

@@ -1,6 +1,6 @@
 """What every cycle works with: the cluster, the plugins, cached judgements, and the gang that waits."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from typing import Final
 
@@ -9,12 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Bools
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken
 from closeby.scheduling.extension import MemberSort
 from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.rosters import Constraints, Roster, constraints_of, parts, roster
+from closeby.scheduling.gangs.segments import Layering
+from closeby.scheduling.intake.members import member_order
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
@@ -57,9 +60,13 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     domains: tuple[DomainFit, ...] = ()
     explanations: tuple[PodExplanation, ...] = ()
     tree: Tree | None = None
+    #: Of members with layers, as of ``places.segment_order``.
+    segments: Mapping[str, int] = {}
     improvement: Improvement | None = None
 
 
+#: Per layer of a gang: the domains that it may not have for itself.
+Taken = Callable[[PodGroup, Layering], list[Bools | None]]
 #: Least cost of the traffic of some pods on some nodes, None where that is too large to work out.
 LeastCost = Callable[[Traffic, Sites], float | None]
 
@@ -104,6 +111,8 @@ class Tools:
         self.table = ClassTable(cluster, profile.filters, profile.scores, self.reserved)
         self.rooms = RoomIndex(cluster, self.table, topologies, self.reserved)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
+        #: Per layer the domains that a gang may not have for itself; None where no gang wants any.
+        self.taken: Taken | None = None
         self._explain = explain
         self.explain_everything = explain_everything
         #: Works out the least possible cost of an application's traffic, where that is asked for.
@@ -127,7 +136,6 @@ class Tools:
         return Filler(
             cluster=self.cluster,
             table=self.table,
-            scorers=self.profile.scores,
             statement=statement,
             flat_tree=self.topologies.flat,
             before_pod=before_pod,
@@ -221,14 +229,16 @@ def waiting_gang(
 ) -> WaitingGang:
     """The gang with these members to place; ``in_order`` lets plugins say in which order."""
     running = running_members(tools, state, group.key)
-    if in_order:
+    constraints = constraints_of(group, tools.topologies, tools.profile.close_by_default)
+    if in_order and not constraints.layerings:
         waiting = _in_order(tools, group, waiting, running)
+    done = state.done(group.key)
     return WaitingGang(
         group=group,
         waiting=waiting,
         running=running,
-        members=roster(group, waiting, running, state.done(group.key)),
-        constraints=constraints_of(group, tools.topologies, tools.profile.close_by_default),
+        members=roster(group, waiting, running, done, constraints.layerings, member_order),
+        constraints=constraints,
     )
 
 

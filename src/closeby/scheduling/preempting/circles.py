@@ -1,22 +1,21 @@
 """Who was evicted how often, so that evictions don't go round in circles."""
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from closeby.objects.pods import Pod
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.preempting.records import Eviction, Preemption
 from closeby.scheduling.preempting.rule import DAY
 from closeby.scheduling.preempting.world import World, owner_of
 
+#: Owners from which on those are forgotten that were not evicted for a day.
+_MANY: Final = 1024
 #: Seconds for which a victim that comes back does not preempt itself.
-_PEACE: Final = 60.0
-
-
-class _Eviction(NamedTuple):
-    """When pods were evicted, and for which priority."""
-
-    when: float
-    priority: int
+PEACE: Final = 60.0
+#: Seconds for which a victim that comes back waits before it is tried, and at most; they double with each
+#: eviction of the day.
+_BACKOFF: Final = 1.0
+_LONGEST_BACKOFF: Final = 10.0
 
 
 class Evictions:
@@ -25,39 +24,75 @@ class Evictions:
     def __init__(self, most: int) -> None:
         """``most`` evictions within a day protect from the same priority."""
         self._most = most
-        self._of: dict[str, list[_Eviction]] = {}
-        #: By owner: the plan that evicted it last.
-        self._last: dict[str, object] = {}
+        self._of: dict[str, list[Eviction]] = {}
+        self._many = _MANY
+        #: By owner: the preemptors whose plans in force have counted an eviction of it.
+        self._counted: dict[str, set[str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._of)
 
+    def of(self, owner: str) -> tuple[Eviction, ...]:
+        """The evictions of a gang or owner that are known, oldest first."""
+        return tuple(self._of.get(owner, ()))
+
+    def restore(self, owner: str, evictions: Iterable[Eviction]) -> None:
+        """What an earlier process counted."""
+        found = self._of.setdefault(owner, [])
+        found[:] = sorted({*found, *evictions})
+
     def note(self, plan: Preemption, now: float | None) -> None:
         """The victims of a plan are evicted."""
         for owner in {owner_of(pod) for pod in plan.victims if not pod.terminating}:
-            found = self._of.setdefault(owner, [])
-            when = 0.0 if now is None else now
-            found[:] = [one for one in found if when - one.when < DAY]
-            found.append(_Eviction(when, plan.priority))
+            self._add(owner, plan.priority, 0.0 if now is None else now)
 
-    def note_once(self, pod: Pod, plan: Preemption, now: float) -> None:
-        """A victim of a plan was evicted; all of one owner that fall to one plan count once."""
-        found = self._of.setdefault(owner_of(pod), [])
-        if (owner_of(pod), plan.preemptor, plan.victims) != self._last.get(owner_of(pod)):
-            self._last[owner_of(pod)] = owner_of(pod), plan.preemptor, plan.victims
-            found[:] = [one for one in found if now - one.when < DAY]
-            found.append(_Eviction(now, plan.priority))
+    def note_once(self, pod: Pod, by: str, priority: int, now: float) -> None:
+        """A victim was evicted for a preemptor; all of one owner that fall to one plan count once."""
+        owner = owner_of(pod)
+        if by not in self._counted.get(owner, ()):
+            self.count(owner, by)
+            self._add(owner, priority, now)
 
-    def just_evicted(self, pod: Pod, now: float) -> bool:
-        """Whether a pod's gang or owner was evicted a moment ago."""
+    def count(self, owner: str, by: str) -> None:
+        """What is evicted of an owner for a preemptor is counted already, until its plan ends."""
+        self._counted.setdefault(owner, set()).add(by)
+
+    def ended(self, plan: Preemption, by: str) -> None:
+        """A plan is in force no more: what is evicted for the next one of its preemptor counts."""
+        for owner in {owner_of(pod) for pod in plan.victims}:
+            counted = self._counted.get(owner)
+            if counted is not None:
+                counted.discard(by)
+                if not counted:
+                    del self._counted[owner]
+
+    def peace(self, pod: Pod, now: float) -> float | None:
+        """Until when a pod does not preempt since its gang or owner was evicted; None if it may."""
         found = self._of.get(owner_of(pod))
-        return found is not None and now - found[-1].when < _PEACE
+        if found is None:
+            return None
+        # The sum is what the deadline is compared with: a difference of floats may fall short of it.
+        until = found[-1].when + PEACE
+        return until if now < until else None
+
+    def backoff(self, pod: Pod, now: float) -> float:
+        """Seconds for which a pod waits before it is tried, as its gang or owner was just evicted; else 0."""
+        if not self._of or self.peace(pod, now) is None:
+            return 0.0
+        today = sum(now - one.when < DAY for one in self._of[owner_of(pod)])
+        return min(_BACKOFF * 2.0 ** min(today - 1, 16), _LONGEST_BACKOFF)
 
     def shielded(self, world: World, priority: int, now: float | None) -> Iterator[int]:
         """Holders that were evicted too often for such a priority."""
-        if not self._of:
-            return
-        for number, holder in enumerate(world.holders):
-            recent = [one for one in self._of.get(holder.owner, ()) if now is None or now - one.when < DAY]
+        for owner, evictions in self._of.items():
+            recent = [one for one in evictions if now is None or now - one.when < DAY]
             if len(recent) >= self._most and priority <= max(one.priority for one in recent):
-                yield number
+                yield from world.owners.get(owner, ())
+
+    def _add(self, owner: str, priority: int, now: float) -> None:
+        found = self._of.setdefault(owner, [])
+        found[:] = [one for one in found if now - one.when < DAY]
+        found.append(Eviction(now, priority))
+        if len(self._of) >= self._many:
+            self._of = {one: when for one, when in self._of.items() if now - when[-1].when < DAY}
+            self._many = max(_MANY, 2 * len(self._of))

@@ -2,7 +2,7 @@
 
 Up to ``EXACT`` units every set of them is judged, by branch and bound. Beyond that the cheapest are taken
 until it is enough, and then those are spared that are not needed. The arithmetic counts resources alone;
-``accepts`` may ask for more.
+where that is not all, sets are tried.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from closeby.objects.arrays import Ints
 from closeby.scheduling.preempting.records import EvictionCost
+from closeby.scheduling.preempting.tried_sets import TriedSets
 from closeby.scheduling.preempting.units import Amounts, MemberLimits, VictimTally, VictimUnit
 
 #: Units of a domain of which every set is judged.
@@ -93,8 +95,10 @@ class Clearing(Struct, kw_only=True, eq=False):
     soft: bool
     #: Nodes that some units would leave partly free.
     partly_free: Callable[[Sequence[VictimUnit]], int]
-    #: Whether the item fits without these units, where arithmetic alone does not tell; None: it does.
-    accepts: Callable[[Sequence[VictimUnit]], bool] | None = None
+    #: The slot of each pod, by its index.
+    slots: Ints
+    #: Whether the item fits without some units, where arithmetic alone does not tell; None: it does.
+    tried: TriedSets | None = None
     nodes: int = 0
     #: Whether nothing was left untried.
     exact: bool = True
@@ -103,6 +107,8 @@ class Clearing(Struct, kw_only=True, eq=False):
         self, ground: Ground, units: Sequence[VictimUnit], limit: EvictionCost | None
     ) -> FoundVictims | None:
         """The cheapest units of a domain that are enough, if they cost no more than ``limit``."""
+        if self._never(units):
+            return None
         if len(units) <= EXACT and self.nodes < NODES:
             search = _Exact(self, ground, units, limit)
             search.descend(0)
@@ -114,12 +120,22 @@ class Clearing(Struct, kw_only=True, eq=False):
             return None
         return found
 
-    def bound(self, ground: Ground, units: Sequence[VictimUnit]) -> tuple[float, ...]:
-        """What clearing a domain costs at the least, without nodes left partly free."""
-        return _Exact(self, ground, units, None).least()
+    def reprieved(self, ground: Ground, found: FoundVictims) -> FoundVictims:
+        """The same without units that are not needed, however many sets must be tried for that."""
+        if self.tried is None:
+            return found
+        self.tried.go_on()
+        for unit in found.units:
+            ground.free(unit)
+        return self._needed(ground, found.units)
+
+    def _never(self, units: Sequence[VictimUnit]) -> bool:
+        """Whether the item does not fit even if all units go."""
+        tried = self.tried
+        return tried is not None and tried.monotone and not tried.accepts(units) and not tried.spent
 
     def _accepted(self, ground: Ground, units: Sequence[VictimUnit]) -> bool:
-        return ground.enough and (self.accepts is None or self.accepts(units))
+        return ground.enough and (self.tried is None or self.tried.accepts(units))
 
     def costs(self, units: Sequence[VictimUnit]) -> EvictionCost:
         """What some units cost together."""
@@ -149,9 +165,14 @@ class Clearing(Struct, kw_only=True, eq=False):
         tally = VictimTally(self.allowed, self.limits)
         ordered = sorted(units, key=lambda unit: self._order(unit, ground))
         taken: list[VictimUnit] = []
-        for unit in ordered:
-            if self._accepted(ground, taken):
-                break
+        # Where sets are tried, ever more units go between one trial and the next.
+        step, due = 1, 0
+        for number, unit in enumerate(ordered):
+            if ground.enough and number >= due:
+                if self._accepted(ground, taken):
+                    break
+                due = number + step
+                step *= 2 if self.tries_blocks else 1
             if unit.whole and any(one.holder == unit.holder for one in taken):
                 # All of the gang goes, with the members that went before.
                 for one in [one for one in taken if one.holder == unit.holder]:
@@ -168,19 +189,53 @@ class Clearing(Struct, kw_only=True, eq=False):
                 continue
             taken.append(unit)
             ground.free(unit)
-        result = None
         if self._accepted(ground, taken):
-            for unit in sorted(taken, key=lambda one: self._order(one, ground), reverse=True):
-                ground.free(unit, -1)
-                rest = [one for one in taken if one is not unit]
-                if self._accepted(ground, rest):
-                    taken = rest
-                else:
-                    ground.free(unit)
-            result = FoundVictims(self.costs(taken), tuple(taken))
+            return self._needed(ground, taken)
         for unit in taken:
             ground.free(unit, -1)
-        return result
+        return None
+
+    @property
+    def tries_blocks(self) -> bool:
+        """Whether sets are tried, and what fits without some units also fits without more."""
+        return self.tried is not None and self.tried.monotone
+
+    def _needed(self, ground: Ground, gone: Sequence[VictimUnit]) -> FoundVictims:
+        """Of units that are enough those that are needed: the dearest stay first. All are back in the end."""
+        taken = self._in_the_way(ground, list(gone))
+        left = sorted(taken, key=lambda one: self._order(one, ground), reverse=True)
+        size = 1
+        while left:
+            some, rest = left[:size], [one for one in taken if one not in left[:size]]
+            for unit in some:
+                ground.free(unit, -1)
+            if self._accepted(ground, rest):
+                taken, left = rest, left[size:]
+                size *= 2 if self.tries_blocks else 1
+                continue
+            for unit in some:
+                ground.free(unit)
+            if size == 1:
+                left = left[1:]
+            size = max(size // 2, 1)
+        for unit in taken:
+            ground.free(unit, -1)
+        return FoundVictims(self.costs(taken), tuple(taken))
+
+    def _in_the_way(self, ground: Ground, taken: list[VictimUnit]) -> list[VictimUnit]:
+        """Those on the nodes that the item would have without all, if these are enough."""
+        slots = None if self.tried is None or not self.tried.monotone else self.tried.slots(taken)
+        if slots is None:
+            return taken
+        there = [unit for unit in taken if not slots.isdisjoint(self.slots[list(unit.pods)].tolist())]
+        others = [unit for unit in taken if unit not in there]
+        for unit in others:
+            ground.free(unit, -1)
+        if self._accepted(ground, there):
+            return there
+        for unit in others:
+            ground.free(unit)
+        return taken
 
     def _order(self, unit: VictimUnit, ground: Ground) -> tuple[object, ...]:
         gain = max(sum(unit.gains) + len(unit.shared), 1)
@@ -231,10 +286,12 @@ class _Exact:
             found = clearing.found(tally)
             if not self._improves(found):
                 return
-            if clearing.accepts is None or clearing.accepts(found.units):
+            if self._accepts(found.units):
                 self.best = found
                 return
         if at == len(self._units) or self._hopeless(at):
+            return
+        if self._ground.enough and self._never(at):
             return
         unit = self._units[at]
         if tally.may_take(unit):
@@ -245,6 +302,17 @@ class _Exact:
                 self._ground.free(unit, -1)
             tally.drop()
         self.descend(at + 1)
+
+    def _accepts(self, units: Sequence[VictimUnit]) -> bool:
+        tried = self._clearing.tried
+        if tried is None:
+            return True
+        self.spent = self.spent or tried.tired
+        return not self.spent and tried.accepts(units)
+
+    def _never(self, at: int) -> bool:
+        """Whether it is not enough even if all units from ``at`` on go too."""
+        return self._clearing.tries_blocks and not self._accepts([*self._tally.units, *self._units[at:]])
 
     def _improves(self, found: FoundVictims) -> bool:
         if self._limit is not None and found.cost > self._limit:
@@ -261,10 +329,6 @@ class _Exact:
         bound = self._bound(at, lacks)
         most: tuple[float, ...] = best[:7]
         return bound > most or (bound == most and self._clearing.nodes > TIES)
-
-    def least(self) -> tuple[float, ...]:
-        """What any set that is enough costs at the least."""
-        return self._bound(0, self._ground.lacks())
 
     def _bound(self, at: int, lacks: Sequence[int]) -> tuple[float, ...]:
         """What any set that is enough costs at the least, beyond here; without nodes left partly free."""

@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod
@@ -12,16 +13,16 @@ from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 from closeby.scheduling.preempting.clearing import Clearing, FoundVictims, Ground
 from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, room_of, whatever_goes
-from closeby.scheduling.preempting.records import DomainCost, EvictionCost
+from closeby.scheduling.preempting.protected import ProtectedPods
+from closeby.scheduling.preempting.records import DomainCost, EvictionCost, KeptPods
 from closeby.scheduling.preempting.trials import PreemptionTrials
+from closeby.scheduling.preempting.tried_sets import TRIALS, TriedSets
 from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.victims import Units, Victims, in_order, limits_of, partly_free_in, pods_of
+from closeby.scheduling.preempting.victims import LeastCost, Units, Victims, in_order, partly_free_in, pods_of
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 #: Filters whose answers the arithmetic knows: resources, and what is true of a node whatever runs there.
 COUNTED: Final = frozenset({"NodeResourcesFit", "Reservation"})
-#: Cycles that are tried for one item where arithmetic does not tell all.
-TRIALS: Final = 64
 #: Domains of which the cost is worked out for an explanation.
 EXPLAINED: Final = 64
 
@@ -40,7 +41,11 @@ class DomainChoice(Struct, frozen=True, kw_only=True, eq=False):
 class GangQuestion:
     """One gang that looks for a domain to clear."""
 
-    def __init__(self, tools: Tools, trials: PreemptionTrials, gang: WaitingGang) -> None:
+    def __init__(
+        self, tools: Tools, trials: PreemptionTrials, gang: WaitingGang, *, soft: bool = False
+    ) -> None:
+        """``soft``: victims may violate budgets."""
+        self.soft = soft
         self._tools = tools
         self._trials = trials
         self._gang = gang
@@ -52,13 +57,17 @@ class GangQuestion:
         required = None if levels is None else levels.required
         self.level = ROOT_LEVEL if required is None else required
         self._preferred = None if levels is None or levels.by_default else levels.preferred
-        self.rows, kinds = kinds_of(tools.cluster, demand, tools.reserved.barred, COUNTED)
+        self.rows, kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
         self._anchors = minimum.all_anchors()
         if minimum.may_leave_out:  # Not all of these need a place.
             kinds = tuple(PodKind(wanted=0, asks=one.asks, usable=one.usable, plain=False) for one in kinds)
         self.kinds = kinds
         #: Whether arithmetic tells what fits; else each set of victims is tried.
-        self._plain = len(kinds) == 1 and kinds[0].plain and not gang.group.subgroups
+        divided = bool(gang.group.subgroups or gang.constraints.layerings)
+        owned = tools.reserved.owned is not None
+        self._plain = len(kinds) == 1 and kinds[0].plain and not divided and not owned
+        #: Whether more room never takes a place from it.
+        self._counted = all(kind.plain for kind in kinds)
         self.wanted = sum(kind.wanted for kind in kinds)
         self._tried = 0
         self._leaving: tuple[Pod, ...] = ()
@@ -80,21 +89,28 @@ class GangQuestion:
             usable &= beside
         return np.flatnonzero(usable)
 
-    def best(self, victims: Victims, *, soft: bool) -> DomainChoice | None:
+    def best(self, victims: Victims) -> DomainChoice | None:
         """The domain that costs the least to clear; None where no victims are enough."""
-        search = self._search(victims, soft)
+        search = self._search(victims)
         if search is None:
             return None
         if not self._plain:
-            return self._cheapest(search, victims, checked=True)
-        found = self._cheapest(search, victims, checked=False)
+            search.clearing.tried = self._tried_sets(victims)
+            return self._cheapest(search, victims)
+        found = self._cheapest(search, victims)
         if found is not None and not found.placed:
             # A filter knows better than the arithmetic.
             search.clearing.nodes = 0
-            return self._cheapest(search, victims, checked=True)
+            search.clearing.tried = self._tried_sets(victims)
+            return self._cheapest(search, victims)
         return found
 
-    def _search(self, victims: Victims, soft: bool) -> "_Search | None":
+    def _tried_sets(self, victims: Victims) -> TriedSets:
+        return TriedSets(
+            lambda units: self._fits(victims, units), self._tools.cluster.capacity, monotone=self._counted
+        )
+
+    def _search(self, victims: Victims) -> "_Search | None":
         world = victims.world
         room = room_of(self._tools.cluster, world, self.rows, self.kinds, victims.leaving, victims.pods)
         domains = self._holding(room.could)
@@ -102,20 +118,19 @@ class GangQuestion:
             return None
         self._leaving = tuple(world.pods[one] for one in victims.leaving.tolist())
         clearing = Clearing(
-            allowed=world.allowed,
-            limits=limits_of(world),
-            soft=soft,
+            allowed=victims.allowed,
+            limits=world.limits,
+            slots=world.slots,
+            soft=self.soft,
             partly_free=partly_free_in(world, victims.leaving),
         )
         units = Units(victims, room, self.tree, self.level)
         fits = [DomainCounts(self.tree, counts).of(self.level) for counts in room.fits]
         return _Search(clearing, self, units, room, fits, domains)
 
-    def _cheapest(self, search: "_Search", victims: Victims, *, checked: bool) -> DomainChoice | None:
-        """``checked``: every set of victims is tried that would be the best."""
+    def _cheapest(self, search: "_Search", victims: Victims) -> DomainChoice | None:
         clearing = search.clearing
-        clearing.accepts = (lambda units: self._fits(victims, units) is not None) if checked else None
-        best: tuple[tuple[object, ...], Domain, FoundVictims] | None = None
+        best: tuple[tuple[object, ...], Domain, FoundVictims, Ground] | None = None
         for bound, domain, units, ground in search.in_order():
             if best is not None and bound > best[2].cost[:7]:
                 break
@@ -124,35 +139,42 @@ class GangQuestion:
                 continue
             key = (found.cost, not self._close(search.room, found, victims, domain), domain.index)
             if best is None or key < best[0]:
-                best = key, domain, found
+                best = key, domain, found, ground
         if best is None:
             return None
-        _, domain, found = best
-        exact = clearing.exact and self._tried <= TRIALS
+        _, domain, found, ground = best
+        exact = clearing.exact and not (clearing.tried is not None and clearing.tried.spent)
+        if not exact:
+            found = clearing.reprieved(ground, found)
         return DomainChoice(
             tree=self.tree,
             domain=domain,
             cost=found.cost,
             units=found.units,
-            placed=self._fits(victims, found.units, last=True) or (),
+            placed=self._fits(victims, found.units) or (),
             exact=exact,
         )
 
-    def table(self, victims: Victims, *, soft: bool) -> tuple[DomainCost, ...]:
+    def table(self, victims: Victims | None, protected: ProtectedPods) -> tuple[DomainCost, ...]:
         """What clearing each domain would cost, or why that does not help; the cheapest first."""
         tree, level = self.tree, self.level
-        search = self._search(victims, soft)
+        search = None if victims is None else self._search(victims)
         empty = whatever_goes(self._tools.cluster, self.rows, self.kinds)
         could = (
             [] if search is None else [DomainCounts(tree, counts).of(level) for counts in search.room.could]
         )
         ever = [DomainCounts(tree, counts).of(level) for counts in empty]
         known: dict[int, DomainCost] = {}
-        if search is not None:
+        if search is not None and victims is not None:
             for _, domain, units, ground in list(search.in_order())[:EXPLAINED]:
                 known[domain.index] = self._judged(search, victims, domain, units, ground)
+        kept = protected.by_domain(tree, level)
         rows = [
-            known.get(index) or self._short(Domain(level, index) if level > ROOT_LEVEL else ROOT, ever, could)
+            with_kept(
+                known.get(index)
+                or self._short(Domain(level, index) if level > ROOT_LEVEL else ROOT, ever, could),
+                kept.get(index),
+            )
             for index in range(tree.count(level))
             if level == ROOT_LEVEL or tree.labelled[level][index]
         ]
@@ -163,7 +185,7 @@ class GangQuestion:
     ) -> DomainCost:
         path = self.tree.path(domain)
         clearing = search.clearing
-        clearing.accepts = None
+        clearing.tried = None
         clearing.nodes = 0
         found = clearing.cheapest(ground, units, None)
         if found is None:
@@ -208,15 +230,16 @@ class GangQuestion:
         leaving = (victims.world.pods[one] for one in victims.leaving.tolist())
         return self._trials.place(self._gang, (*leaving, *pods))
 
-    def _fits(
-        self, victims: Victims, units: Sequence[VictimUnit], *, last: bool = False
-    ) -> tuple[Placed, ...] | None:
+    def _fits(self, victims: Victims, units: Sequence[VictimUnit]) -> tuple[Placed, ...] | None:
         """Where the gang goes without these units and all that leaves anyway; None: it does not fit."""
-        if self._tried >= TRIALS and not last:
-            self._tried += 1
-            return None
         self._tried += 1
-        return self._trials.place(self._gang, (*self._leaving, *pods_of(victims.world, units)))
+        gone = dict.fromkeys(one for unit in units for one in unit.pods)
+        return self._trials.place(self._gang, (*self._leaving, *(victims.world.pods[one] for one in gone)))
+
+
+def with_kept(cost: DomainCost, kept: tuple[int, tuple[KeptPods, ...]] | None) -> DomainCost:
+    """The same with the pods that can't be evicted there."""
+    return cost if kept is None else replace(cost, kept_pods=kept[0], kept=kept[1])
 
 
 class _Search(Struct, frozen=True, eq=False):
@@ -229,13 +252,13 @@ class _Search(Struct, frozen=True, eq=False):
     fits: Sequence[Ints]
     domains: Ints
 
-    def in_order(self) -> Iterator[tuple[tuple[float, ...], Domain, list[VictimUnit], Ground]]:
+    def in_order(self) -> Iterator[tuple[LeastCost, Domain, list[VictimUnit], Ground]]:
         """The domains with their units, those first that could be the cheapest, with the least they cost."""
-        found = []
-        kinds = self.question.kinds
-        for index in self.domains.tolist():
+        kinds, level = self.question.kinds, self.question.level
+        lacks = [kind.wanted - counts[self.domains] for kind, counts in zip(kinds, self.fits, strict=True)]
+        bounds = self.units.bounds(self.domains, lacks)
+        for bound, index in sorted(zip(bounds, self.domains.tolist(), strict=True)):
             units, slots = self.units.of(index)
-            level = self.question.level
             ground = Ground(
                 [kind.wanted for kind in kinds],
                 [int(counts[index]) for counts in self.fits],
@@ -243,6 +266,4 @@ class _Search(Struct, frozen=True, eq=False):
                 self.units.ground_of(slots),
                 lambda kind, slot: bool(kinds[kind].usable[slot]),
             )
-            bound = self.clearing.bound(ground, units)
-            found.append((bound, ROOT if level == ROOT_LEVEL else Domain(level, index), units, ground))
-        return iter(sorted(found, key=lambda one: (one[0], one[1])))
+            yield bound, ROOT if level == ROOT_LEVEL else Domain(level, index), units, ground

@@ -100,7 +100,7 @@ def room_of(
     """``leaving`` and ``victims`` are indices of pods that go anyway, and that may go."""
     index = list(rows)
     free = cluster.allocatable[index][:, : cluster.capacity] - cluster.requested[index][:, : cluster.capacity]
-    taken = tuple(world.amounts(cluster, row) for row in rows)
+    taken = tuple(world.amounts(row) for row in rows)
     for at, amounts in enumerate(taken):
         np.add.at(free[at], world.slots[leaving], amounts[leaving])
     most = free.copy()

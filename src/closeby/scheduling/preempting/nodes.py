@@ -5,25 +5,31 @@ PodDisruptionBudget protects, then the most important ones. Gangs go as a whole,
 minimum; a node without victims of gangs that are broken comes before one with some.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from operator import itemgetter
-from typing import Final
+from heapq import merge
+from itertools import islice
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from closeby.objects.natural import natural_key
+from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Ints
+from closeby.objects.natural import NaturalKey, natural_key
 from closeby.objects.pods import Pod
 from closeby.scheduling.placing.tools import Placed, Tools
 from closeby.scheduling.preempting.clearing import Clearing, Ground
-from closeby.scheduling.preempting.domains import COUNTED
-from closeby.scheduling.preempting.ground import kinds_of, room_of, whatever_goes
+from closeby.scheduling.preempting.domains import COUNTED, with_kept
+from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, room_of, whatever_goes
+from closeby.scheduling.preempting.node_ranking import NodeRanking
+from closeby.scheduling.preempting.protected import ProtectedPods
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost
 from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.victims import Units, Victims, in_order, limits_of, partly_free_in, pods_of
+from closeby.scheduling.preempting.victims import Units, Victims, in_order, partly_free_in, pods_of
 from closeby.scheduling.preempting.world import World
+from closeby.topology.tree import Tree
 
 #: Nodes that are tried for one pod where a filter knows more than the arithmetic.
 TRIALS: Final = 64
@@ -44,112 +50,202 @@ class NodeChoice(Struct, frozen=True, kw_only=True, eq=False):
 _Key = tuple[object, ...]
 
 
+class NodeCandidate(NamedTuple):
+    """A node that may be cleared, and who must go for that."""
+
+    key: tuple[_Key, NaturalKey]
+    slot: int
+    units: tuple[VictimUnit, ...]
+    cost: EvictionCost
+
+
+def _key_of(one: NodeCandidate) -> tuple[_Key, NaturalKey]:
+    return one.key
+
+
 class PodQuestion:
     """One plain pod that looks for a node to clear."""
 
-    def __init__(self, tools: Tools, trials: PreemptionTrials, pod: Pod) -> None:
+    def __init__(self, tools: Tools, trials: PreemptionTrials, pod: Pod, *, soft: bool = True) -> None:
+        """``soft``: victims may violate budgets."""
+        self.soft = soft
         self._tools = tools
         self._trials = trials
         self._pod = pod
         self.tree = tools.topologies.flat()
         demand = tools.table.shares((pod,))
-        self.rows, self.kinds = kinds_of(tools.cluster, demand, tools.reserved.barred, COUNTED)
+        self.rows, self.kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
 
     def holding(self) -> bool:
         """Whether some node would hold the pod if nothing ran there."""
         return any(bool(fits.any()) for fits in whatever_goes(self._tools.cluster, self.rows, self.kinds))
 
-    def best(self, victims: Victims, *, soft: bool) -> NodeChoice | None:
-        """The node that costs the least to clear; None where no victims are enough."""
+    def best(self, victims: Victims) -> NodeChoice | None:
+        """The node that costs the least to clear; None where no victims are enough.
+
+        Where a filter refuses who would have to go for room alone, others on the node may have to go too.
+        """
         leaving = pods_of_leaving(victims)
-        for _, slot, units, cost in sorted(self._candidates(victims, soft), key=itemgetter(0))[:TRIALS]:
-            placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.world, units)))
+        nodes = self._nodes(victims)
+        #: Nodes of which more must go than for room: they come by what that costs.
+        dearer: list[tuple[NodeCandidate, tuple[Placed, ...]]] = []
+        for one in islice(nodes.in_order(), TRIALS):
+            if dearer and dearer[0][0].key <= one.key:
+                break
+            placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.world, one.units)))
             if placed is not None:
-                name = self._tools.cluster.node_at(slot).name
-                return NodeChoice(node=name, cost=cost, units=units, placed=placed)
-        return None
+                return self._choice(one, placed)
+            plain = self.kinds[0].plain and self._tools.reserved.owned is None
+            found = None if plain else nodes.by_trials(one.slot, self._places_on(victims))
+            if found is not None:
+                dearer = sorted([*dearer, found], key=lambda known: known[0].key)
+        return self._choice(*dearer[0]) if dearer else None
+
+    def _choice(self, one: NodeCandidate, placed: tuple[Placed, ...]) -> NodeChoice:
+        name = self._tools.cluster.node_at(placed[0][1]).name
+        return NodeChoice(node=name, cost=one.cost, units=one.units, placed=placed)
+
+    def _places_on(self, victims: Victims) -> Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None]:
+        """Where the pod goes without some units and all that leaves anyway."""
+        leaving = pods_of_leaving(victims)
+        return lambda units: self._trials.place(self._pod, (*leaving, *pods_of(victims.world, units)))
 
     def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the pod goes without these pods and all that leaves anyway; None: it does not fit."""
         return self._trials.place(self._pod, (*pods_of_leaving(victims), *pods))
 
-    def table(self, victims: Victims, *, soft: bool) -> tuple[DomainCost, ...]:
-        """What clearing each node would cost; the cheapest first."""
-        cluster = self._tools.cluster
-        return tuple(
-            DomainCost(
-                path=(cluster.node_at(slot).name,),
-                cost=cost,
-                victims=in_order(pods_of(victims.world, units)),
+    def table(self, victims: Victims | None, protected: ProtectedPods) -> tuple[DomainCost, ...]:
+        """What clearing each node would cost, the cheapest first, and then why that does not help."""
+        cluster, tree = self._tools.cluster, self.tree
+        kept = protected.by_domain(tree, tree.node_level)
+        known: dict[int, DomainCost] = {}
+        if victims is not None:
+            for one in islice(self.in_order(victims), EXPLAINED):
+                gone = in_order(pods_of(victims.world, one.units))
+                path = (cluster.node_at(one.slot).name,)
+                known[one.slot] = DomainCost(path=path, cost=one.cost, victims=gone)
+        others: list[tuple[NaturalKey, int]] = []
+        if len(known) < EXPLAINED:
+            holding = np.flatnonzero(whatever_goes(cluster, self.rows, self.kinds)[0] > 0).tolist()
+            others = sorted(
+                (natural_key(cluster.node_at(slot).name), slot) for slot in holding if slot not in known
             )
-            for _, slot, units, cost in sorted(self._candidates(victims, soft), key=itemgetter(0))[:EXPLAINED]
-        )
+        for _, slot in others[: EXPLAINED - len(known)]:
+            why = "not enough even so" if victims is not None else "nothing on it may go"
+            known[slot] = DomainCost(path=(cluster.node_at(slot).name,), why_not=why)
+        places = {slot: place.index for slot in known if (place := tree.node_domain(slot)) is not None}
+        return tuple(with_kept(one, kept.get(places[slot])) for slot, one in known.items())
 
-    def _candidates(
-        self, victims: Victims, soft: bool
-    ) -> Iterator[tuple[_Key, int, tuple[VictimUnit, ...], EvictionCost]]:
+    def in_order(self, victims: Victims, *, one_by_one: bool = False) -> Iterator[NodeCandidate]:
+        """The nodes that may be cleared, the best first; ``one_by_one`` compares each by its exact cost."""
+        return self._nodes(victims).in_order(one_by_one=one_by_one)
+
+    def _nodes(self, victims: Victims) -> "_Nodes":
         world, cluster = victims.world, self._tools.cluster
         room = room_of(cluster, world, self.rows, self.kinds, victims.leaving, victims.pods)
-        kind = self.kinds[0]
-        level = self.tree.node_level
-        units_of = Units(victims, room, self.tree, level)
         clearing = Clearing(
-            allowed=world.allowed,
-            limits=limits_of(world),
-            soft=soft,
+            allowed=victims.allowed,
+            limits=world.limits,
+            slots=world.slots,
+            soft=self.soft,
             partly_free=partly_free_in(world, victims.leaving),
         )
-        for slot in np.flatnonzero(room.could[0] > 0).tolist():
-            place = self.tree.node_domain(slot)
-            if place is None:
-                continue
-            units, slots = units_of.of(place.index)
-            ground = Ground(
-                [1], [int(room.fits[0][slot])], [kind.asks], units_of.ground_of(slots), lambda _, __: True
-            )
-            kept = self._needed(victims, clearing, ground, units, soft)
-            if kept is None:
-                continue
-            cost = clearing.costs(kept)
-            name = natural_key(cluster.node_at(slot).name)
-            yield (self._key(victims, kept, cost), name), slot, kept, cost
+        units = Units(victims, room, self.tree, self.tree.node_level)
+        return _Nodes(cluster, self.tree, self.kinds[0], victims, room, units, clearing)
 
-    def _needed(
-        self, victims: Victims, clearing: Clearing, ground: Ground, units: Sequence[VictimUnit], soft: bool
-    ) -> tuple[VictimUnit, ...] | None:
+
+class _Nodes(NamedTuple):
+    """All nodes that one pod may clear."""
+
+    cluster: Cluster
+    tree: Tree
+    kind: PodKind
+    victims: Victims
+    room: GroundRoom
+    units: Units
+    clearing: Clearing
+
+    def in_order(self, *, one_by_one: bool = False) -> Iterator[NodeCandidate]:
+        """Those that may be cleared, the best first; ``one_by_one`` compares each by its exact cost."""
+        if one_by_one:
+            return iter(sorted(self._judged(np.flatnonzero(self.room.could[0] > 0)), key=_key_of))
+        ranking = NodeRanking(self.victims, self.room, self.units, soft=self.clearing.soft)
+        ranked = (
+            one
+            for slots, rough in ranking.groups()
+            for one in (sorted(self._judged(slots), key=_key_of) if rough else self._judged(slots))
+        )
+        return merge(sorted(self._judged(ranking.others), key=_key_of), ranked, key=_key_of)
+
+    def by_trials(
+        self, slot: int, places: Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None]
+    ) -> tuple[NodeCandidate, tuple[Placed, ...]] | None:
+        """Who must go on a node as all filters see it, and where the pod is then; None if it never fits."""
+        units = [unit for unit in self.units.of(self._place(slot))[0] if unit.whole]
+        gone = self._in_turn(units)
+        placed = places(gone)
+        if placed is None:
+            return None
+        for unit in tuple(gone):
+            rest = [one for one in gone if one is not unit]
+            found = places(rest)
+            if found is not None:
+                gone, placed = rest, found
+        return self._candidate(slot, tuple(gone)), placed
+
+    def _place(self, slot: int) -> int:
+        place = self.tree.node_domain(slot)
+        assert place is not None, "each node has its place in the flat tree"
+        return place.index
+
+    def _judged(self, slots: Ints) -> Iterator[NodeCandidate]:
+        """Nodes with who must go, without those where all that may go is not enough."""
+        for slot in slots.tolist():
+            units, shared = self.units.of(self._place(slot))
+            ground = Ground(
+                [1],
+                [int(self.room.fits[0][slot])],
+                [self.kind.asks],
+                self.units.ground_of(shared),
+                lambda _, __: True,
+            )
+            kept = self._needed(ground, units)
+            if kept is not None:
+                yield self._candidate(slot, kept)
+
+    def _candidate(self, slot: int, units: tuple[VictimUnit, ...]) -> NodeCandidate:
+        cost = self.clearing.costs(units)
+        name = natural_key(self.cluster.node_at(slot).name)
+        return NodeCandidate((self._key(units, cost), name), slot, units, cost)
+
+    def _needed(self, ground: Ground, units: Sequence[VictimUnit]) -> tuple[VictimUnit, ...] | None:
         """The units of a node that must go, by upstream's rule; None where all of them are not enough."""
+        clearing = self.clearing
         singles = {unit.holder for unit in units if not unit.whole and unit.gang}
         whole = [unit for unit in units if unit.whole or unit.holder not in singles]
-        spared = self._reprieved(victims.world, clearing, ground, whole, soft)
+        spared = self._reprieved(ground, whole)
         if singles:
-            few = self._reprieved(
-                victims.world,
-                clearing,
-                ground,
-                clearing.within_limits(
-                    [unit for unit in units if not (unit.whole and unit.holder in singles)]
-                ),
-                soft,
-            )
+            some = [unit for unit in units if not (unit.whole and unit.holder in singles)]
+            few = self._reprieved(ground, clearing.within_limits(some))
             if few is not None and (spared is None or clearing.costs(few) < clearing.costs(spared)):
                 return few
         return spared
 
-    def _reprieved(
-        self, world: World, clearing: Clearing, ground: Ground, units: Sequence[VictimUnit], soft: bool
-    ) -> tuple[VictimUnit, ...] | None:
-        left = list(world.allowed)
+    def _in_turn(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
+        """The units that may go, in the order in which they may stay: those first that a budget protects."""
+        left = list(self.victims.allowed)
         violating: list[VictimUnit] = []
         others: list[VictimUnit] = []
-        for unit in sorted(units, key=partial(_importance, world)):
+        for unit in sorted(units, key=partial(_importance, self.victims.world)):
             breaks = False
             for budget, pods in unit.budgets:
                 left[budget] -= pods
                 breaks = breaks or left[budget] < 0
             (violating if breaks else others).append(unit)
-        if not soft:
-            violating = []
-        gone = [*violating, *others]
+        return [*violating, *others] if self.clearing.soft else others
+
+    def _reprieved(self, ground: Ground, units: Sequence[VictimUnit]) -> tuple[VictimUnit, ...] | None:
+        gone = self._in_turn(units)
         for unit in gone:
             ground.free(unit)
         enough = ground.enough
@@ -163,9 +259,9 @@ class PodQuestion:
             ground.free(unit, -1)
         return tuple(kept) if enough else None
 
-    def _key(self, victims: Victims, units: Sequence[VictimUnit], cost: EvictionCost) -> _Key:
+    def _key(self, units: Sequence[VictimUnit], cost: EvictionCost) -> _Key:
         """Upstream's order among nodes where no gang is broken; the order of costs among the others."""
-        world = victims.world
+        world = self.victims.world
         if cost.gangs_broken:
             return cost.pdb_violations, cost.highest, cost.gangs_broken, cost
         # As upstream: a sum of priorities of which each counts as more than 0, and the latest start.

@@ -84,14 +84,14 @@ class Plans:
         return plan if plan is not None and (plan.said is said or plan.said == said) else None
 
     def take(self, said: Preemption, now: float | None) -> None:
-        """A plan is in force. Plans of less priority that had some of its nodes have lost their room."""
-        nodes = set(said.nodes)
+        """A plan is in force. Plans of less priority that had some of its nodes or victims have lost them."""
+        nodes, victims = set(said.nodes), frozenset(pod.uid for pod in said.victims)
         for plan in self:
-            if not nodes.isdisjoint(plan.said.nodes):
+            lost = plan.said.priority < said.priority and not victims.isdisjoint(plan.victims)
+            if lost or not nodes.isdisjoint(plan.said.nodes):
                 self.end(plan.by, "pods of higher priority take its nodes", now)
         by = by_of(said)
         self._number += 1
-        victims = frozenset(pod.uid for pod in said.victims)
         self._plans[by] = PlanInForce(said, by, self._number, victims)
 
     def end(self, by: str, why: str, now: float | None) -> bool:
@@ -109,9 +109,15 @@ class Plans:
             self._rests[by] = count, now + rest
         return True
 
-    def rests(self, by: str, now: float) -> bool:
-        """Whether plans of this preemptor came to nothing a moment ago."""
-        return by in self._rests and now < self._rests[by][1]
+    @property
+    def any_rests(self) -> bool:
+        """Whether plans of any preemptor that waits came to nothing."""
+        return bool(self._rests)
+
+    def rest(self, by: str, now: float) -> float | None:
+        """Until when a preemptor rests whose plans came to nothing; None if it does not."""
+        until = self._rests[by][1] if by in self._rests else now
+        return until if now < until else None
 
     def forget(self, by: str) -> None:
         """The preemptor was placed, or is gone."""
@@ -122,9 +128,10 @@ class Plans:
         ended, self._ended = self._ended, []
         return ended
 
-    def planned(self) -> set[str]:
-        """uids of all victims."""
-        return {uid for plan in self._plans.values() for uid in plan.victims}
+    def planned(self, priority: int) -> set[str]:
+        """uids of the victims of all plans of at least this priority; those of others may be had."""
+        plans = (plan for plan in self._plans.values() if plan.said.priority >= priority)
+        return {uid for plan in plans for uid in plan.victims}
 
     def left(self, plan: PlanInForce) -> tuple[Pod, ...]:
         """The victims that are still there, as they are now."""

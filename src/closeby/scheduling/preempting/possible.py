@@ -1,20 +1,29 @@
-"""Whom an item may preempt: pods of lower priority that hold a node, as they are in this round."""
+"""Whom an item may preempt: pods of lower priority that hold a node, as they are now."""
+
+from collections.abc import Iterable
+from math import inf
+from typing import Final
 
 import numpy as np
 
-from closeby.scheduling.intake.budgets import NONE
+from closeby.objects.arrays import Ints
+from closeby.objects.natural import natural_key
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.circles import Evictions
 from closeby.scheduling.preempting.plans import Plans
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.preempting.protected import ProtectedPods, WhoAsks
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
-from closeby.scheduling.preempting.victims import Victims, victims_of
-from closeby.scheduling.preempting.world import World, world_of
+from closeby.scheduling.preempting.victim_columns import VictimColumns
+from closeby.scheduling.preempting.victims import Restrictions, Victims, victims_of
+from closeby.scheduling.preempting.world import World
+
+#: Seconds for which no plan counts on a pod that was to go and did not.
+_STUCK: Final = 600.0
 
 
 class PossibleVictims:
-    """Worked out once for all items of a round, until something is placed."""
+    """Answers for all items, from columns that are kept."""
 
     def __init__(
         self,
@@ -27,72 +36,95 @@ class PossibleVictims:
     ) -> None:
         self._tools = tools
         self._state = state
-        self._rule = rule
-        self._whose = whose
+        self._runtime = rule.runtime
         self._plans = plans
         self._evictions = evictions
-        #: uids of pods that were to go and did not: no plan counts on them again.
-        self.stuck: set[str] = set()
-        self._world: World | None = None
-        #: The lowest priority of a pod that holds a node.
-        self._lowest: int | None = None
+        self._columns = VictimColumns(tools.cluster, state, rule, whose)
+        #: uids of pods that were to go and did not, and until when no plan counts on them again.
+        self.stuck: dict[str, float] = {}
         self._now: float | None = None
+        #: What the ranks of nodes were worked out from.
+        self._ranked: tuple[int, int, int] | None = None
+        self._ranks: Ints = np.zeros(0, dtype=np.intp)
 
     def begin(self, now: float | None) -> None:
         """A round of decisions begins; ``now`` by the clock of the pods' times, None where not known."""
-        self._world, self._lowest, self._now = None, None, now
+        self._now = now
 
-    def changed(self) -> None:
-        """Something was placed."""
-        self._world = self._lowest = None
+    def did_not_go(self, uids: Iterable[str], now: float | None) -> None:
+        """Pods were to go and did not."""
+        until = inf if now is None else now + _STUCK
+        self.stuck.update(dict.fromkeys(uids, until))
 
     def below(self, key: str, priority: int) -> Victims | None:
         """Those that an item of a priority may preempt; None without any."""
-        if not self._anybody_below(priority):
+        lowest = self._columns.lowest()
+        if lowest is None or lowest >= priority:
             return None
-        world, barred = self.world(), self._tools.reserved.barred
+        world, barred = self.world(), self._tools.reserved.kept
         if barred is not None and len(barred) < self._tools.cluster.capacity:
             barred = np.append(barred, np.zeros(self._tools.cluster.capacity - len(barred), dtype=np.bool_))
-        victims = victims_of(
-            world,
-            priority,
-            key,
-            self._evictions.shielded(world, priority, self._now),
-            self._plans.planned(),
-            barred,
-            self.stuck,
+        limited = Restrictions(
+            shielded=self._evictions.shielded(world, priority, self._now),
+            planned=self._plans.planned(priority),
+            barred=barred,
+            stuck=self._stuck(),
+            allowed=self._allowed(world, priority),
+            name_ranks=self.name_ranks,
         )
+        victims = victims_of(world, priority, key, limited)
         if not len(victims.pods) and not len(victims.leaving):
             return None
         return victims
 
+    def protected(self, who: WhoAsks, victims: Victims | None) -> ProtectedPods:
+        """The pods that an item may not have besides these victims, and why."""
+        world = self.world()
+        shielded = set(self._evictions.shielded(world, who.priority, self._now))
+        budgets = self._state.budgets.names
+        return ProtectedPods(world, who, victims, self._columns.protection, shielded, self._stuck(), budgets)
+
+    def _stuck(self) -> list[str]:
+        return [uid for uid, until in self.stuck.items() if self._now is None or self._now < until]
+
     def world(self) -> World:
         """All pods that hold a node, with what their end would give."""
-        if self._world is None:
-            cluster, state = self._tools.cluster, self._state
-            self._world = world_of(cluster, state, state.budgets, self._rule, self._whose, self._now)
-            for plan in self._plans:
-                self.spend(plan.said)
-        return self._world
+        return self._columns.world(self._now)
 
-    def _anybody_below(self, priority: int) -> bool:
-        """Whether any pod of lower priority holds a node."""
-        if self._lowest is None:
-            specs = {id(pod.spec): pod for pod, _ in self._tools.cluster.placed_pods()}
-            self._lowest = min(map(self._state.priorities.of, specs.values()), default=priority)
-        return self._lowest < priority
+    def name_ranks(self) -> Ints:
+        """By slot: the place of its node in the natural order of names."""
+        cluster = self._tools.cluster
+        names = cluster.structure[1], cluster.node_count, cluster.capacity
+        if names != self._ranked:
+            keys = [natural_key(name or "") for name in cluster.names]
+            self._ranked, self._ranks = names, np.empty(len(keys), dtype=np.intp)
+            self._ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        return self._ranks
 
-    def spend(self, said: Preemption) -> None:
-        """Note a plan: what budgets allow was counted before these victims."""
+    def next_of_age(self, priority: int) -> float | None:
+        """When the next pod of lower priority has run for as long as a victim must; None without any."""
+        if not self._runtime or self._now is None:
+            return None
         world = self.world()
-        for pod in said.victims:
-            budget = world.budget_of[world.index_of[pod.uid]] if pod.uid in world.index_of else NONE
-            if budget >= 0 and not pod.terminating:
-                world.allowed[budget] = max(world.allowed[budget] - 1, 0)
+        young = world.young & (world.priorities < priority)
+        return float(world.started[young].min()) + self._runtime if young.any() else None
+
+    def _allowed(self, world: World, priority: int) -> list[int]:
+        """What budgets allow besides the victims of the plans in force of at least this priority."""
+        budgets = self._state.budgets
+        if not budgets:
+            return []
+        waiting = (pod for pod in self._state.pods.values() if pod.node_name is None)
+        allowed = budgets.allowed(world.pods, waiting)
+        for uid in self._plans.planned(priority):
+            row = world.index_of.get(uid)
+            if row is not None and not world.terminating[row] and (budget := world.budget_of[row]) >= 0:
+                allowed[budget] = max(allowed[budget] - 1, 0)
+        return allowed
 
     def higher(self, priority: int) -> list[int]:
         """The priorities of running pods that are not below this one, ascending; none if all are equal."""
-        known = set(self.world().priorities.tolist())
+        known = set(np.unique(self.world().priorities).tolist())
         if known == {priority}:
             return []
         return sorted(one for one in known if one >= priority)

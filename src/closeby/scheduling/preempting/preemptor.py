@@ -16,17 +16,20 @@ from closeby.scheduling.gangs.rosters import missing
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import ItemKind, Outcome
 from closeby.scheduling.placing.statement import Holdings
-from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang, waiting_gang
+from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
 from closeby.scheduling.preempting.circles import Evictions
-from closeby.scheduling.preempting.domains import GangQuestion
-from closeby.scheduling.preempting.nodes import PodQuestion
+from closeby.scheduling.preempting.deadlines import Deadlines
 from closeby.scheduling.preempting.plans import Plans, PlanState, by_of
 from closeby.scheduling.preempting.possible import PossibleVictims
-from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption, PreemptionEnded
+from closeby.scheduling.preempting.proposals import Proposals
+from closeby.scheduling.preempting.records import (
+    Eviction,
+    NoPreemption,
+    Preemption,
+    PreemptionEnded,
+)
 from closeby.scheduling.preempting.rule import Preemptible, Preempts, preempting_plugin
 from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.victims import Victims, in_order, pods_of
-from closeby.topology.tree import ROOT_LEVEL
 
 #: Reasons that no eviction cures.
 _UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(
@@ -44,6 +47,9 @@ _UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(
 )
 #: Pods that are being deleted, of which it is tried whether their end is needed.
 _SPARED: Final = 16
+
+#: Seconds until an item is tried again at the soonest since pods have run for long enough to be victims.
+_SOONEST: Final = 1.0
 
 
 def preemptor_for(
@@ -81,9 +87,11 @@ class Preemptor:
         self._plans = Plans(tools, state.pods)
         self._now: float | None = None
         self._evictions = Evictions(rule.max_evictions)
+        self._deadlines = Deadlines(rule.delay, state.waits)
+        #: Preemptors that violate no budget any more.
+        self._strict: set[str] = set()
         self._possible = PossibleVictims(tools, state, rule, whose, self._plans, self._evictions)
-        #: When an item that waits was refused first.
-        self._refused: dict[str, float] = {}
+        self._proposals = Proposals(tools, self._trials, plugin, self._possible, self._plans)
 
     # What the rounds ask
 
@@ -92,9 +100,14 @@ class Preemptor:
         self._now = now
         self._possible.begin(now)
 
-    def changed(self) -> None:
-        """Something was placed: what was known of possible victims is outdated."""
-        self._possible.changed()
+    def take_due(self) -> list[str]:
+        """The items that may preempt from now on: their delay, rest or peace is over."""
+        return [] if self._now is None else self._deadlines.take_due(self._now)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the next item that waits may preempt, by the clock of ``begin``."""
+        return self._deadlines.next
 
     def keep_off(self, key: str, priority: int) -> None:
         """Note which nodes an item must keep off: those cleared for others of at least its priority."""
@@ -111,16 +124,23 @@ class Preemptor:
 
     def take_ended(self) -> list[PreemptionEnded]:
         """The plans that ended since the last call."""
-        return self._plans.take_ended()
+        ended = self._plans.take_ended()
+        for one in ended:
+            self._evictions.ended(one.plan, by_of(one.plan))
+        return ended
 
     def finish(self, key: str, why: str = "") -> bool:
         """An item was placed, or (``why``) waits no more; True if nodes were kept free for it."""
-        self._refused.pop(key, None)
         gone = [plan.by for plan in self._plans if plan.said.item == key]
         for by in (key, *gone):
             self._plans.end(by, why, None)
-            self._plans.forget(by)
+            self._forget(by)
         return bool(gone)
+
+    def _forget(self, by: str) -> None:
+        self._plans.forget(by)
+        self._deadlines.forget(by)
+        self._strict.discard(by)
 
     def decided(self, key: str, outcome: Outcome) -> bool:
         """An item was decided; True if it got what was cleared for it, so that others may have the rest."""
@@ -129,19 +149,34 @@ class Preemptor:
         if outcome.kind is not ItemKind.APPLICATION:
             return self.finish(key)
         ended = [self._plans.end(one.pod.uid, "", None) for one in outcome.bindings]
+        for one in outcome.bindings:
+            self._forget(one.pod.uid)
         return any(ended)
+
+    def backoff(self, key: str) -> float:
+        """Seconds for which a new item waits before it is tried: it was evicted a moment ago. Else 0."""
+        if self._now is None or not self._evictions:
+            return 0.0
+        pods = self._state.waiting(key)
+        return self._evictions.backoff(pods[0], self._now) if pods else 0.0
 
     # What the caller says of plans
 
     def gone(self, uid: str) -> str | None:
         """A pod is gone; the item whose plan waited for it alone, None if there is none."""
-        self._possible.stuck.discard(uid)
+        self._possible.stuck.pop(uid, None)
         self._plans.end(uid, "the pod is gone", None)
+        self._forget(uid)
         return self._plans.last_victim_of(uid)
 
-    def restore(self, said: Preemption) -> None:
-        """Carry on a plan that an earlier process made; it ends at once where it does not hold any more."""
+    def restore(self, said: Preemption, counted: Iterable[str]) -> None:
+        """Carry on a plan that an earlier process made; it ends at once where it does not hold any more.
+
+        What is evicted for it of these gangs and owners is counted already.
+        """
         self._plans.take(said, None)
+        for owner in counted:
+            self._evictions.count(owner, by_of(said))
         pods = self._state.pods
         taken = [plan for plan in self._plans if plan.said is not said]
         victims = {uid for plan in taken for uid in plan.victims}
@@ -159,12 +194,17 @@ class Preemptor:
             return
         self._plans.end(by_of(said), why, self._now)
 
-    def give_up(self, said: Preemption, why: str, blocked: Iterable[str]) -> str | None:
-        """A plan can't be carried out; these pods (by uid) did not go. Returns the item that may be tried."""
-        self._possible.stuck.update(uid for uid in blocked if uid in self._state.pods)
+    def give_up(self, said: Preemption, why: str, blocked: Iterable[str], *, strict: bool) -> str | None:
+        """A plan can't be carried out; these pods (by uid) did not go. Returns the item that may be tried.
+
+        ``strict``: its next plans violate no budget.
+        """
+        self._possible.did_not_go((uid for uid in blocked if uid in self._state.pods), self._now)
         plan = self._plans.find(said)
         if plan is None:
             return None
+        if strict:
+            self._strict.add(plan.by)
         self._plans.end(plan.by, why, self._now)
         return said.item
 
@@ -172,7 +212,15 @@ class Preemptor:
         """A victim was evicted by a caller who reports evictions."""
         pod = next((one for one in said.victims if one.uid == uid), None)
         if pod is not None:
-            self._evictions.note_once(pod, said, now)
+            self._evictions.note_once(pod, by_of(said), said.priority, now)
+
+    def restore_evictions(self, owner: str, evictions: Iterable[Eviction]) -> None:
+        """What earlier processes evicted of a gang or owner."""
+        self._evictions.restore(owner, evictions)
+
+    def evictions_of(self, owner: str) -> tuple[Eviction, ...]:
+        """What was evicted of a gang or owner in the last day, oldest first."""
+        return self._evictions.of(owner)
 
     def needs(self, said: Preemption, spared: Iterable[str]) -> PlanState:
         """Whether a plan is in force and its item needs the end of ``spared`` victims (uids) too."""
@@ -221,7 +269,7 @@ class Preemptor:
 
     def refuses_alike(self, before: Pod, pod: Pod) -> bool:
         """Whether no pod makes room for one if none did for an equal one that was refused before."""
-        if self._plans or self._rule.delay or self._evictions:
+        if self._plans or self._plans.any_rests or self._rule.delay or self._evictions:
             return False
         priorities = self._state.priorities
         fewer = priorities.preempts(before) or not priorities.preempts(pod)
@@ -239,69 +287,34 @@ class Preemptor:
 
     def _for_gang(self, key: str, outcome: Outcome) -> Preemption | NoPreemption | None:
         priority = self._state.turn(key).priority
-        if not self._may(key, outcome.refused, key, priority):
+        forbidden = self._forbidden(outcome.refused, key)
+        if forbidden is None or not (forbidden or self._may(key, outcome.refused[0], key)):
             return None
         gang = waiting_gang(self._tools, self._state, self._state.groups[key], outcome.refused)
-        question = GangQuestion(self._tools, self._trials, gang)
-        explained = self._tools.explains(key)
-        if not explained and not len(question.holding()):
-            return None
-        worth = len(question.holding()) > 0 or explained
-        victims = self._possible.below(key, priority) if worth else None
-        choice = None if victims is None else self._plugin.domain_for(question, victims)
-        domains: tuple[DomainCost, ...] = ()
-        if explained and victims is not None:
-            domains = question.table(victims, soft=self._rule.soft(gang=True))
-        if choice is None or victims is None:
-            return self._no_plan_for_gang(key, priority, question, domains) if explained else None
-        gone, tree = pods_of(victims.world, choice.units), choice.tree
-        needed, placed = self._with_leaving(gang, victims, gone, choice.placed)
-        root = choice.domain.level == ROOT_LEVEL
-        said = Preemption(
-            item=key,
-            preemptor=key,
-            is_gang=True,
-            priority=priority,
-            topology=tree.name,
-            level=None if root else tree.level_names[choice.domain.level],
-            path=tree.path(choice.domain),
-            places=self._places(placed),
-            victims=in_order((*gone, *needed)),
-            cost=choice.cost,
-            exact=choice.exact,
-            domains=domains,
-        )
-        return self._take(said)
+        said = self._proposals.for_gang(key, gang, priority, soft=self._soft(key, gang=True))
+        if forbidden:
+            return _but_for_policy(said, forbidden)
+        return self._settled(key, said, priority)
 
     def _for_pod(self, key: str, pod: Pod, by: str) -> Preemption | NoPreemption | None:
         priority = self._state.priorities.of(pod)
-        if not self._may(key, (pod,), by, priority):
+        forbidden = self._forbidden((pod,), pod.key)
+        if forbidden is None or not (forbidden or self._may(key, pod, by)):
             return None
-        question = PodQuestion(self._tools, self._trials, pod)
-        explained = self._tools.explains(pod.key)
-        if not question.holding():
-            return None
-        victims = self._possible.below(key, priority)
-        choice = None if victims is None else self._plugin.node_for(question, victims)
-        domains: tuple[DomainCost, ...] = ()
-        if explained and victims is not None:
-            domains = question.table(victims, soft=self._rule.soft(gang=False))
-        if choice is None or victims is None:
-            return self._no_plan_for_pod(key, priority, question, domains) if explained else None
-        gone = pods_of(victims.world, choice.units)
-        needed, placed = self._with_leaving(pod, victims, gone, choice.placed)
-        said = Preemption(
-            item=key,
-            preemptor=pod.key,
-            is_gang=False,
-            priority=priority,
-            node=choice.node,
-            places=self._places(placed),
-            victims=in_order((*gone, *needed)),
-            cost=choice.cost,
-            domains=domains,
-        )
-        return self._take(said)
+        said = self._proposals.for_pod(key, pod, priority, soft=self._soft(by, gang=False))
+        if forbidden:
+            return _but_for_policy(said, forbidden)
+        return self._settled(key, said, priority)
+
+    def _settled(
+        self, key: str, said: Preemption | NoPreemption | None, priority: int
+    ) -> Preemption | NoPreemption | None:
+        if isinstance(said, Preemption):
+            return self._take(said)
+        when = self._possible.next_of_age(priority)
+        if when is not None and self._now is not None:
+            self._deadlines.wake(key, max(when, self._now + _SOONEST))
+        return said
 
     def _take(self, said: Preemption) -> Preemption | None:
         if not said.victims and not any(plan.victims for plan in self._plans):
@@ -311,88 +324,42 @@ class Preemptor:
         self._plans.take(said, self._now)
         if not self._whose.reports:
             self._evictions.note(said, self._now)
-        self._possible.spend(said)
         return said
 
-    def _with_leaving(
-        self, item: WaitingGang | Pod, victims: Victims, gone: Sequence[Pod], placed: Sequence[Placed]
-    ) -> tuple[tuple[Pod, ...], Sequence[Placed]]:
-        """Pods on the nodes that are being deleted already, and without whose end the item does not fit."""
-        slots = {slot for _, slot in placed}
-        world = victims.world
-        planned = self._plans.planned()
-        on_them = [
-            world.pods[one]
-            for one in victims.leaving.tolist()
-            if int(world.slots[one]) in slots and world.pods[one].uid not in planned
-        ]
-        rest = [world.pods[one] for one in victims.leaving.tolist() if world.pods[one] not in on_them]
-        needed = list(on_them)
-        for pod in on_them[:_SPARED]:
-            left = [one for one in needed if one is not pod]
-            found = self._trials.place(item, (*rest, *left, *gone))
-            if found is not None:
-                needed, placed = left, found
-        return in_order(needed), placed
+    def _soft(self, by: str, *, gang: bool) -> bool:
+        """Whether victims of a preemptor may violate budgets."""
+        return by not in self._strict and self._rule.soft(gang=gang)
 
-    def _places(self, placed: Sequence[Placed]) -> tuple[tuple[str, str], ...]:
-        return tuple((pod.uid, self._tools.cluster.node_at(slot).name) for pod, slot in placed)
+    def _forbidden(self, pods: Sequence[Pod], name: str) -> str | None:
+        """Whose policy forbids these pods to preempt; empty if none does, None if it need not be said."""
+        found = next(filter(None, map(self._state.priorities.forbids, pods)), "")
+        return found if not found or self._tools.explains(name) else None
 
-    # Who may, and whom
-
-    def _may(self, key: str, pods: Sequence[Pod], by: str, priority: int) -> bool:
-        if not all(map(self._state.priorities.preempts, pods)):
-            return False
+    def _may(self, key: str, pod: Pod, by: str) -> bool:
+        """Whether the time has come for an item, of which this is a pod, to preempt."""
         now, plan = self._now, self._plans.of(by)
         if plan is not None:
             if self._plans.left(plan):
                 return False
             self._plans.end(by, "all victims are gone, and its room was taken by others", now)
-        if now is not None:
-            if self._plans.rests(by, now):
-                return False
-            since = self._refused.setdefault(by, now)
-            if now - since < self._rule.delay:
-                return False
-            if self._evictions.just_evicted(pods[0], now):
-                return False
-        return True
+        if now is None:
+            return True
+        waits = self._deadlines.delay(by, now), self._plans.rest(by, now), self._evictions.peace(pod, now)
+        until = max((one for one in waits if one is not None), default=None)
+        if until is not None:
+            self._deadlines.wake(key, until)
+        return until is None
 
-    # Explanations
 
-    def _no_plan_for_gang(
-        self, key: str, priority: int, question: GangQuestion, domains: tuple[DomainCost, ...]
-    ) -> NoPreemption | None:
-        if not len(question.holding()):
-            return None  # What it lacks is said in any case.
-        for above in self._possible.higher(priority):
-            victims = self._possible.below(key, above + 1)
-            choice = None if victims is None else self._plugin.domain_for(question, victims)
-            if choice is not None:
-                path = choice.tree.path(choice.domain)
-                return NoPreemption(
-                    why="pods of lower priority do not hold enough", domains=domains, above=above, path=path
-                )
-        if not domains:
-            return None  # There are no pods whose priority matters.
-        return NoPreemption(why="no victims of any priority make room", domains=domains)
-
-    def _no_plan_for_pod(
-        self, key: str, priority: int, question: PodQuestion, domains: tuple[DomainCost, ...]
-    ) -> NoPreemption | None:
-        for above in self._possible.higher(priority):
-            victims = self._possible.below(key, above + 1)
-            choice = None if victims is None else self._plugin.node_for(question, victims)
-            if choice is not None:
-                return NoPreemption(
-                    why="pods of lower priority do not hold enough",
-                    domains=domains,
-                    above=above,
-                    path=(choice.node,),
-                )
-        if not domains:
-            return None  # There are no pods whose priority matters.
-        return NoPreemption(why="no victims of any priority make room", domains=domains)
+def _but_for_policy(
+    said: Preemption | NoPreemption | None, policy_of: str
+) -> Preemption | NoPreemption | None:
+    """What would be cleared if no policy forbade it."""
+    if not isinstance(said, Preemption):
+        return None
+    path = said.path if said.is_gang else (said.node,)
+    why = "its preemptionPolicy is Never"
+    return NoPreemption(why=why, domains=said.domains, path=path, policy_of=policy_of)
 
 
 def plans_of(said: Iterable[Preemption | NoPreemption]) -> tuple[Preemption, ...]:

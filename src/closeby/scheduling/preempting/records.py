@@ -33,6 +33,27 @@ class EvictionCost(NamedTuple):
         return int(self.highest) if isfinite(self.highest) else None
 
 
+class Eviction(NamedTuple):
+    """When pods of one gang or owner were evicted, and for which priority."""
+
+    #: Seconds since the epoch.
+    when: float
+    priority: int
+
+
+class KeptPods(Struct, frozen=True, kw_only=True):
+    """Pods of one gang, or a pod by itself, that can't be evicted for an item."""
+
+    #: ``namespace/name`` of the gang or the pod.
+    name: str
+    is_gang: bool
+    #: How many pods there are of it in the domain.
+    pods: int
+    #: A token, and the same for people.
+    reason: str
+    message: str
+
+
 class DomainCost(Struct, frozen=True, kw_only=True):
     """What clearing one domain (of a plain pod: one node) would cost, or why that does not help."""
 
@@ -42,6 +63,9 @@ class DomainCost(Struct, frozen=True, kw_only=True):
     victims: tuple[Pod, ...] = ()
     #: Why not, for people; empty where there is a cost.
     why_not: str = ""
+    #: Pods that hold room there and can't be evicted, and the first of them by gang or pod.
+    kept_pods: int = 0
+    kept: tuple[KeptPods, ...] = ()
 
 
 class Preemption(Struct, frozen=True, kw_only=True):
@@ -92,3 +116,5 @@ class NoPreemption(Struct, frozen=True, kw_only=True):
     #: Above this priority that domain would be cleared; None where no priority helps.
     above: int | None = None
     path: tuple[str | None, ...] = ()
+    #: Whose ``preemptionPolicy: Never`` forbids that the domain is cleared: ``PriorityClass/…`` or ``pod``.
+    policy_of: str = ""

@@ -8,7 +8,8 @@ from msgspec import Meta, Struct
 
 from closeby.objects.pods import Pod
 from closeby.objects.times import parse_duration
-from closeby.scheduling.extension import PostFilter
+from closeby.scheduling.extension import Handle, PostFilter
+from closeby.scheduling.plugin_view import CycleState
 
 if TYPE_CHECKING:
     from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 #: Seconds in which ``maxEvictions`` counts.
 DAY: Final = 86_400.0
+
+#: Arguments that are spans of time, and how the configuration calls them.
+_SPANS: Final = {
+    "preemption_delay": "preemptionDelay",
+    "min_runtime": "minRuntime",
+    "plan_deadline": "planDeadline",
+}
 
 
 class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -28,8 +36,12 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     preemption_delay: str = "0"
     #: How long a pod runs before it may be a victim.
     min_runtime: str = "0"
+    #: How long victims may take to end beyond their grace, and budgets to allow their evictions.
+    plan_deadline: str = "2m"
     #: Pods of closeby's own, or those of all schedulers.
     victims: Literal["ours", "all"] = "ours"
+    #: How cleared nodes are held against other schedulers, which heed no nominated nodes: by a taint, or not.
+    hold: Literal["none", "taint"] = "none"
     #: Whether a PodDisruptionBudget may be violated: ``soft`` where nothing else makes room, ``strict``
     #: never. Unset: soft for plain pods, as upstream, and strict for gangs.
     pdb: Literal["soft", "strict"] | None = None
@@ -43,9 +55,8 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     min_candidate_nodes_absolute: int = msgspec.field(name="minCandidateNodesAbsolute", default=100)
 
     def __post_init__(self) -> None:
-        for name in ("preemption_delay", "min_runtime"):
+        for name, known in _SPANS.items():
             if parse_duration(getattr(self, name)) is None:
-                known = {"preemption_delay": "preemptionDelay", "min_runtime": "minRuntime"}[name]
                 raise ValueError(f"{known}: {getattr(self, name)!r} is not a span of time such as 30s or 5m")
 
     @property
@@ -58,6 +69,11 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
         """``minRuntime`` in seconds."""
         return parse_duration(self.min_runtime) or 0.0
 
+    @property
+    def deadline(self) -> float:
+        """``planDeadline`` in seconds."""
+        return parse_duration(self.plan_deadline) or 0.0
+
     def soft(self, *, gang: bool) -> bool:
         """Whether a gang, or a plain pod, may violate budgets."""
         return not gang if self.pdb is None else self.pdb == "soft"
@@ -66,18 +82,22 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
 class Preempts(PostFilter):
     """A PostFilter plugin by whose rule the engine clears domains."""
 
-    @property
-    def rule(self) -> PreemptionRule:
-        """The arguments."""
-        raise NotImplementedError
+    Arguments = PreemptionRule
+
+    def __init__(self, arguments: PreemptionRule, handle: Handle) -> None:
+        super().__init__(arguments, handle)
+        self.rule = arguments
+
+    def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:
+        """Nothing to note: the engine asks for victims once the item is refused."""
 
     def domain_for(self, question: "GangQuestion", victims: "Victims") -> "DomainChoice | None":
         """Who goes for a gang, and where it goes then; None: no victims are enough."""
-        return question.best(victims, soft=self.rule.soft(gang=True))
+        return question.best(victims)
 
     def node_for(self, question: "PodQuestion", victims: "Victims") -> "NodeChoice | None":
         """Who goes for a plain pod, and where it goes then; None: no victims are enough."""
-        return question.best(victims, soft=self.rule.soft(gang=False))
+        return question.best(victims)
 
 
 def preempting_plugin(plugins: Iterable[PostFilter]) -> Preempts | None:
@@ -105,8 +125,11 @@ class Preemptible(Struct, frozen=True, kw_only=True):
     scheduler_name: str | None = None
     #: Namespaces whose pods may protect themselves by annotation, unless the rule names some; None: all.
     namespaces: Collection[str] | None = None
+    #: Namespaces whose pods are never victims.
+    excluded_namespaces: Collection[str] = ()
     #: The times of a pod, None for one that may not be evicted; unset: as the pod says them (where
-    #: it does not say when it started, when it was created), which a run over time knows better.
+    #: it does not say when it started, when it was created), which a run over time knows better. Asked
+    #: again for each search.
     times: Callable[[Pod], PodTimes | None] | None = None
     #: Nothing is evicted, whatever the rule says.
     observe: bool = False

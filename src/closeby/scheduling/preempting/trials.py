@@ -6,9 +6,11 @@ from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.extension import Handle, NoArguments, Permit
+from closeby.scheduling.commit_points import Permit
+from closeby.scheduling.extension import Handle, NoArguments
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.deciding import place_pod
+from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
@@ -25,10 +27,12 @@ class PreemptionTrials:
         self._probe = _Probe(handle)
         self._tools = tools.for_fork()
         self._tools.profile = replace(self._tools.profile, permits=(*tools.profile.permits, self._probe))
+        self._exclusives = Exclusives(self._tools, state)
 
     def place(self, item: WaitingGang | Pod, gone: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the item's pods would go without the pods that are gone; None if it does not fit."""
         put_back = [self._holdings.lift(pod) for pod in gone]
+        put_back.append(self._exclusives.keep_off_in_trial(item))
         self._probe.placed = None
         self._tools.pace.begin()
         try:

@@ -1,19 +1,23 @@
 """Who may go for one preemptor, in units, and what they free in each domain."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from closeby.objects.arrays import Bools, Ints
+from closeby.objects.arrays import Amounts, Bools, Ints, Scores
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.scheduling.preempting.ground import GroundRoom, columns, fits
 from closeby.scheduling.preempting.records import EvictionCost
-from closeby.scheduling.preempting.units import MemberLimits, VictimUnit
-from closeby.scheduling.preempting.world import Holder, World, leaf_of
+from closeby.scheduling.preempting.units import VictimUnit
+from closeby.scheduling.preempting.world import Holder, World
 from closeby.topology.tree import Tree
+
+#: The first fields of a cost.
+LeastCost = tuple[float, float, float, float, float, float, float]
 
 
 class Victims(Struct, frozen=True, kw_only=True, eq=False):
@@ -27,58 +31,68 @@ class Victims(Struct, frozen=True, kw_only=True, eq=False):
     #: Of each pod: whether it may go one by one; of each holder: whether all of it may.
     single: Bools
     whole: Bools
+    #: What each budget allows besides the victims of other plans.
+    allowed: Sequence[int]
+    #: By slot: the place of its node in the order of names.
+    name_ranks: Callable[[], Ints]
 
 
-def victims_of(
-    world: World,
-    priority: int,
-    own: str,
-    shielded: Iterable[int],
-    evicted: Iterable[str],
-    barred: Bools | None,
-    stuck: Iterable[str] = (),
-) -> Victims:
-    """Who may go for an item of that priority; ``own`` is the gang's key, whose members never go.
+class Restrictions(NamedTuple):
+    """What limits the victims of a preemptor besides their priority."""
 
-    ``shielded`` holders are protected from this priority; ``evicted`` are uids of victims of other plans.
-    The item must keep off ``barred`` nodes: what goes there anyway does not matter to it. ``stuck`` pods (by
-    uid) were to go and did not.
-    """
+    #: Holders that are protected from this priority, and uids of the victims of other plans.
+    shielded: Iterable[int]
+    planned: Iterable[str]
+    #: Nodes that the item must keep off: what goes there anyway does not matter to it.
+    barred: Bools | None
+    #: uids of pods that were to go and did not.
+    stuck: Iterable[str]
+    #: What each budget allows besides the victims of other plans.
+    allowed: Sequence[int]
+    #: By slot: the place of its node in the order of names.
+    name_ranks: Callable[[], Ints]
+
+
+def victims_of(world: World, priority: int, own: str, limited: Restrictions) -> Victims:
+    """Who may go for an item of that priority; ``own`` is the gang's key, whose members never go."""
     count = len(world.pods)
     gone = np.zeros(count, dtype=np.bool_)
-    gone[[world.index_of[uid] for uid in evicted if uid in world.index_of]] = True
+    gone[[world.index_of[uid] for uid in limited.planned if uid in world.index_of]] = True
     stay = np.zeros(count, dtype=np.bool_)
-    stay[[world.index_of[uid] for uid in stuck if uid in world.index_of]] = True
+    stay[[world.index_of[uid] for uid in limited.stuck if uid in world.index_of]] = True
     leaving = gone | (world.terminating & (world.priorities < priority) & ~stay)
     may = world.evictable & (world.priorities < priority) & ~leaving & ~world.terminating & ~stay
     held = np.zeros(len(world.holders), dtype=np.bool_)
-    held[list(shielded)] = True
-    mine = [number for number, holder in enumerate(world.holders) if holder.gang and holder.key == own]
-    held[mine] = True
+    held[list(limited.shielded)] = True
+    if own in world.gangs:
+        held[world.gangs[own]] = True
     may &= ~held[world.holder_of]
     # A gang goes as a whole only if each of its pods may go.
     kept = np.bincount(world.holder_of[~may & ~leaving & ~world.terminating], minlength=len(world.holders))
     whole = (kept == 0) & ~held
-    if barred is not None:
-        leaving &= ~barred[world.slots]
-    divisible = np.asarray([holder.divisible for holder in world.holders], dtype=np.bool_)
-    single = may & divisible[world.holder_of]
+    if limited.barred is not None:
+        leaving &= ~limited.barred[world.slots]
+    single = may & world.divisible[world.holder_of]
     return Victims(
         world=world,
         pods=np.flatnonzero(may & (whole[world.holder_of] | single)),
         leaving=np.flatnonzero(leaving),
         single=single,
         whole=whole,
+        allowed=limited.allowed,
+        name_ranks=limited.name_ranks,
     )
 
 
-def limits_of(world: World) -> dict[int, MemberLimits]:
-    """Of each gang that may lose single members: how many."""
-    return {
-        number: MemberLimits(holder.surplus, holder.singly, holder.surplus_of)
-        for number, holder in enumerate(world.holders)
-        if holder.divisible
-    }
+class HolderEntries(NamedTuple):
+    """What each holder may lose on each node: arrays with one entry for each of these pairs."""
+
+    slots: Ints
+    holders: Ints
+    #: (rows, entries) what that frees, how many pods it is, and their accelerators.
+    freed: Amounts
+    pods: Ints
+    accelerators: Ints
 
 
 class Units:
@@ -98,70 +112,155 @@ class Units:
         on = np.bincount(at_slot, minlength=capacity)
         # On nodes where only one holder may lose pods, and only as a whole, what is gained adds up.
         alone = on[at_slot] == 1
-        alone[which[victims.single[pods]]] = False
-        freed = [np.bincount(which, weights=taken[pods], minlength=len(pairs)) for taken in room.taken]
-        self._freed = np.asarray(freed, dtype=np.float64).reshape(len(freed), -1).astype(np.int64)
-        free = room.free[:, at_slot]
+        single = victims.single[pods]
+        alone[which[single]] = False
+        self._freed = np.stack([_summed(taken[pods], which, first) for taken in room.taken])
+        inside = _summed(world.accelerators[pods], which, first)
+        self.entries = HolderEntries(
+            slots=at_slot,
+            holders=of_holder,
+            freed=self._freed,
+            pods=np.bincount(which, minlength=len(pairs)),
+            accelerators=inside,
+        )
+        by_itself = np.flatnonzero(alone)
+        on_slot = at_slot[by_itself]
+        most = room.free[:, on_slot] + self._freed[:, by_itself]
         gains = [
-            (fits(kind, free + self._freed, kind.usable[at_slot]) - now[at_slot]) * alone
+            fits(kind, most, kind.usable[on_slot]) - now[on_slot]
             for kind, now in zip(room.kinds, room.fits, strict=True)
         ]
         # One entry for each holder in each domain.
         self._keys, together = np.unique(in_domain * size + of_holder, return_inverse=True)
-        self._size, count = size, len(self._keys)
-        self._gains = [
-            np.bincount(together, weights=gain, minlength=count).astype(np.int64).tolist() for gain in gains
-        ]
-        inside = np.bincount(which, weights=world.accelerators[pods], minlength=len(pairs))
-        self._inside = np.bincount(together, weights=inside, minlength=count).astype(np.int64).tolist()
+        self._size = size
+        count = len(self._keys)
+        self._gains = np.asarray(
+            [np.bincount(together[by_itself], weights=gain, minlength=count) for gain in gains],
+            dtype=np.int64,
+        ).reshape(len(gains), count)
+        self._inside = np.bincount(together, weights=inside, minlength=count).astype(np.int64)
         self._slots = at_slot
-        #: Of each holder in each domain: its entries on nodes that it shares.
-        self._shared: dict[int, list[int]] = {}
-        for entry in np.flatnonzero(~alone).tolist():
-            self._shared.setdefault(int(together[entry]), []).append(entry)
-        #: By domain and holder: its pods that may go one by one.
-        self._singles: dict[int, list[int]] = {}
-        for place in np.flatnonzero(victims.single[pods]).tolist():
-            key = int(domains[place]) * size + int(holders[place])
-            self._singles.setdefault(key, []).append(int(pods[place]))
+        #: By holder and domain: entries on nodes that the holder shares, and pods that may go one by one.
+        shared = np.flatnonzero(~alone)
+        self._shared = shared[np.argsort(together[shared], kind="stable")]
+        self._shared_keys = together[self._shared]
+        singles = np.flatnonzero(single)
+        keys = domains[singles] * size + holders[singles]
+        order = np.argsort(keys, kind="stable")
+        self._singles, self._single_keys = pods[singles][order], keys[order]
 
     def of(self, domain: int) -> tuple[list[VictimUnit], set[int]]:
         """The units of a domain (by its index), and the slots on which several of them may free room."""
         first, end = np.searchsorted(self._keys, [domain * self._size, (domain + 1) * self._size]).tolist()
+        shared_at = np.searchsorted(self._shared_keys, range(first, end + 1)).tolist()
+        keys = self._keys[first:end]
+        singles_from = np.searchsorted(self._single_keys, keys).tolist()
+        singles_to = np.searchsorted(self._single_keys, keys, side="right").tolist()
         units: list[VictimUnit] = []
         slots: set[int] = set()
-        for at in range(first, end):
-            key = int(self._keys[at])
+        for at, key in enumerate(keys.tolist()):
             number = key % self._size
             holder = self._world.holders[number]
+            entries = self._shared[shared_at[at] : shared_at[at + 1]]
             shared = tuple(
-                (int(self._slots[entry]), tuple(self._freed[:, entry].tolist()))
-                for entry in self._shared.get(at, ())
+                zip(
+                    self._slots[entries].tolist(), map(tuple, self._freed[:, entries].T.tolist()), strict=True
+                )
             )
             slots.update(slot for slot, _ in shared)
             if self._victims.whole[number]:
-                units.append(self._whole(number, holder, at, shared))
-            units += [self._single(number, holder, one) for one in self._singles.get(key, ())]
+                units.append(self._whole(number, holder, first + at, shared))
+            singles = self._singles[singles_from[at] : singles_to[at]]
+            units += [self._single(number, holder, one) for one in singles.tolist()]
         return units, slots
 
     def ground_of(self, slots: set[int]) -> Mapping[int, tuple[int, ...]]:
         """What is free on slots that units share."""
         return columns(self._room.free, sorted(slots))
 
+    def bounds(self, domains: Ints, lacks: Sequence[Ints]) -> list[LeastCost]:
+        """What any units that are enough cost at the least in each domain; without nodes left partly free.
+
+        ``lacks`` says for each kind of the preemptor's pods how many more each domain must hold.
+        """
+        world, count = self._world, len(domains)
+        place = np.full(max(int(domains.max(initial=0)) + 1, 1), -1, dtype=np.intp)
+        place[domains] = np.arange(count)
+
+        def places(keys: Ints) -> Ints:
+            found = keys // self._size
+            inside = (found >= 0) & (found < len(place))
+            return np.where(inside, place[np.where(inside, found, 0)], -1)
+
+        holders = self._keys % self._size
+        at = places(self._keys)
+        mixed = np.zeros(count, dtype=np.bool_)
+        # Where nodes are shared no sum tells what is enough.
+        shared = at[np.unique(self._shared_keys)]
+        mixed[shared[shared >= 0]] = True
+        single_at = places(self._single_keys)
+        mixed[single_at[single_at >= 0]] = True
+        whole = self._victims.whole[holders] & (at >= 0)
+        alone = single_at >= 0
+        holders, singles = holders[whole], self._singles[alone]
+        at, single_at = at[whole], single_at[alone]
+        heavy = world.holder_accelerators[holders]
+        broken = np.bincount(at[world.holder_gang[holders]], minlength=count)
+        by = np.concatenate([at, single_at])
+        units = np.bincount(by, minlength=count)
+        fewest = np.zeros(count, dtype=np.intp)
+        for gains, lack in zip(self._gains, lacks, strict=True):
+            fewest = np.maximum(fewest, lack > 0)
+            gain = gains[whole]
+            order = np.lexsort((-gain, at))
+            before = sum_before(at[order], gain[order], count)
+            needed = np.bincount(at[order][before < lack[at[order]]], minlength=count)
+            fewest = np.where(mixed, fewest, np.maximum(fewest, needed))
+        none = np.zeros(len(singles), dtype=np.int64)
+
+        def least(of_holders: Scores | Ints, of_singles: Scores | Ints) -> list[float]:
+            """The sum of so many of the smallest values in each domain."""
+            values = np.concatenate([of_holders, of_singles])
+            order = np.lexsort((values, by))
+            few = rank_in(by[order]) < fewest[by[order]]
+            found: list[float] = np.bincount(
+                by[order][few], weights=values[order][few], minlength=count
+            ).tolist()
+            return found
+
+        priorities = np.concatenate([world.holder_priority[holders], world.priorities[singles]])
+        order = np.lexsort((priorities, by))
+        last = rank_in(by[order]) == np.minimum(fewest, units)[by[order]] - 1
+        highest = np.full(count, -inf)
+        highest[by[order][last]] = priorities[order][last]
+        return list(
+            zip(
+                [0] * count,
+                highest.tolist(),
+                np.maximum(fewest - (units - broken), 0).tolist(),
+                least(world.holder_lost[holders], world.lost[singles]),
+                least(heavy, world.accelerators[singles]),
+                least(heavy - self._inside[whole], none),
+                least(world.holder_pods[holders], none + 1),
+                strict=True,
+            )
+        )
+
     def _whole(
         self, number: int, holder: Holder, at: int, shared: tuple[tuple[int, tuple[int, ...]], ...]
     ) -> VictimUnit:
-        known = self._world.whole_of(number)
+        world = self._world
+        known = world.whole_of(number)
         return VictimUnit(
             holder=number,
             pods=known.pods,
             whole=True,
             gang=holder.gang,
-            priority=holder.priority,
+            priority=int(world.holder_priority[number]),
             lost=known.lost,
             accelerators=known.accelerators,
-            outside=known.accelerators - self._inside[at],
-            gains=tuple(gains[at] for gains in self._gains),
+            outside=known.accelerators - int(self._inside[at]),
+            gains=tuple(self._gains[:, at].tolist()),
             shared=shared,
             budgets=known.budgets,
             name=known.name,
@@ -175,7 +274,7 @@ class Units:
             pods=(one,),
             whole=False,
             gang=True,
-            leaf=leaf_of(holder, pod),
+            leaf=holder.leaf_of(pod),
             priority=int(world.priorities[one]),
             lost=float(world.lost[one]),
             accelerators=int(world.accelerators[one]),
@@ -187,20 +286,38 @@ class Units:
         )
 
 
+def rank_in(groups: Ints) -> Ints:
+    """The place of each entry in its group; equal entries stand together."""
+    starts = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1]))) if len(groups) else groups
+    return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
+
+
+def sum_before(groups: Ints, values: Ints, count: int) -> Ints:
+    """The sum of the values before each entry in its group; the groups are sorted."""
+    sums = np.cumsum(values) - values
+    totals = np.bincount(groups, weights=values, minlength=count).astype(np.int64)
+    return sums - (np.cumsum(totals) - totals)[groups]
+
+
+def _summed(amounts: Ints, which: Ints, first: Ints) -> Ints:
+    """The sum for each number in ``which``, which has it at ``first`` for the first time."""
+    if len(first) == len(which):
+        return amounts[first].astype(np.int64)
+    return np.bincount(which, weights=amounts, minlength=len(first)).astype(np.int64)
+
+
 def partly_free_in(world: World, leaving: Ints) -> Callable[[Sequence[VictimUnit]], int]:
     """Counts the nodes that lose a pod of some units and keep another one, beside those that leave anyway."""
-    slots: list[int] = world.slots.tolist()
-    held: list[int] = []
+    held: list[Ints] = []
 
     def count(units: Sequence[VictimUnit]) -> int:
         if not held:
-            size = max(slots, default=-1) + 1
-            left = np.bincount(world.slots, minlength=size) - np.bincount(
-                world.slots[leaving], minlength=size
-            )
-            held.extend(left.tolist())
-        gone = Counter(slots[one] for unit in units for one in unit.pods)
-        return sum(held[slot] > pods for slot, pods in gone.items())
+            size = int(world.slots.max(initial=-1)) + 1
+            left = np.bincount(world.slots, minlength=size)
+            held.append(left - np.bincount(world.slots[leaving], minlength=size))
+        gone = world.slots[[one for unit in units for one in unit.pods]]
+        slots, pods = np.unique(gone, return_counts=True)
+        return int((held[0][slots] > pods).sum())
 
     return count
 

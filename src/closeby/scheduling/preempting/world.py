@@ -1,10 +1,12 @@
 """All pods that hold a node, as possible victims: what they belong to, what they take and what they cost.
 
-Built once for the decisions of a tick. The arrays have one entry per pod.
+The arrays have one entry per pod, or one per holder: a gang, or a pod by itself.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,21 +14,20 @@ from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Ints, Scores
-from closeby.objects.nodes import is_accelerator
+from closeby.objects.groups import PodGroup
 from closeby.objects.ownership import is_pinned
+from closeby.objects.places import POD_SET
 from closeby.objects.pods import Pod, PodSpec
 from closeby.reading.decoding.keys import PREEMPTIBLE
 from closeby.reading.dialects.kueue import QUEUE_NAME
 from closeby.scheduling.gangs.rosters import leaf_names
-from closeby.scheduling.intake.budgets import NONE, SEVERAL, Budgets
-from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
-from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
+from closeby.scheduling.intake.budgets import NONE, SEVERAL
+from closeby.scheduling.intake.scheduling_state import gang_key
+from closeby.scheduling.preempting.units import MemberLimits
 
 #: What Kueue writes on pods of workloads that it admitted.
-_KUEUE_LABELS: Final = frozenset({"kueue.x-k8s.io/podset", QUEUE_NAME, "kueue.x-k8s.io/managed"})
+_KUEUE_LABELS: Final = frozenset({POD_SET, QUEUE_NAME, "kueue.x-k8s.io/managed"})
 _KUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
-#: Whose pods those are that name no scheduler.
-_DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
 class Holder(Struct, eq=False):
@@ -35,21 +36,47 @@ class Holder(Struct, eq=False):
     #: ``namespace/name`` of the gang, or the uid of the pod.
     key: str
     gang: bool
-    #: Indices of its pods, without those that leave anyway.
-    pods: list[int]
+    #: Who counts evictions: the gang, the controlling owner, or the pod.
+    owner: str
+    #: Indices of all its pods, and of those that don't leave anyway.
+    members: list[int]
+    pods: list[int] = []
+    #: The object of the gang by which the rest was worked out.
+    group: PodGroup | None = None
     #: Members that may go one by one: of each leaf (by name), and in all. With ``singly`` all of them may,
     #: and the gang is broken by more than ``surplus``.
     surplus: int = 0
     surplus_of: Mapping[str, int] = {}
     singly: bool = False
-    #: Who counts evictions: the gang, the controlling owner, or the pod.
-    owner: str = ""
-    priority: int = 0
 
     @property
     def divisible(self) -> bool:
         """Whether some of its pods may go without the others."""
         return len(self.pods) > 1 and (self.surplus > 0 or self.singly)
+
+    def divide(self, group: PodGroup | None, pods: Sequence[Pod]) -> None:
+        """Work out which members of a gang are beyond its minimum."""
+        self.group, self.surplus_of, self.singly = group, {}, group is None
+        if group is None:  # Its pods name a gang that is not there: each is alone.
+            self.surplus = len(self.pods)
+            return
+        self.surplus = max(len(self.pods) - max(group.min_member, 0), 0)
+        if group.disruption == "all":
+            self.surplus = 0
+            return
+        self.singly = group.disruption == "single"
+        if self.singly or not group.subgroups or not self.surplus:
+            return
+        least = {one.name: one.min_member for one in group.subgroups}
+        leaves = set(leaf_names(group))
+        running = Counter(leaf if (leaf := pods[one].subgroup or "") in leaves else "" for one in self.pods)
+        self.surplus_of = {leaf: count - min(least.get(leaf, 0), count) for leaf, count in running.items()}
+        self.surplus = min(self.surplus, sum(self.surplus_of.values()))
+
+    def leaf_of(self, pod: Pod) -> str:
+        """The leaf of a member, as in ``surplus_of``."""
+        leaf = pod.subgroup or ""
+        return leaf if leaf in self.surplus_of else ""
 
 
 class Whole(NamedTuple):
@@ -62,128 +89,156 @@ class Whole(NamedTuple):
     name: str
 
 
-class World(Struct, frozen=True, kw_only=True, eq=False):
-    """The pods that hold a node, and what is known of each."""
+class World(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """The pods that hold a node, and what is known of each. Good until the next one is asked for."""
 
-    pods: list[Pod]
+    cluster: Cluster
+    pods: Sequence[Pod]
     slots: Ints
     priorities: Ints
-    #: Index of the holder of each pod.
+    #: Index of the holder of each pod. A holder that is no more has no pods.
     holder_of: Ints
-    holders: list[Holder]
+    holders: Sequence[Holder]
+    #: Holders by gang and by who counts evictions.
+    gangs: Mapping[str, int]
+    owners: Mapping[str, Collection[int]]
     accelerators: Ints
     #: Accelerator-seconds that are lost with each.
     lost: Scores
     #: When each started; infinite where that is not known.
     started: Scores
-    #: May be a victim at all, as far as priority does not matter.
+    #: May be a victim at all, as far as priority does not matter; or will be soon.
     evictable: Bools
+    young: Bools
     #: Leaves anyway: it is being deleted.
     terminating: Bools
-    #: By pod, as in ``Budgets.of``; and what each budget allows.
-    budget_of: list[int]
-    allowed: list[int]
-    why_protected: Mapping[int, str]
+    #: By pod: the budget that covers it, as ``Budgets.covering`` says.
+    budget_of: Ints
     #: Index of each pod's spec, and the specs.
     spec_of: Ints
-    specs: list[PodSpec]
+    specs: Sequence[PodSpec]
     index_of: Mapping[str, int]
+    #: By holder: whether some of its pods may go without the others.
+    divisible: Bools
+    #: Of each gang that may lose single members: how many.
+    limits: Mapping[int, MemberLimits]
 
-    #: What was worked out of whole holders.
-    wholes: dict[int, "Whole"]
+    @cached_property
+    def holder_lost(self) -> Scores:
+        """By holder: what is lost with all of it."""
+        return self._of_holders(self.lost)
 
-    def whole_of(self, number: int) -> "Whole":
+    @cached_property
+    def holder_accelerators(self) -> Ints:
+        """By holder: accelerators of all of it."""
+        return self._of_holders(self.accelerators).astype(np.intp)
+
+    @cached_property
+    def holder_pods(self) -> Ints:
+        """By holder: pods that don't leave anyway."""
+        return self._of_holders(None).astype(np.intp)
+
+    @cached_property
+    def holder_priority(self) -> Ints:
+        """By holder: its highest priority."""
+        found = np.full(len(self.holders), np.iinfo(np.intp).min, dtype=np.intp)
+        stay = ~self.terminating
+        np.maximum.at(found, self.holder_of[stay], self.priorities[stay])
+        return found
+
+    @cached_property
+    def holder_started(self) -> Scores:
+        """By holder: when the first of its pods started that don't leave anyway."""
+        found = np.full(len(self.holders), np.inf)
+        stay = ~self.terminating
+        np.minimum.at(found, self.holder_of[stay], self.started[stay])
+        return found
+
+    @cached_property
+    def holder_importance(self) -> Ints:
+        """By holder: its place among all, the most important first: by priority, gangs, then start."""
+        keys = self.holder_started, ~self.holder_gang, -self.holder_priority
+        order = np.lexsort(keys)
+        others = np.zeros(len(order), dtype=np.bool_)
+        for key in keys:
+            others[1:] |= key[order][1:] != key[order][:-1]
+        places = np.empty(len(order), dtype=np.intp)
+        places[order] = np.cumsum(others)
+        return places
+
+    def keep_of(self, before: "World") -> None:
+        """Take over what was worked out at another time about the same pods."""
+        self.__dict__.update(
+            {name: value for name, value in before.__dict__.items() if name != "holder_lost"}
+        )
+
+    @cached_property
+    def holder_weight(self) -> Scores:
+        """By holder: the sum of its pods' priorities, as upstream sums them, so that each counts."""
+        return self._of_holders(self.priorities + (1 << 31))
+
+    @cached_property
+    def holder_budget(self) -> tuple[Ints, Ints]:
+        """By holder: the budget that covers its pods (``NONE``, or ``SEVERAL``), and how many it covers."""
+        count = len(self.holders)
+        found, least = np.full(count, NONE, dtype=np.intp), np.full(count, np.iinfo(np.intp).max)
+        covered = np.flatnonzero((self.budget_of >= 0) & ~self.terminating)
+        holders, budgets = self.holder_of[covered], self.budget_of[covered]
+        np.maximum.at(found, holders, budgets)
+        np.minimum.at(least, holders, budgets)
+        found[(found >= 0) & (found != least)] = SEVERAL
+        return found, np.bincount(holders, minlength=count)
+
+    @cached_property
+    def holder_gang(self) -> Bools:
+        """By holder: whether it is a gang."""
+        found = np.zeros(len(self.holders), dtype=np.bool_)
+        found[list(self.gangs.values())] = True
+        return found
+
+    def _of_holders(self, weights: Scores | Ints | None) -> Scores:
+        stay = ~self.terminating
+        chosen = None if weights is None else weights[stay]
+        found = np.bincount(self.holder_of[stay], weights=chosen, minlength=len(self.holders))
+        return found.astype(np.float64)
+
+    def name_of(self, number: int) -> str:
+        """The name of a holder: of the gang, or of the pod."""
+        holder = self.holders[number]
+        return holder.key if holder.gang else self.pods[holder.pods[0]].key
+
+    def whole_of(self, number: int) -> Whole:
         """All pods of a holder that do not leave anyway."""
-        known = self.wholes.get(number)
-        if known is None:
-            holder = self.holders[number]
-            pods = tuple(holder.pods)
-            known = self.wholes[number] = Whole(
-                pods=pods,
-                lost=float(self.lost[holder.pods].sum()),
-                accelerators=int(self.accelerators[holder.pods].sum()),
-                budgets=self.budgets_of(pods),
-                name=holder.key if holder.gang else self.pods[pods[0]].key,
-            )
-        return known
+        pods = tuple(self.holders[number].pods)
+        return Whole(
+            pods=pods,
+            lost=float(self.holder_lost[number]),
+            accelerators=int(self.holder_accelerators[number]),
+            budgets=self.budgets_of(pods),
+            name=self.name_of(number),
+        )
+
+    @cached_property
+    def covered(self) -> bool:
+        """Whether a budget covers any pod."""
+        return bool((self.budget_of >= 0).any())
 
     def budgets_of(self, pods: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """How many of the pods each budget covers."""
-        if not self.allowed:
+        if not self.covered:
             return ()
-        found = Counter(self.budget_of[one] for one in pods)
+        found = Counter(self.budget_of[list(pods)].tolist())
         return tuple((budget, count) for budget, count in sorted(found.items()) if budget >= 0)
 
-    def amounts(self, cluster: Cluster, row: int) -> Amounts:
+    def amounts(self, row: int) -> Amounts:
         """What each pod takes of a resource."""
-        taken = [_taken(cluster, spec, row) for spec in self.specs]
+        taken = [_taken(self.cluster, spec, row) for spec in self.specs]
         return np.asarray(taken, dtype=np.int64)[self.spec_of]
 
 
 def _taken(cluster: Cluster, spec: PodSpec, row: int) -> int:
     demand = cluster.demand(spec)
     return sum(amount for at, amount in zip(demand.rows, demand.amounts, strict=True) if at == row)
-
-
-def world_of(
-    cluster: Cluster,
-    state: SchedulingState,
-    budgets: Budgets,
-    rule: PreemptionRule,
-    whose: Preemptible,
-    now: float | None,
-) -> World:
-    """The pods as they are. ``now`` in seconds since the epoch; without it no work is known to be lost."""
-    pods: list[Pod] = []
-    slots: list[int] = []
-    specs: list[PodSpec] = []
-    spec_of: list[int] = []
-    spec_index: dict[int, int] = {}
-    for pod, slot in cluster.placed_pods():
-        pods.append(pod)
-        slots.append(slot)
-        at = spec_index.get(id(pod.spec))
-        if at is None:
-            at = spec_index[id(pod.spec)] = len(specs)
-            specs.append(pod.spec)
-        spec_of.append(at)
-    own = np.asarray(spec_of, dtype=np.intp)
-    # A priority is the spec's alone, so equal specs share it.
-    priorities = np.asarray([_priority(state, spec) for spec in specs], dtype=np.intp)[own]
-    heavy = np.asarray([_weight(cluster, spec) for spec in specs], dtype=np.intp)[own]
-    ours = np.asarray([_is_ours(spec, rule, whose) for spec in specs], dtype=np.bool_)[own]
-    terminating = np.asarray([pod.terminating for pod in pods], dtype=np.bool_)
-    started, since, may = _times(pods, whose)
-    budget_of, allowed = budgets.of(pods, _waiting(state))
-    protected = _protected(pods, rule, whose, budget_of)
-    evictable = ours & may
-    evictable[list(protected)] = False
-    if rule.runtime and now is not None:
-        evictable &= ~(now - started < rule.runtime)
-    lost = np.zeros(len(pods))
-    if now is not None:
-        known = np.isfinite(since)
-        lost[known] = np.maximum(now - since[known], 0.0) * heavy[known]
-    holders, holder_of = _holders(pods, terminating, state, priorities)
-    return World(
-        pods=pods,
-        slots=np.asarray(slots, dtype=np.intp),
-        priorities=priorities,
-        holder_of=holder_of,
-        holders=holders,
-        accelerators=heavy,
-        lost=lost,
-        started=started,
-        evictable=evictable,
-        terminating=terminating,
-        budget_of=budget_of,
-        allowed=allowed,
-        why_protected=protected,
-        spec_of=own,
-        specs=specs,
-        wholes={},
-        index_of={pod.uid: number for number, pod in enumerate(pods)},
-    )
 
 
 def owner_of(pod: Pod) -> str:
@@ -193,127 +248,37 @@ def owner_of(pod: Pod) -> str:
     return f"{pod.namespace}/{pod.owner}" if pod.owner else f"pod {pod.key}"
 
 
-def has_accelerators(cluster: Cluster) -> bool:
-    """Whether any node offers an accelerator."""
-    return any(
-        is_accelerator(name) and cluster.allocatable[row].any() for name, row in cluster.row_of.items()
-    )
+class Protection(Enum):
+    """Why a pod may not be a victim of any item."""
+
+    NAMESPACE_EXCLUDED = "its namespace is excluded"
+    PINNED = "it comes back to its node at once"
+    SEVERAL_BUDGETS = "several PodDisruptionBudgets cover it"
+    ANNOTATION = f"it says {PREEMPTIBLE}=false"
+    KUEUE = "Kueue admitted it"
+    OTHER_SCHEDULER = "another scheduler has placed it"
+    MIN_RUNTIME = "it has not run for as long as a victim must"
 
 
-def _weight(cluster: Cluster, spec: PodSpec) -> int:
-    """Accelerators, or thousandths of a CPU where no node has any."""
-    if has_accelerators(cluster):
-        return sum(amount for name, amount in spec.requests if is_accelerator(name))
-    return sum(amount for name, amount in spec.requests if name == "cpu")
+def protection(
+    pod: Pod, budget: int, namespaces: Collection[str] | None, excluded: Collection[str]
+) -> Protection | None:
+    """Why a pod may not be a victim at all, by what it says itself; None if it may.
 
-
-def _priority(state: SchedulingState, spec: PodSpec) -> int:
-    return state.priorities.of(Pod(namespace="", name="", uid="", spec=spec))
-
-
-def _is_ours(spec: PodSpec, rule: PreemptionRule, whose: Preemptible) -> bool:
-    if rule.victims == "all" or whose.scheduler_name is None:
-        return True
-    return (spec.scheduler_name or _DEFAULT_SCHEDULER) == whose.scheduler_name
-
-
-def _times(pods: Sequence[Pod], whose: Preemptible) -> tuple[Scores, Scores, Bools]:
-    """When each pod started, since when its work would be lost (both infinite where that is not known:
-    nothing is lost then), and whether it may be evicted as far as the caller knows."""
-    may = np.ones(len(pods), dtype=np.bool_)
-    if whose.times is None:
-        starts = [pod.created if pod.started is None else pod.started for pod in pods]
-        saves = [pod.checkpointed for pod in pods]
-    else:
-        told = [whose.times(pod) for pod in pods]
-        may = np.asarray([one is not None for one in told], dtype=np.bool_)
-        starts = [None if one is None else one.started for one in told]
-        saves = [None if one is None else one.checkpointed for one in told]
-    # None becomes nan.
-    started, saved = np.asarray(starts, dtype=np.float64), np.asarray(saves, dtype=np.float64)
-    since = np.fmax(started, saved)
-    return np.where(np.isnan(started), np.inf, started), np.where(np.isnan(since), np.inf, since), may
-
-
-def _waiting(state: SchedulingState) -> Iterable[Pod]:
-    return (pod for pod in state.pods.values() if pod.node_name is None)
-
-
-def _protected(
-    pods: Sequence[Pod], rule: PreemptionRule, whose: Preemptible, budget_of: Sequence[int]
-) -> dict[int, str]:
-    """Why pods may not be victims at all, by index."""
-    found: dict[int, str] = {}
-    namespaces = whose.namespaces if rule.protected_namespaces is None else rule.protected_namespaces
-    for number, pod in enumerate(pods):
-        if budget_of[number] == NONE and not (pod.owner or pod.labels or pod.annotations):
-            continue
-        if is_pinned(pod):
-            found[number] = "it comes back to its node at once"
-        elif budget_of[number] == SEVERAL and pod.phase != "Pending":
-            found[number] = "several PodDisruptionBudgets cover it"
-        elif pod.annotations and _says_no(pod, namespaces):
-            found[number] = f"it says {PREEMPTIBLE}=false"
-        elif _KUEUE_WORKLOAD in pod.annotations or not _KUEUE_LABELS.isdisjoint(pod.labels):
-            found[number] = "Kueue admitted it"
-    return found
-
-
-def _says_no(pod: Pod, namespaces: Collection[str] | None) -> bool:
-    if namespaces is not None and pod.namespace not in namespaces:
-        return False
-    return pod.annotations.get(PREEMPTIBLE) == "false"
-
-
-def _holders(
-    pods: Sequence[Pod], terminating: Bools, state: SchedulingState, priorities: Ints
-) -> tuple[list[Holder], Ints]:
-    holders: list[Holder] = []
-    index: dict[tuple[str, str], int] = {}
-    holder_of: list[int] = []
-    leaving = terminating.tolist()
-    ranks = priorities.tolist()
-    for number, pod in enumerate(pods):
-        gang = None if pod.group is None else (pod.namespace, pod.group)
-        at = None if gang is None else index.get(gang)
-        if at is None:
-            at = len(holders)
-            key = pod.uid if gang is None else "/".join(gang)
-            holders.append(Holder(key, gang is not None, [], owner=owner_of(pod)))
-            holders[at].priority = ranks[number]
-            if gang is not None:
-                index[gang] = at
-        holder_of.append(at)
-        holder = holders[at]
-        if not leaving[number]:
-            holder.pods.append(number)
-            holder.priority = max(holder.priority, ranks[number])
-    for at in index.values():
-        _divide(holders[at], state, holders[at].key, pods)
-    return holders, np.asarray(holder_of, dtype=np.intp)
-
-
-def _divide(holder: Holder, state: SchedulingState, key: str, pods: Sequence[Pod]) -> None:
-    """Which members of a gang are beyond its minimum."""
-    group = state.groups.get(key)
-    if group is None:  # Its pods name a gang that is not there: each is alone.
-        holder.singly, holder.surplus = True, len(holder.pods)
-        return
-    holder.surplus = max(len(holder.pods) - max(group.min_member, 0), 0)
-    if group.disruption == "all":
-        holder.surplus = 0
-        return
-    holder.singly = group.disruption == "single"
-    if holder.singly or not group.subgroups or not holder.surplus:
-        return
-    least = {one.name: one.min_member for one in group.subgroups}
-    leaves = set(leaf_names(group))
-    running = Counter(leaf if (leaf := pods[one].subgroup or "") in leaves else "" for one in holder.pods)
-    holder.surplus_of = {leaf: count - min(least.get(leaf, 0), count) for leaf, count in running.items()}
-    holder.surplus = min(holder.surplus, sum(holder.surplus_of.values()))
-
-
-def leaf_of(holder: Holder, pod: Pod) -> str:
-    """The leaf of a member, as in ``Holder.surplus_of``."""
-    leaf = pod.subgroup or ""
-    return leaf if leaf in holder.surplus_of else ""
+    ``budget`` covers it; pods of ``namespaces`` (None: all) may protect themselves.
+    """
+    if pod.namespace in excluded:
+        return Protection.NAMESPACE_EXCLUDED
+    if budget == NONE and not (pod.owner or pod.labels or pod.annotations):
+        return None
+    if is_pinned(pod):
+        return Protection.PINNED
+    if budget == SEVERAL and pod.phase != "Pending":
+        return Protection.SEVERAL_BUDGETS
+    if pod.annotations:
+        trusted = namespaces is None or pod.namespace in namespaces
+        if trusted and pod.annotations.get(PREEMPTIBLE) == "false":
+            return Protection.ANNOTATION
+        if _KUEUE_WORKLOAD in pod.annotations:
+            return Protection.KUEUE
+    return None if _KUEUE_LABELS.isdisjoint(pod.labels) else Protection.KUEUE

@@ -54,7 +54,8 @@ class Chooser:
             _Weighed(self._tools.cluster, tree, share, could)
             for share, could in zip(demand, potential, strict=True)
         ]
-        equal = len(weighed) == 1 and not gang.group.subgroups and not demand[0].pod_class.blind_filters
+        divided = bool(gang.group.subgroups or gang.constraints.layerings)
+        equal = len(weighed) == 1 and not divided and not demand[0].pod_class.blind_filters
         for level in _levels(gang, tree):
             for domain in _best_first(tree, level, weighed, gang, minimum):
                 if equal:

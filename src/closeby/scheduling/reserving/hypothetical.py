@@ -16,7 +16,8 @@ from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.by_domain import DomainFilter
-from closeby.scheduling.extension import Handle, NoArguments, Permit, Scope
+from closeby.scheduling.commit_points import Permit
+from closeby.scheduling.extension import Handle, NoArguments, Scope
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis

@@ -1,0 +1,130 @@
+"""Domains that a gang has for itself: who must keep off their nodes, and which ones a gang may not have.
+
+The gang holds its domains by the members that are there, also those that are being deleted, so that nothing
+has to be written down.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+
+from closeby.objects.arrays import Bools, Ints
+from closeby.objects.groups import Exclusive, Layer, PodGroup
+from closeby.objects.pods import Pod
+from closeby.scheduling.extension import Undo
+from closeby.scheduling.gangs.rosters import constraints_of
+from closeby.scheduling.gangs.segments import Layering
+from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.placing.tools import Tools, WaitingGang
+
+#: Pods of these owners are on each node, and take no domain from a gang.
+ON_EACH_NODE: Final = ("DaemonSet/", "Node/")
+
+
+def layers_of(group: PodGroup) -> Iterator[Layer]:
+    """All layers of a gang and of its subgroups."""
+    yield from group.layers
+    for one in group.subgroups:
+        yield from one.layers
+
+
+class Exclusives:
+    """Answers from the pods that hold nodes now."""
+
+    def __init__(self, tools: Tools, state: SchedulingState) -> None:
+        self._tools = tools
+        self._state = state
+        tools.taken = self.taken
+
+    def keep_off(self, key: str) -> None:
+        """Note which nodes an item must keep off, as others have their domains for themselves."""
+        self._keep_off(key, self._state.waiting_pods.get(key))
+
+    def keep_off_in_trial(self, item: WaitingGang | Pod) -> Undo:
+        """The same for an item that is tried, with what holds nodes now; returns how to undo it."""
+        reserved = self._tools.reserved
+        before = reserved.owned
+        if not self._state.exclusive:
+            return _nothing
+        if isinstance(item, Pod):
+            self._keep_off("", item)
+        else:
+            self._keep_off(item.group.key, None)
+        return lambda: reserved.own(before)
+
+    def _keep_off(self, key: str, plain: Pod | None) -> None:
+        self._tools.reserved.own(self._owned(key, plain) if self._state.exclusive else None)
+
+    def release(self) -> None:
+        """No item is decided any more."""
+        self._tools.reserved.own(None)
+
+    def taken(self, group: PodGroup, layering: Layering) -> list[Bools | None]:
+        """Per layer the domains that a gang may not have for itself, as others are there; None: all free."""
+        found: list[Bools | None] = []
+        for layer in layering.layers:
+            if layer.exclusive is Exclusive.NONE:
+                found.append(None)
+                continue
+            others = self._all_but(group) if layer.exclusive is Exclusive.ALL else self._of_the_kind(group)
+            slots = np.fromiter(others, dtype=np.intp)
+            owners = layering.tree.owners_of_slots(slots, layer.level)
+            barred = np.zeros(layering.tree.count(layer.level), dtype=np.bool_)
+            barred[owners[owners >= 0]] = True
+            found.append(barred)
+        return found
+
+    def _all_but(self, group: PodGroup) -> Iterator[int]:
+        for pod, slot in self._tools.cluster.placed_pods():
+            own = pod.group == group.name and pod.namespace == group.namespace
+            if not own and not pod.owner.startswith(ON_EACH_NODE):
+                yield slot
+
+    def _of_the_kind(self, group: PodGroup) -> Iterator[int]:
+        for key in self._state.exclusive:
+            if key != group.key and self._is_of_the_kind(key):
+                yield from self._slots(self._state.holding(key)).tolist()
+
+    def _is_of_the_kind(self, key: str) -> bool:
+        group = self._state.groups.get(key)
+        return group is not None and any(one.exclusive is Exclusive.KIND for one in layers_of(group))
+
+    def _owned(self, key: str, plain: Pod | None) -> Bools | None:
+        """The nodes in domains that other gangs have for themselves and that keep this item off."""
+        if plain is not None and plain.owner.startswith(ON_EACH_NODE):
+            return None
+        of_the_kind = self._is_of_the_kind(key)
+        mask = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
+        for owner in self._state.exclusive:
+            group = self._state.groups.get(owner)
+            if owner == key or group is None or not self._state.holding(owner):
+                continue
+            close = self._tools.profile.close_by_default
+            for leaf, layering in constraints_of(group, self._tools.topologies, close).layerings.items():
+                members = [pod for pod in self._state.holding(owner) if not leaf or pod.subgroup == leaf]
+                slots = self._slots(members)
+                for layer in layering.layers:
+                    if layer.exclusive is Exclusive.NONE:
+                        continue
+                    if layer.exclusive is Exclusive.ALL or of_the_kind:
+                        mask[_in_the_same(layering, layer.level, slots)] = True
+        return mask if mask.any() else None
+
+    def _slots(self, pods: Iterable[Pod]) -> Ints:
+        found = (self._tools.cluster.placement(pod.uid) for pod in pods)
+        return np.fromiter((slot for slot in found if slot is not None), dtype=np.intp)
+
+
+def _nothing() -> None:
+    """How to undo nothing."""
+
+
+def _in_the_same(layering: Layering, level: int, slots: Ints) -> Ints:
+    """All slots in the domains of a level that hold some."""
+    tree = layering.tree
+    owners = tree.owners_of_slots(slots, level)
+    own = np.unique(owners[owners >= 0])
+    if not len(own):
+        return slots
+    return tree.slots_of(level, own)[0]

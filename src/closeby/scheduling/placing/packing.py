@@ -1,0 +1,202 @@
+"""Shares segments out over domains, given how many fit in each: the fewest domains, or evenly.
+
+Unequal segments are packed exactly for as long as the steps last.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.objects.arrays import Counts
+from closeby.topology.tree import Domain
+
+
+class Packed(Struct, frozen=True):
+    """The bin of each item; None: there is no way, for certain if ``exact``."""
+
+    bins: tuple[int, ...] | None
+    exact: bool = True
+
+
+#: Steps of one search.
+STEPS: Final = 20_000
+
+
+def pack(items: Sequence[int], rooms: Counts, *, spread: bool, alone: bool, steps: int = STEPS) -> Packed:
+    """Each item into one bin. The fewest bins, then the tightest; with ``spread`` as many as there can be.
+
+    ``alone``: a bin takes one item.
+    """
+    search = _Packing(items, steps, 1 if alone else len(items))
+    # Of bins only the largest count: so many as there are items.
+    order = np.argsort(-rooms, kind="stable")
+    sizes = np.asarray(items)
+    usable = order[rooms[order] >= sizes.min(initial=0)]
+    largest = usable[: len(items)].tolist()
+    counts = range(1, len(largest) + 1)
+    for count in reversed(counts) if spread else counts:
+        chosen = largest[:count]
+        found = search.into([int(rooms[one]) for one in chosen], every=spread)
+        if found is None:
+            continue
+        chosen = chosen if spread else _tightened(search, usable, rooms, chosen)
+        final = search.into([int(rooms[one]) for one in chosen], every=spread)
+        return Packed(tuple(chosen[one] for one in (final or found)), search.exact)
+    return Packed(None, search.exact)
+
+
+def _tightened(search: "_Packing", usable: Counts, rooms: Counts, chosen: list[int]) -> list[int]:
+    """The same number of bins, from the last on each as small as it may be."""
+    for place in range(len(chosen) - 1, -1, -1):
+        others = set(chosen) - {chosen[place]}
+        ascending = [one for one in usable[::-1].tolist() if one not in others]
+        low, high = 0, ascending.index(chosen[place])
+        while low < high:
+            middle = (low + high) // 2
+            trial = [*chosen[:place], ascending[middle], *chosen[place + 1 :]]
+            if search.into([int(rooms[one]) for one in trial], every=False) is None:
+                low = middle + 1
+            else:
+                high = middle
+        chosen = [*chosen[:place], ascending[low], *chosen[place + 1 :]]
+    return chosen
+
+
+class _Packing:
+    """Depth-first, the largest item first; equal states are judged once."""
+
+    def __init__(self, items: Sequence[int], steps: int, most: int) -> None:
+        self._items = items
+        self._order = sorted(range(len(items)), key=lambda one: -items[one])
+        self._left = steps
+        self._most = most
+        self.exact = True
+
+    def into(self, rooms: list[int], *, every: bool) -> list[int] | None:
+        """The bin of each item; ``every``: no bin stays empty."""
+        if sum(rooms) < sum(self._items):
+            return None
+        bins: dict[int, int] = {}
+        hopeless: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
+
+        def place(depth: int, left: list[int], used: list[int]) -> bool:
+            if depth == len(self._order):
+                return not every or all(used)
+            if every and len(self._order) - depth < used.count(0):
+                return False
+            key = depth, tuple(sorted(zip(left, used, strict=True)))
+            if key in hopeless:
+                return False
+            self._left -= 1
+            if self._left < 0:
+                self.exact = False
+                return False
+            item = self._items[self._order[depth]]
+            tried = set()
+            for index in sorted(range(len(left)), key=lambda one: left[one]):
+                state = left[index], used[index]
+                if left[index] < item or used[index] >= self._most or state in tried:
+                    continue
+                tried.add(state)
+                left[index] -= item
+                used[index] += 1
+                bins[self._order[depth]] = index
+                if place(depth + 1, left, used):
+                    return True
+                left[index] += item
+                used[index] -= 1
+            hopeless.add(key)
+            return False
+
+        if place(0, list(rooms), [0] * len(rooms)):
+            return [bins[one] for one in range(len(self._items))]
+        return None
+
+
+class LastSegment(Struct, frozen=True):
+    """The domain of the smaller segment, how many whole ones go with it, and how many domains all need."""
+
+    index: int
+    whole: int
+    domains: int
+
+
+def for_the_smaller(
+    whole: Counts, beside: Counts, free: Counts, number: int, *, spread: bool
+) -> LastSegment | None:
+    """Where the smaller segment goes for the fewest domains; ``free`` is the room of each."""
+    usable = np.flatnonzero(beside >= 0)
+    if not len(usable):
+        return None
+    total = int(whole.sum())
+    cost = whole[usable] - beside[usable]
+    fitting = usable[total - cost >= number]
+    if not len(fitting):
+        return None
+    if spread:
+        index = int(fitting[np.argmin(cost[total - cost >= number])])
+        return LastSegment(index, max(0, number - (total - int(whole[index]))), 0)
+    order = np.argsort(-whole, kind="stable")
+    reach = np.append(0, np.cumsum(whole[order]))
+    for count in range(1, len(order) + 1):
+        # Beside so many less one that are used whole, the tightest that takes what is left.
+        outside = fitting[~np.isin(fitting, order[: count - 1])]
+        left = max(number - int(reach[count - 1]), 0)
+        enough = outside[beside[outside] >= left]
+        if len(enough):
+            index = int(enough[np.lexsort((free[enough], beside[enough]))[0]])
+            return LastSegment(index, left, count)
+        # Or one of those that are used whole.
+        among = fitting[np.isin(fitting, order[:count])]
+        if len(among):
+            costs = whole[among] - beside[among]
+            index = int(among[np.argmin(costs)])
+            if int(reach[count]) - int(costs.min()) >= number:
+                others = int(reach[count]) - int(whole[index])
+                return LastSegment(index, max(number - others, 0), count)
+    return None
+
+
+def evenly(whole: Counts, number: int) -> Counts:
+    """So many segments over as many domains as can be, each taking as few as can be."""
+    low, high = 0, int(whole.max(initial=0))
+    while low < high:
+        middle = (low + high) // 2
+        if int(np.minimum(whole, middle).sum()) >= number:
+            high = middle
+        else:
+            low = middle + 1
+    shares = np.minimum(whole, max(low - 1, 0))
+    left = number - int(shares.sum())
+    more = np.flatnonzero(whole > shares)
+    shares[more[np.argsort(-whole[more], kind="stable")][:left]] += 1
+    return shares
+
+
+def cut(shares: Sequence[tuple[Domain, int]], sizes: Sequence[int]) -> list[list[tuple[Domain, int]]]:
+    """Cut a run of domains with their pods at the given sizes."""
+    ends = list(accumulate(sizes))
+    found: list[list[tuple[Domain, int]]] = [[] for _ in sizes]
+    at = part = 0
+    for domain, count in shares:
+        end = at + count
+        while at < end:
+            taken = min(end, ends[part]) - at
+            found[part].append((domain, taken))
+            at += taken
+            if at == ends[part]:
+                part += 1
+    return found
+
+
+def first_of(shares: Sequence[tuple[Domain, int]], pods: int) -> list[tuple[Domain, int]]:
+    """The first so many pods of a run of domains."""
+    found = []
+    for domain, count in shares:
+        if pods > 0:
+            found.append((domain, min(count, pods)))
+        pods -= count
+    return found

@@ -1,0 +1,162 @@
+"""Which segments and subgroups of a gang find a domain as things are, for people."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from closeby.objects.arrays import Bools
+from closeby.objects.groups import Exclusive, PodGroup
+from closeby.objects.words import all_pods, names_text, path_text, plural
+from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.segments import Layering
+from closeby.scheduling.placing.segment_bounds import most_segments, segment_kind
+from closeby.scheduling.placing.segment_room import SegmentRoom
+from closeby.scheduling.placing.tools import Tools
+from closeby.topology.tree import ROOT_LEVEL
+
+
+def segment_room(
+    tools: Tools, group: PodGroup, part: Part, layering: Layering | None = None
+) -> SegmentRoom | None:
+    """The room for whole segments of a leaf as things are; of unequal pods at the most. None: not known.
+
+    ``layering``: other layers than those of the part.
+    """
+    layering = part.layering if layering is None else layering
+    demand = tools.table.beside_each_other(part.core or part.extra)
+    if layering is None or not demand or any(layer.counts for layer in layering.layers):
+        return None
+    tree = layering.tree
+    if len(demand) == 1:
+        counts = tools.table.counts(demand[0].pod_class, tree)
+    else:
+        kind = segment_kind(part, layering, demand) if part.core else None
+        if kind is None:
+            return None
+        counts = most_segments(tools.cluster, tools.table, kind, tree, layering.layers[-1].level)
+    barred: list[Bools | None] = [None] * len(layering.layers)
+    if tools.taken is not None:
+        barred = tools.taken(group, layering)
+    room = SegmentRoom(layering, counts, barred, strict=False)
+    return room if room.layers else None
+
+
+def segments_text(room: SegmentRoom, level: int, domain: int, pods: int) -> tuple[int, str]:
+    """Pods in whole segments that fit in a domain, and what that means for so many pods, for people."""
+    first = next((layer for layer in room.layers if layer.level > level), None)
+    if first is None:
+        return pods, ""
+    fits = int(room.room(level, 0)[domain]) // first.size
+    wanted = -(-pods // first.size)
+    name = room.tree.level_names[first.level]
+    if fits >= wanted:
+        return pods, ""
+    return fits * first.size, f"{fits} of {plural(wanted, 'segment')} of {first.size} pods, a {name} each"
+
+
+def certainly_short(tools: Tools, group: PodGroup, whole: Part) -> bool:
+    """Whether a leaf of unequal pods certainly has no room for its segments, however they are placed."""
+    for part in whole.leaves():
+        layering = part.layering
+        if layering is None or part.anchors or not part.core or len(tools.table.shares(part.core)) < 2:
+            continue
+        # What finer segments have in common may be less than what coarser ones have.
+        for depth in range(len(layering.layers), 0, -1):
+            room = segment_room(tools, group, part, replace(layering, layers=layering.layers[:depth]))
+            if room is not None and _short(room, part, whole):
+                return True
+    return False
+
+
+def _short(room: SegmentRoom, part: Part, whole: Part) -> bool:
+    levels = part.levels or whole.levels
+    bound = ROOT_LEVEL if levels is None or levels.required is None else levels.required
+    if levels is not None and levels.tree is not room.tree:
+        bound = ROOT_LEVEL
+    size = room.layers[-1].size
+    pods = len(part.core) // size * size
+    return int(room.room(bound, pods).max(initial=0)) < pods
+
+
+def shortfall(tools: Tools, group: PodGroup, whole: Part) -> str:
+    """Which segment of a gang that was refused found no domain, and how many did, as a sentence.
+
+    Of several layers the finest one is named of which there is too little room.
+    """
+    for part in whole.leaves():
+        layering = part.layering
+        if layering is None or part.anchors or not part.core:
+            continue
+        for depth in range(len(layering.layers) - 1, -1, -1):
+            room = segment_room(tools, group, part, replace(layering, layers=layering.layers[depth:]))
+            found = "" if room is None else _lacking(tools, room, part, whole)
+            if found:
+                return found
+    return "there is room in the cluster, but no choice of domains holds all segments as their layers require"
+
+
+def _lacking(tools: Tools, room: SegmentRoom, part: Part, whole: Part) -> str:
+    """That segments of the first layer find no domain; empty where all do."""
+    tree, levels, first = room.tree, part.levels or whole.levels, room.layers[0]
+    bound = ROOT_LEVEL if levels is None or levels.required is None else levels.required
+    bound = bound if levels is not None and levels.tree is tree and bound < first.level else ROOT_LEVEL
+    most = int((room.room(bound, 0) // first.size).max(initial=0))
+    number = -(-len(part.core) // first.size)
+    if most >= number:
+        return ""
+    name = tree.level_names[first.level]
+    if first.max_domains is not None:
+        used = f"{plural(first.max_domains, name)} of topology {tree.name}"
+        pods = plural(min(most * first.size, len(part.core)), "pod")
+        segments = f" in whole segments of {first.size}" if first.size > 1 else ""
+        return f"at most {used} may be used, which hold {pods} of {len(part.core)}{segments}"
+    lost = part.core[most * first.size : (most + 1) * first.size]
+    inside = "" if bound == ROOT_LEVEL else f" in one {tree.level_names[bound]}"
+    who = f" of subgroup {part.name!r}" if part.name else ""
+    where = f"{name} of topology {tree.name}{inside}"
+    best = _roomiest(tools, room, part, len(lost)) + _occupied(room.barred)
+    if number == 1:
+        return f"the {len(lost)} pods{who} are one segment, and no {where} holds it: the roomiest {best}"
+    alone = " for themselves" if first.exclusive is not Exclusive.NONE else ""
+    return (
+        f"{most} of {number} segments{who} of {first.size} pods each find a {where}{alone}; segment {most} "
+        f"({names_text([pod.name for pod in lost])}) finds none: the roomiest {name} {best}"
+    )
+
+
+def _roomiest(tools: Tools, room: SegmentRoom, part: Part, pods: int) -> str:
+    """``holds 2 segments``; of equal pods where it holds no segment ``holds 5 of its 6 pods``."""
+    first = room.layers[0]
+    segments = int(room.of(first.level).max(initial=0))
+    fit = int(room.room(first.level, 0).max(initial=0))
+    if segments or not 0 <= fit < pods or len(tools.table.beside_each_other(part.core)) > 1:
+        return f"holds {plural(segments, 'segment')}"
+    inner = f" in whole segments of {room.layers[1].size}" if len(room.layers) > 1 else ""
+    return f"holds {fit} of its {pods} pods{inner}"
+
+
+def subgroups_apart(tools: Tools, group: PodGroup, whole: Part) -> str:
+    """That subgroups find no domains: the first one of equal pods that finds none whatever the others do."""
+    any_of_them = any(one.min_subgroups is not None for one in group.subgroups)
+    for part in () if any_of_them else whole.leaves():
+        levels = part.levels
+        demand = tools.table.beside_each_other(part.core) if part.core else ()
+        if levels is None or levels.required is None or part.anchors or len(demand) != 1:
+            continue
+        best = tools.diagnosis.roomiest(demand, levels.tree, levels.required)
+        if best is None or best[1] >= len(part.core):
+            continue
+        domain, fit, _, lack = best
+        return (
+            f"no {levels.tree.level_names[levels.required]} of topology {levels.tree.name} holds "
+            f"{all_pods(len(part.core))} of subgroup {part.name!r}: the roomiest, "
+            f"{path_text(levels.tree.path(domain))}, takes {fit}" + (f" ({lack})" if lack else "")
+        )
+    return "there is room in the cluster, but no choice of domains holds all subgroups as they require"
+
+
+def _occupied(barred: Sequence[Bools | None]) -> str:
+    counts = [int(mask.sum()) for mask in barred if mask is not None and mask.any()]
+    if not counts:
+        return ""
+    return f", and {plural(counts[0], 'domain')} {'is' if counts[0] == 1 else 'are'} not free of others"

@@ -1,0 +1,159 @@
+"""What an item that was refused would clear: its plan, or why there is none."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from closeby.objects.pods import Pod
+from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
+from closeby.scheduling.preempting.domains import GangQuestion
+from closeby.scheduling.preempting.nodes import PodQuestion
+from closeby.scheduling.preempting.plans import Plans
+from closeby.scheduling.preempting.possible import PossibleVictims
+from closeby.scheduling.preempting.protected import WhoAsks
+from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption
+from closeby.scheduling.preempting.rule import Preempts
+from closeby.scheduling.preempting.trials import PreemptionTrials
+from closeby.scheduling.preempting.victims import Victims, in_order, pods_of
+from closeby.topology.tree import ROOT_LEVEL
+
+#: Pods that are being deleted, of which it is tried whether their end is needed.
+_SPARED: Final = 16
+
+
+class Proposals:
+    """Asks the plugin for victims, and puts its choice into a plan."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        trials: PreemptionTrials,
+        plugin: Preempts,
+        possible: PossibleVictims,
+        plans: Plans,
+    ) -> None:
+        self._tools = tools
+        self._trials = trials
+        self._plugin = plugin
+        self._possible = possible
+        self._plans = plans
+
+    def for_gang(
+        self, key: str, gang: WaitingGang, priority: int, *, soft: bool
+    ) -> Preemption | NoPreemption | None:
+        """The domain that a gang clears; why there is none where that is explained."""
+        question = GangQuestion(self._tools, self._trials, gang, soft=soft)
+        explained = self._tools.explains(key)
+        if not len(question.holding()) and not explained:
+            return None
+        victims = self._possible.below(key, priority)
+        choice = None if victims is None else self._plugin.domain_for(question, victims)
+        if choice is None or victims is None:
+            return self._none(WhoAsks(key, priority, soft), question, victims) if explained else None
+        domains = self._table(WhoAsks(key, priority, soft), question, victims) if explained else ()
+        gone, tree = pods_of(victims.world, choice.units), choice.tree
+        needed, placed = self._with_leaving(gang, victims, gone, choice.placed, priority)
+        root = choice.domain.level == ROOT_LEVEL
+        return Preemption(
+            item=key,
+            preemptor=key,
+            is_gang=True,
+            priority=priority,
+            topology=tree.name,
+            level=None if root else tree.level_names[choice.domain.level],
+            path=tree.path(choice.domain),
+            places=self._places(placed),
+            victims=in_order((*gone, *needed)),
+            cost=choice.cost,
+            exact=choice.exact,
+            domains=domains,
+        )
+
+    def for_pod(self, key: str, pod: Pod, priority: int, *, soft: bool) -> Preemption | NoPreemption | None:
+        """The node that a plain pod clears; why there is none where that is explained."""
+        question = PodQuestion(self._tools, self._trials, pod, soft=soft)
+        explained = self._tools.explains(pod.key)
+        if not question.holding():
+            return None
+        victims = self._possible.below(key, priority)
+        choice = None if victims is None else self._plugin.node_for(question, victims)
+        if choice is None or victims is None:
+            return self._none(WhoAsks(key, priority, soft), question, victims) if explained else None
+        domains = self._table(WhoAsks(key, priority, soft), question, victims) if explained else ()
+        gone = pods_of(victims.world, choice.units)
+        needed, placed = self._with_leaving(pod, victims, gone, choice.placed, priority)
+        return Preemption(
+            item=key,
+            preemptor=pod.key,
+            is_gang=False,
+            priority=priority,
+            node=choice.node,
+            places=self._places(placed),
+            victims=in_order((*gone, *needed)),
+            cost=choice.cost,
+            domains=domains,
+        )
+
+    def _with_leaving(
+        self,
+        item: WaitingGang | Pod,
+        victims: Victims,
+        gone: Sequence[Pod],
+        placed: Sequence[Placed],
+        priority: int,
+    ) -> tuple[tuple[Pod, ...], Sequence[Placed]]:
+        """Pods on the nodes that are being deleted already, and without whose end the item does not fit."""
+        slots = {slot for _, slot in placed}
+        world = victims.world
+        planned = self._plans.planned(priority)
+        leaving = victims.leaving.tolist()
+        needed = [
+            world.pods[one]
+            for one in leaving
+            if int(world.slots[one]) in slots and world.pods[one].uid not in planned
+        ]
+        on_them = {pod.uid for pod in needed}
+        rest = [world.pods[one] for one in leaving if world.pods[one].uid not in on_them]
+        for pod in needed[:_SPARED]:
+            left = [one for one in needed if one is not pod]
+            found = self._trials.place(item, (*rest, *left, *gone))
+            if found is not None:
+                needed, placed = left, found
+        return in_order(needed), placed
+
+    def _places(self, placed: Sequence[Placed]) -> tuple[tuple[str, str], ...]:
+        return tuple((pod.uid, self._tools.cluster.node_at(slot).name) for pod, slot in placed)
+
+    def _table(
+        self, who: WhoAsks, question: GangQuestion | PodQuestion, victims: Victims | None
+    ) -> tuple[DomainCost, ...]:
+        return question.table(victims, self._possible.protected(who, victims))
+
+    def _none(
+        self, who: WhoAsks, question: GangQuestion | PodQuestion, victims: Victims | None
+    ) -> NoPreemption | None:
+        """Why no pod makes room, and above which priority some would."""
+        if isinstance(question, GangQuestion) and not len(question.holding()):
+            return None  # What it lacks is said in any case.
+        domains = () if victims is None else self._table(who, question, victims)
+        for above in self._possible.higher(who.priority):
+            more = self._possible.below(who.key, above + 1)
+            path = None if more is None else self._chosen(question, more)
+            if path is not None:
+                why = "pods of lower priority do not hold enough"
+                domains = domains or self._table(who, question, None)
+                return NoPreemption(why=why, domains=domains, above=above, path=path)
+        if victims is None and self._possible.protected(who, None).any_lower:
+            domains = self._table(who, question, None)
+        if not domains:
+            return None  # There are no pods whose priority matters.
+        return NoPreemption(why="no victims of any priority make room", domains=domains)
+
+    def _chosen(
+        self, question: GangQuestion | PodQuestion, victims: Victims
+    ) -> tuple[str | None, ...] | None:
+        """The path of the domain or node that would be cleared."""
+        if isinstance(question, GangQuestion):
+            domain = self._plugin.domain_for(question, victims)
+            return None if domain is None else domain.tree.path(domain.domain)
+        node = self._plugin.node_for(question, victims)
+        return None if node is None else (node.node,)

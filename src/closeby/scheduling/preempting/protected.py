@@ -1,0 +1,136 @@
+"""Why pods of a domain can't be evicted for an item; asked only where the item is explained."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from closeby.objects.arrays import Ints
+from closeby.objects.natural import natural_key
+from closeby.objects.words import plural
+from closeby.scheduling.preempting.records import KeptPods
+from closeby.scheduling.preempting.victims import Victims
+from closeby.scheduling.preempting.world import Protection, World
+from closeby.topology.tree import Tree
+
+#: Gangs and pods that are named for one domain: those with the most pods there.
+NAMED: Final = 8
+
+
+class WhoAsks(NamedTuple):
+    """The item that looks for victims."""
+
+    #: Its key, by which its own gang is known, and its priority.
+    key: str
+    priority: int
+    #: Whether victims may violate budgets.
+    soft: bool
+
+
+class ProtectedPods:
+    """The pods that hold a node, stay there, and can't be evicted for one item."""
+
+    def __init__(
+        self,
+        world: World,
+        who: WhoAsks,
+        victims: Victims | None,
+        protection: Callable[[int], Protection | None],
+        shielded: Collection[int],
+        stuck: Collection[str],
+        budgets: Sequence[str],
+    ) -> None:
+        """``protection`` tells why a pod (by index) may not be a victim of anyone; ``shielded`` are holders
+        that were evicted too often, ``stuck`` uids of pods that were to go and did not, ``budgets`` the
+        names of all."""
+        self._world = world
+        self._who = who
+        self._protection = protection
+        self._shielded, self._stuck = shielded, stuck
+        kept = ~world.terminating
+        #: By holder: the budget that forbids what would be necessary, and what it allows.
+        self._budget_of: dict[int, tuple[str, int]] = {}
+        if victims is not None:
+            kept[victims.pods] = False
+            kept[victims.leaving] = False
+            self._ask_budgets(victims, budgets)
+            for number in self._budget_of:
+                kept[world.holders[number].pods] = True
+        self._kept: Ints = np.flatnonzero(kept)
+
+    @property
+    def any_lower(self) -> bool:
+        """Whether something besides its priority protects a pod."""
+        return bool((self._world.priorities[self._kept] < self._who.priority).any())
+
+    def by_domain(self, tree: Tree, level: int) -> Mapping[int, tuple[int, tuple[KeptPods, ...]]]:
+        """By index of a domain: how many pods stay there, and some of them with the reason."""
+        world, size = self._world, max(len(self._world.holders), 1)
+        domains = tree.owners_of_slots(world.slots[self._kept], level)
+        pairs, counts = np.unique(domains * size + world.holder_of[self._kept], return_counts=True)
+        found: dict[int, list[tuple[int, int]]] = {}
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            found.setdefault(pair // size, []).append((count, pair % size))
+        return {
+            domain: (
+                sum(count for count, _ in holders),
+                tuple(self._said(count, number) for count, number in self._first(holders)),
+            )
+            for domain, holders in found.items()
+        }
+
+    def _first(self, holders: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        most = sorted(holders, key=lambda one: -one[0])
+        if len(most) > NAMED:
+            least = most[NAMED - 1][0]
+            most = [one for one in most if one[0] >= least]
+        return sorted(most, key=lambda one: (-one[0], natural_key(self._world.holders[one[1]].key)))[:NAMED]
+
+    def _said(self, count: int, number: int) -> KeptPods:
+        holder, world = self._world.holders[number], self._world
+        first = holder.members[0]
+        name = holder.key if holder.gang else world.pods[first].key
+        reason, message = self._why(number)
+        return KeptPods(name=name, is_gang=holder.gang, pods=count, reason=reason, message=message)
+
+    def _why(self, number: int) -> tuple[str, str]:
+        holder, world = self._world.holders[number], self._world
+        if holder.gang and holder.key == self._who.key:
+            return "OwnGang", "it is the gang itself"
+        rows = holder.pods or holder.members
+        own = [(row, why) for row in rows if (why := self._why_pod(row)) is not None]
+        if own:
+            row, (reason, message) = own[0]
+            if len(own) < len(rows):
+                message = f"it goes only as a whole, and {world.pods[row].name} stays: {message}"
+            return reason, message
+        if number in self._shielded:
+            return "MaxEvictions", "it was evicted too often within a day"
+        if number in self._budget_of:
+            budget, allowed = self._budget_of[number]
+            return "PodDisruptionBudget", f"PodDisruptionBudget {budget} allows {plural(allowed, 'eviction')}"
+        return "Planned", "another plan has its pods"
+
+    def _why_pod(self, row: int) -> tuple[str, str] | None:
+        world = self._world
+        pod, priority = world.pods[row], int(world.priorities[row])
+        if priority >= self._who.priority:
+            return "Priority", f"priority {priority} is not below {self._who.priority}"
+        protection = self._protection(row)
+        if protection is not None:
+            return protection.name.title().replace("_", ""), protection.value
+        if pod.uid in self._stuck:
+            return "DidNotEnd", "it was to go for another plan and did not end"
+        return None
+
+    def _ask_budgets(self, victims: Victims, names: Sequence[str]) -> None:
+        """Note who may go but for a budget which allows fewer evictions than that takes."""
+        world = self._world
+        if self._who.soft or not world.covered:
+            return
+        allowed = victims.allowed
+        for number in np.unique(world.holder_of[victims.pods]).tolist():
+            rows = [row for row in world.holders[number].pods if world.budget_of[row] >= 0]
+            over = [budget for budget, count in world.budgets_of(rows) if count > allowed[budget]]
+            if over and not any(victims.single[row] and allowed[world.budget_of[row]] > 0 for row in rows):
+                self._budget_of[number] = names[over[0]], allowed[over[0]]

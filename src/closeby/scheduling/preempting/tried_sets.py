@@ -1,0 +1,65 @@
+"""Sets of victims that are tried by the preemptor's own cycle, where arithmetic does not tell all."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final
+
+from closeby.scheduling.placing.tools import Placed
+from closeby.scheduling.preempting.units import VictimUnit
+
+#: Cycles that are tried for one item: at the least, and where the cluster has few nodes.
+TRIALS: Final = 64
+MOST_TRIALS: Final = 256
+_FEW_NODES: Final = 1 << 14
+
+
+class TriedSets:
+    """Whether an item fits without some units; no set is tried twice."""
+
+    def __init__(
+        self, fits: Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None], nodes: int, *, monotone: bool
+    ) -> None:
+        """``monotone``: what fits without some units also fits without these and others."""
+        self._fits = fits
+        self.monotone = monotone
+        #: Trials left; half of them are kept for what comes after the exact search.
+        self._left: float = max(TRIALS, min(MOST_TRIALS, _FEW_NODES // max(nodes, 1)))
+        self._kept = self._left / 2
+        #: Whether a set was not tried for want of trials.
+        self.spent = False
+        self._accepted: dict[frozenset[int], tuple[Placed, ...]] = {}
+        self._refused: set[frozenset[int]] = set()
+
+    @property
+    def tired(self) -> bool:
+        """Whether the exact search has had its share of the trials."""
+        return self._left <= self._kept
+
+    def go_on(self) -> None:
+        """Try from now on whatever is asked."""
+        self._left = inf
+
+    def accepts(self, units: Sequence[VictimUnit]) -> bool:
+        """Whether the item fits without these units; False if there is no trial left."""
+        gone = frozenset(pod for unit in units for pod in unit.pods)
+        if gone in self._accepted:
+            return True
+        if gone in self._refused or (self.monotone and any(gone < one for one in self._refused)):
+            return False
+        if self.monotone and any(gone > one for one in self._accepted):
+            return True
+        if self._left <= 0:
+            self.spent = True
+            return False
+        self._left -= 1
+        placed = self._fits(units)
+        if placed is None:
+            self._refused.add(gone)
+            return False
+        self._accepted[gone] = placed
+        return True
+
+    def slots(self, units: Sequence[VictimUnit]) -> set[int] | None:
+        """Where the item would be without units that were tried; None: these were not."""
+        placed = self._accepted.get(frozenset(pod for unit in units for pod in unit.pods))
+        return None if placed is None else {slot for _, slot in placed}
