@@ -18,6 +18,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.decoding.keys import PLACEMENT_GATE
 from closeby.reading.dialects.gangs import BY_NATURE, gangs_of
 from closeby.reading.dialects.kueue import GATES, QUEUE_NAME, queues_of, unknown_references
 from closeby.reading.dialects.loose import loose_gangs
@@ -209,17 +210,22 @@ class _Expander:
                 self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
 
     def _open_gates(self) -> None:
-        """Pods that Kueue holds count as admitted, as the suspended workloads of its queues do."""
+        """Pods that Kueue holds count as admitted, as the suspended workloads of its queues do.
+
+        Our own gate is one that we remove ourselves.
+        """
+        opened = GATES | {PLACEMENT_GATE}
         for key, pod in self._pods.items():
-            if pod.node_name is not None or GATES.isdisjoint(pod.spec.scheduling_gates):
+            if pod.node_name is not None or opened.isdisjoint(pod.spec.scheduling_gates):
                 continue
-            gates = tuple(gate for gate in pod.spec.scheduling_gates if gate not in GATES)
+            gates = tuple(gate for gate in pod.spec.scheduling_gates if gate not in opened)
             spec = self._specs.get((pod.spec, ""))
             if spec is None:
                 spec = msgspec.structs.replace(pod.spec, scheduling_gates=gates)
                 self._specs[pod.spec, ""] = spec
             self._pods[key] = msgspec.structs.replace(pod, spec=spec)
-            self._admitted.append(f"Pod/{pod.key}")
+            if not GATES.isdisjoint(pod.spec.scheduling_gates):
+                self._admitted.append(f"Pod/{pod.key}")
 
     def _assign_tasks(self) -> None:
         """Members of a Volcano PodGroup with minima per task are in the subgroup of their task."""

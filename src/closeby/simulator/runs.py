@@ -20,6 +20,7 @@ from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
+    Event,
     FlushUnschedulable,
     GroupChanged,
     MeasurementsChanged,
@@ -29,11 +30,13 @@ from closeby.scheduling.events import (
     PodUpserted,
     Tick,
 )
+from closeby.scheduling.extension import Handle
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.outcomes import Binding, ItemKind, Leftover, Outcome, Output, Place, outcomes_of
 from closeby.scheduling.preempting.records import Preemption
 from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.profile import Profile
 from closeby.scheduling.services import Measured
 from closeby.simulator.expansion import expand
 from closeby.simulator.optimum import least_cost
@@ -84,6 +87,9 @@ class Asked(Struct, frozen=True, kw_only=True, eq=False):
     now: float | None = None
     #: Whose NetworkTopologies count.
     networks: NetworkScope = ALL_NAMESPACES
+
+    #: Plans of preemption that it is given are in force; no others are carried out.
+    observe: bool = False
 
 
 NOTHING_MORE = Asked()
@@ -179,8 +185,13 @@ class Simulation:
         #: May still grow, until the decisions are made.
         self._explained = asked.explain if isinstance(asked.explain, bool) else set(asked.explain)
         expansion = expand(manifests)
+
+        def profile(handle: Handle) -> Profile:
+            handle.whole = manifests.whole
+            return profile_for(configuration, handle)
+
         self.engine = Engine(
-            lambda handle: profile_for(configuration, handle),
+            profile,
             explain=self._explained,
             explain_everything=asked.explain_everything,
             least_cost=least_cost if asked.optimum else None,
@@ -208,8 +219,14 @@ class Simulation:
         self._conditions = conditions_of(self.engine, noted)
         self.engine.handle(*(PodUpserted(pod) for pod in self._pods if _is_ours(pod, asked.scheduler_name)))
         self._now = _latest(expansion.pods) if asked.now is None else asked.now
-        if asked.preempt:
-            self.engine.preempt(Preemptible(scheduler_name=asked.scheduler_name))
+        if asked.preempt or asked.observe:
+            self.engine.preempt(Preemptible(scheduler_name=asked.scheduler_name, observe=not asked.preempt))
+
+    def tell(self, *events: Event) -> None:
+        """The engine learns what no manifest says; before ``standing`` and ``decided``."""
+        self.engine.handle(*events)
+        known = {pod.uid for pod in self._pods}
+        self._pods += tuple(pod for pod in _standing_in(self.engine) if pod.uid not in known)
 
     def standing(self) -> Run:
         """The state before the first decision; it holds until ``decided`` is called."""
@@ -223,7 +240,8 @@ class Simulation:
         if isinstance(self._explained, set):
             self._explained.update(explain)
         wall = self._asked.wall
-        tick = Tick(wall=self._now if self._asked.preempt else None)
+        timed = self._asked.preempt or any(group.relaxing for group in self._groups)
+        tick = Tick(wall=self._now if timed else None)
         if wall is not None:
             tick = Tick(0.0, wall=wall)
         gathered = _Gathered()
@@ -351,6 +369,15 @@ def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:
     return {key: edges for key, edges in found.items() if edges is not None}
 
 
+def _standing_in(engine: Engine) -> Iterator[Pod]:
+    """Pods that hold places for others, with their nodes."""
+    for key in engine.stand_ins.keys:
+        members = engine.state.members.get(key)
+        for pod in () if members is None else members.placed.values():
+            slot = engine.cluster.placement(pod.uid)
+            yield pod if slot is None else replace(pod, node_name=engine.cluster.names[slot])
+
+
 def _latest(pods: Iterable[Pod]) -> float | None:
     """The latest time that pods tell of; None where none tells any."""
     times = (time for pod in pods for time in (pod.created, pod.started) if time is not None)
@@ -369,11 +396,13 @@ def _by_name(entry: Pod | PodGroup) -> tuple[object, ...]:
 
 
 def _tree_of(engine: Engine, group: PodGroup, subgroup: str = "") -> Tree | None:
-    levels = constraints_of(group, engine.topologies, engine.profile.close_by_default).levels
-    own = levels.get(subgroup) or levels.get("")
+    constraints = constraints_of(group, engine.topologies, engine.profile.close_by_default)
+    levels = constraints.levels
+    own = levels.get(subgroup) or constraints.layerings.get(subgroup) or levels.get("")
     if own is not None:
         return own.tree
     names = {entry.tree.name for entry in levels.values()}
+    names |= {entry.tree.name for entry in constraints.layerings.values()}
     if not names:
         return engine.topologies.main_tree()
     return engine.topologies.tree(names.pop()) if len(names) == 1 else None

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from closeby.objects.natural import natural_key
 from closeby.objects.ownership import is_long_running, is_pinned
+from closeby.objects.places import is_for_places, workload_of
 from closeby.objects.pods import Pod
 from closeby.objects.times import utc
 from closeby.objects.words import names_text, plural
@@ -25,6 +26,8 @@ TOGETHER = 8
 DOMAINS = 3
 #: Gangs, Jobs and pods in the way that are named.
 OWNERS_NAMED = 4
+#: References of Workloads for which places are held begin so.
+_PLACES = "workload/"
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -62,7 +65,8 @@ class Job(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """``default/train (8 pods, done by 2030-01-31T12:00:00Z)``."""
         until = "" if self.ends is None else f"done by {utc(self.ends)}"
-        count = "" if self.reference.startswith("pod/") else plural(len(self.held), "pod")
+        what = "place" if self.reference.startswith(_PLACES) else "pod"
+        count = "" if self.reference.startswith("pod/") else plural(len(self.held), what)
         said = ", ".join(filter(None, (count, until)))
         return f"{self.name} ({said})" if said else self.name
 
@@ -91,7 +95,13 @@ def jobs_beside(question: Question) -> list[Job]:
 
 
 def job_of(pod: Pod) -> tuple[str, str]:
-    """Reference and name of what a pod belongs to: its gang, else its Job, else itself."""
+    """Reference and name of what a pod belongs to: its gang, else its Job, else itself.
+
+    A pod that stands in for one to come belongs to the Workload for which its place is held.
+    """
+    if pod.group is not None and is_for_places(pod.group):
+        key = f"{pod.namespace}/{workload_of(pod.group)}"
+        return f"{_PLACES}{key}", f"Workload {key}"
     if pod.group is not None:
         return f"podgroup/{pod.namespace}/{pod.group}", f"{pod.namespace}/{pod.group}"
     kind, _, name = pod.owner.partition("/")
@@ -116,15 +126,19 @@ def shares(pods: Iterable[Pod]) -> tuple[JobEntry, ...]:
 
 def named_owners(pods: Iterable[Pod]) -> list[str]:
     """``default/train (train-0..3)``, ``pod default/p`` and so on; ``3 others`` after the first few."""
-    named = [
-        job.name
-        if job.reference.startswith("pod/")
-        else f"{job.name} ({names_text([pod.name for pod in job.pods])})"
-        for job in _jobs_of(pods)
-    ]
+    named = [_named_owner(job) for job in _jobs_of(pods)]
     if len(named) <= OWNERS_NAMED:
         return named
     return [*named[:OWNERS_NAMED], plural(len(named) - OWNERS_NAMED, "other")]
+
+
+def _named_owner(job: Job) -> str:
+    if job.reference.startswith("pod/"):
+        return job.name
+    if job.reference.startswith(_PLACES):
+        are = "is" if len(job.pods) == 1 else "are"
+        return f"{plural(len(job.pods), 'place')} that {are} held for {job.name}"
+    return f"{job.name} ({names_text([pod.name for pod in job.pods])})"
 
 
 def soonest(job: Job) -> tuple[object, ...]:

@@ -114,8 +114,7 @@ def _without_claims(room: Room) -> str:
     """What keeps the pods from every node, if claims do; else empty."""
     volumes, pod = room.question.trials.engine.cluster.volumes, room.alike[0].pods[0]
     needs = volumes.needs(pod) if pod.spec.claims else ()
-    found = (volumes.claim_key(pod, i) for i, one in enumerate(needs) if one.state is not ClaimState.READY)
-    claims = list(found)
+    claims = [volumes.claim_key(pod, i) for i, one in enumerate(needs) if one.state is not ClaimState.READY]
     if not claims:
         return ""
     names = " ".join(one.partition("/")[2] for one in claims)

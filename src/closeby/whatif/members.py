@@ -12,6 +12,7 @@ from closeby.reading.dialects.kai import BATCH_MIN_MEMBER
 from closeby.scheduling.fork import Change
 from closeby.whatif.questions import Question, farthest, where_text
 from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.segments import whole_segments
 from closeby.whatif.trials import TrialResult
 
 #: Where gangs are made from says which field holds their minimum: the kind of a workload, or an API version.
@@ -48,7 +49,8 @@ def fewer_members(question: Question, group: PodGroup) -> Iterator[Counterfactua
         def tried(number: int) -> TrialResult | None:
             return question.tried(Change(groups=(replace(group, min_member=number),)))
 
-        best = farthest(range(question.there + 1, group.min_member), tried)
+        numbers = range(question.there + 1, group.min_member)
+        best = farthest([one for one in numbers if whole_segments(group, one)], tried)
         found = None if best is None else _Fewer(best[0], {_minimum_field(group): best[0]}, best[1])
     if found is None:
         return
@@ -87,7 +89,11 @@ def _fewer(question: Question, group: PodGroup, sizes: Sequence[SizeField], step
         change = Change(groups=(replace(group, min_member=number(step)),), gone=tuple(gone))
         return question.tried(change)
 
-    possible = [step for step in range(1, steps) if question.there < number(step) < group.min_member]
+    possible = [
+        step
+        for step in range(1, steps)
+        if question.there < number(step) < group.min_member and whole_segments(group, number(step))
+    ]
     best = farthest(possible, tried)
     if best is None:
         return None

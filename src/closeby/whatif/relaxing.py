@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from closeby.topology.constraints import level_meant
 from closeby.whatif.members import fewer_members
 from closeby.whatif.questions import Fields, Question, farthest, fewest, joined
 from closeby.whatif.records import Counterfactual, Kind
+from closeby.whatif.segments import segments_relaxed
 from closeby.whatif.trials import TrialResult
 from closeby.whatif.without_terms import without_terms
 
@@ -39,9 +40,10 @@ STEPS = 64
 
 
 def gang_relaxed(question: Question, group: PodGroup) -> Iterator[Counterfactual]:
-    """The least that a gang would have to give up of its levels and members."""
+    """The least that a gang would have to give up of its levels, segments and members."""
     yield from _levels(question, group)
     yield from _subgroups(question, group)
+    yield from segments_relaxed(question, group)
     yield from fewer_members(question, group)
 
 
@@ -105,8 +107,7 @@ def _loose(subgroup: SubGroup) -> SubGroup:
     constraint = subgroup.constraint
     if constraint is None or constraint.required is None:
         return subgroup
-    wish = replace(constraint, required=None, preferred=constraint.preferred or constraint.required)
-    return replace(subgroup, constraint=wish)
+    return replace(subgroup, constraint=only_preferred(constraint))
 
 
 def other_nodes(question: Question) -> Iterator[Counterfactual]:
@@ -132,10 +133,7 @@ def _tolerating(question: Question) -> Iterator[Counterfactual]:
     result = question.tried(change([""]))
     if result is None:
         return
-    nodes = (cluster.node_at(cluster.slot_of(one.node)) for one in result.bindings)
-    taints = {taint for node in nodes for taint in (*node.taints, *((CORDON,) if node.unschedulable else ()))}
-    against = {taint.key for taint in taints if keeps_out(taint, question.waiting)}
-    keys = sorted(against, key=lambda key: (key == CORDON.key, key))
+    keys = taints_against(question, (one.node for one in result.bindings))
     number = len(question.got(result))
 
     def enough(some: Sequence[str]) -> TrialResult | None:
@@ -145,13 +143,34 @@ def _tolerating(question: Question) -> Iterator[Counterfactual]:
         return None if few else fewer
 
     keys, least = fewest(keys, result, enough)
-    named = [key for key in keys if key != CORDON.key]
-    said = [f"taints ({', '.join(named)})"] if named else []
-    said += ["cordoned nodes"] if CORDON.key in keys else []
-    condition = f"now if it tolerates {' and '.join(said) or 'all taints'}"
+    condition = f"now if it tolerates {taints_text(keys) or 'all taints'}"
     fields = {"tolerations": ", ".join(keys) or "all"}
     yield question.answer(Kind.RELAXED, change(keys or [""]), least, condition, fields=fields)
     yield from _opened(question, least)
+
+
+def taints_against(question: Question, nodes: Iterable[str]) -> list[str]:
+    """The keys of the taints of nodes that keep pods out, with that of cordoned nodes as the last."""
+    cluster = question.trials.engine.cluster
+    found: set[str] = set()
+    for name in nodes:
+        node = cluster.node_at(cluster.slot_of(name))
+        taints = (*node.taints, *((CORDON,) if node.unschedulable else ()))
+        found.update(one.key for one in taints if keeps_out(one, question.waiting))
+    return sorted(found, key=lambda key: (key == CORDON.key, key))
+
+
+def taints_text(keys: Sequence[str]) -> str:
+    """``taints (team) and cordoned nodes``; empty where there are none."""
+    named = [key for key in keys if key != CORDON.key]
+    said = [f"taints ({', '.join(named)})"] if named else []
+    said += ["cordoned nodes"] if CORDON.key in keys else []
+    return " and ".join(said)
+
+
+def only_preferred(constraint: TopologyConstraint) -> TopologyConstraint:
+    """The constraint with its required level preferred, unless another one is."""
+    return replace(constraint, required=None, preferred=constraint.preferred or constraint.required)
 
 
 def _opened(question: Question, result: TrialResult) -> Iterator[Counterfactual]:

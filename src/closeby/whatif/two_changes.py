@@ -6,14 +6,19 @@ from typing import Final
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.nodes import Taint
 from closeby.objects.pods import Pod
-from closeby.plugins.node_unschedulable import CORDON
 from closeby.scheduling.fork import Change
 from closeby.whatif.ends import Job, jobs_beside, when
 from closeby.whatif.questions import Fields, Question, fewest
 from closeby.whatif.records import Counterfactual, Kind
-from closeby.whatif.relaxing import REQUIRED, anywhere, keeps_out, tolerant
+from closeby.whatif.relaxing import (
+    REQUIRED,
+    anywhere,
+    only_preferred,
+    taints_against,
+    taints_text,
+    tolerant,
+)
 from closeby.whatif.trials import TrialResult
 
 #: Jobs on tainted nodes that may end together.
@@ -36,7 +41,7 @@ def two_at_once(question: Question) -> Iterator[Counterfactual]:
         pod.spec.node_selector or pod.spec.required_affinity is not None for pod in question.waiting
     )
     tainted = any(
-        _taints_against(question, [node.name]) for node in question.trials.engine.cluster.nodes if node
+        taints_against(question, [node.name]) for node in question.trials.engine.cluster.nodes if node
     )
     found: Iterable[Counterfactual] = ()
     if tainted and chooses:
@@ -60,8 +65,8 @@ def _tolerating_besides(
     result = question.tried(change)
     if result is None:
         return
-    keys, said = _tolerated(question, result)
-    condition = f"now if it tolerates {said} and also {besides}"
+    keys = taints_against(question, (one.node for one in result.bindings))
+    condition = f"now if it tolerates {taints_text(keys)} and also {besides}"
     yield question.answer(
         Kind.RELAXED, change, result, condition, fields={**fields, "tolerations": ", ".join(keys)}
     )
@@ -79,38 +84,17 @@ def _tolerant_after_an_end(question: Question, tolerating: tuple[Pod, ...]) -> I
     closed = [
         job
         for job in jobs_beside(question)
-        if _taints_against(question, [pod.node_name for pod in job.held if pod.node_name])
+        if taints_against(question, [pod.node_name for pod in job.held if pod.node_name])
     ]
     result = after(closed[:JOBS]) if closed else None
     if result is None:
         return
     jobs, least = fewest(closed[:JOBS], result, after)
-    keys, said = _tolerated(question, least)
-    condition = f"{when(jobs)} and it also tolerates {said}"
+    keys = taints_against(question, (one.node for one in least.bindings))
+    condition = f"{when(jobs)} and it also tolerates {taints_text(keys)}"
     entries = tuple(job.entry for job in jobs)
     fields: Fields = {"tolerations": ", ".join(keys)}
     yield question.answer(Kind.RELAXED, change(jobs), least, condition, fields=fields, jobs=entries)
-
-
-def _tolerated(question: Question, result: TrialResult) -> tuple[list[str], str]:
-    """The taints of the nodes that it got, by key, and in words."""
-    against = _taints_against(question, [one.node for one in result.bindings])
-    keys = sorted({one.key for one in against}, key=lambda key: (key == CORDON.key, key))
-    named = [key for key in keys if key != CORDON.key]
-    said = [f"taints ({', '.join(named)})"] if named else []
-    said += ["cordoned nodes"] if CORDON.key in keys else []
-    return keys, " and ".join(said)
-
-
-def _taints_against(question: Question, nodes: Iterable[str]) -> set[Taint]:
-    """Taints of nodes that keep pods out, with that of cordoned ones."""
-    cluster = question.trials.engine.cluster
-    found: set[Taint] = set()
-    for name in nodes:
-        node = cluster.node_at(cluster.slot_of(name))
-        taints = (*node.taints, *((CORDON,) if node.unschedulable else ()))
-        found.update(one for one in taints if keeps_out(one, question.waiting))
-    return found
 
 
 def _requiring_nothing(group: PodGroup | None) -> PodGroup | None:
@@ -118,5 +102,4 @@ def _requiring_nothing(group: PodGroup | None) -> PodGroup | None:
     constraint = None if group is None else group.constraint
     if group is None or constraint is None or constraint.required is None:
         return None
-    wish = replace(constraint, required=None, preferred=constraint.preferred or constraint.required)
-    return replace(group, constraint=wish)
+    return replace(group, constraint=only_preferred(constraint))

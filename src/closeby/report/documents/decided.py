@@ -12,6 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.cluster.refused_volumes import VolumeFailure
 from closeby.objects.pods import Pod
 from closeby.objects.recorded import (
     DecisionStatus,
@@ -102,6 +103,19 @@ def standing_of(run: Run, subject: Subject) -> Standing:
         ),
         pods={pod.uid: pod_entry(run, pod) for pod in members},
     )
+
+
+def refused_volumes(story: Story) -> Iterator[VolumeFailure]:
+    """For which nodes the scheduler could not have volumes of late, as it tells."""
+    for one in story.refused_volumes:
+        yield VolumeFailure(
+            claim=one.claim,
+            node=one.node,
+            why=one.why,
+            volume=one.volume,
+            near=one.near,
+            took=one.seconds,
+        )
 
 
 class Live(Struct, frozen=True, kw_only=True, eq=False):
@@ -336,6 +350,12 @@ def reserved_sentences(kept: ReservationStatus | None, own: Reservation | None) 
     )
     choice = f"; a new decision would choose {now.where}" if now is not None and other else ""
     yield f"The scheduler says that {kept.sentence()}{choice}."
+
+
+def relaxing_sentences(outcome: Outcome | None) -> Iterator[str]:
+    """Which requirement of a gang falls next, and in how long."""
+    if outcome is not None and outcome.refused and outcome.relaxation is not None:
+        yield outcome.relaxation.from_now()
 
 
 def pod_sentences_of(decided: PodDecidedEntry, live: Live, pod: Pod, now: PodEntry) -> Iterator[str]:

@@ -31,6 +31,7 @@ from closeby.report.documents.decided import (
     by_this_command,
     decided_sentences,
     pod_sentences_of,
+    relaxing_sentences,
     reserved_sentences,
     shown_as_decided,
     view_gang,
@@ -51,6 +52,7 @@ from closeby.report.documents.lines import (
 from closeby.report.documents.preemptions import (
     NoPreemptionEntry,
     PreemptionEntry,
+    in_force_sentence,
     no_preemption_entry,
     preemption_entries,
     preemption_sentences,
@@ -62,7 +64,9 @@ from closeby.report.documents.scheduling import (
     RejectionEntry,
     pod_entry,
     rejections,
+    segments_in,
 )
+from closeby.report.documents.segments import SegmentEntry
 from closeby.report.documents.sentences import (
     app_group_sentences,
     by_nature_sentences,
@@ -71,7 +75,7 @@ from closeby.report.documents.sentences import (
 )
 from closeby.report.documents.subgroups import PartLine, part_lines
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, ChosenEntry, Subject
-from closeby.scheduling.outcomes import ItemKind, item_key
+from closeby.scheduling.outcomes import ItemKind, item_key, name_of
 from closeby.simulator.runs import Run
 from closeby.whatif.records import Counterfactual, Kind
 
@@ -107,6 +111,8 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     pods: tuple[PodEntry, ...]
     #: The subgroups of the gang that hold pods.
     subgroups: tuple[PartLine, ...] = ()
+    #: The segments of a gang with layers, and of its subgroups, of which members hold a node.
+    segments: tuple[SegmentEntry, ...] = ()
     #: Of a gang of equal pods that lacks room: whether the cluster could hold it where it wants to be, with
     #: the nodes as they are, if all that may go had gone; only there where that is known.
     ever_fits: bool | UnsetType = UNSET
@@ -195,15 +201,18 @@ def explain(
     outcome = next((one for one in run.outcomes() if one.key == subject.item), None)
     missing = None if outcome is None else no_preemption_entry(outcome.no_preemption)
     reserves = _reservation(status)
+    plans = [one for one in run.engine.preemptions if name_of(one.item) == subject.item]
     return msgspec.structs.replace(
         explanation,
         sentences=(
             *((BY_THIS_COMMAND,) if explanation.is_by_this_command else ()),
             *explanation.sentences,
+            *map(in_force_sentence, plans),
             *preemption_sentences(run, subject.item, missing),
             *(() if chosen is None else (chosen.sentence(),)),
             *by_nature_sentences(explanation.gang),
             *reserved_sentences(reserves if waits else None, own),
+            *relaxing_sentences(outcome),
         ),
         conditions=tuple(
             dict.fromkeys(
@@ -212,7 +221,9 @@ def explain(
         ),
         chosen=UNSET if chosen is None else chosen,
         counterfactuals=found,
-        preemptions=preemption_entries(one for one in run.preemptions if one.preemptor == subject.item),
+        preemptions=preemption_entries(
+            (*plans, *(one for one in run.preemptions if one.preemptor == subject.item and one not in plans))
+        ),
         no_preemption=UNSET if missing is None else missing,
         recorded=status.conditions or UNSET,
         last_decision=status.last_decision or UNSET,
@@ -325,6 +336,7 @@ def _explain_gang(run: Run, key: str, live: Live | None, found: Answers) -> Expl
         gang=entry,
         pods=view.pods,
         subgroups=() if entry.sub_groups is UNSET else part_lines(entry.sub_groups),
+        segments=segments_in(entry),
         ever_fits=UNSET if outlook is None else outlook.ever_fits,
         buckets=None if outcome is None else outcome.buckets,
         domains=domains,

@@ -1,6 +1,7 @@
 """Preemption as data: who made room for whom, what each domain would have cost, and why no pod did."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -9,6 +10,10 @@ from closeby.objects.words import names_text, path_text, plural, time_text
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost, NoPreemption, Preemption
 from closeby.simulator.runs import Run
 from closeby.whatif.records import DomainPath
+
+#: Domains of which the text says who can't be evicted, and how many gangs and pods of each.
+_KEPT_DOMAINS: Final = 3
+_KEPT_NAMED: Final = 3
 
 
 class CostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -30,6 +35,23 @@ class CostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     pods: int
 
 
+class KeptPodsEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Pods of one gang, or a pod by itself, in a domain, that can't be evicted for what waits."""
+
+    #: `namespace/name` of the gang or the pod.
+    name: str
+    #: `gang` or `pod`.
+    kind: str
+    #: How many pods of it are in the domain.
+    pods: int
+    #: `Priority`, `PodDisruptionBudget`, `SeveralBudgets`, `Annotation` (`closeby.dev/preemptible`),
+    #: `MinRuntime`, `MaxEvictions`, `OtherScheduler`, `Kueue`, `Pinned` (a DaemonSet's, or a static pod),
+    #: `NamespaceExcluded`, `DidNotEnd`, `Planned` (for another item) or `OwnGang`.
+    reason: str
+    #: For people.
+    message: str
+
+
 class DomainCostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """What clearing one domain, or for a plain pod one node, would cost."""
 
@@ -41,6 +63,10 @@ class DomainCostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     victims: tuple[str, ...]
     #: Why clearing it does not help; null where there is a cost.
     why_not: str | None
+    #: Pods that hold room there and can't be evicted; only there where there are some.
+    kept_pods: int | UnsetType = UNSET
+    #: Up to 8 gangs and pods of them, those with the most pods first.
+    kept: tuple[KeptPodsEntry, ...] | UnsetType = UNSET
 
 
 class PreemptionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -75,6 +101,8 @@ class NoPreemptionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     domain: DomainPath
     #: What clearing each would cost, the cheapest first, or why that does not help.
     domains: tuple[DomainCostEntry, ...]
+    #: Whose `preemptionPolicy: Never` forbids that the domain is cleared: `pod`, or `PriorityClass/<name>`.
+    policy_of: str | UnsetType = UNSET
 
 
 def preemption_entries(plans: Iterable[Preemption]) -> tuple[PreemptionEntry, ...]:
@@ -99,7 +127,11 @@ def no_preemption_entry(found: NoPreemption | None) -> NoPreemptionEntry | None:
     if found is None:
         return None
     return NoPreemptionEntry(
-        why=found.why, above_priority=found.above, domain=found.path, domains=_domains(found.domains)
+        why=found.why,
+        above_priority=found.above,
+        domain=found.path,
+        domains=_domains(found.domains),
+        policy_of=found.policy_of or UNSET,
     )
 
 
@@ -122,6 +154,18 @@ def _domains(found: Iterable[DomainCost]) -> tuple[DomainCostEntry, ...]:
             cost=None if one.cost is None else _cost(one.cost),
             victims=tuple(pod.key for pod in one.victims),
             why_not=one.why_not or None,
+            kept_pods=one.kept_pods or UNSET,
+            kept=tuple(
+                KeptPodsEntry(
+                    name=kept.name,
+                    kind="gang" if kept.is_gang else "pod",
+                    pods=kept.pods,
+                    reason=kept.reason,
+                    message=kept.message,
+                )
+                for kept in one.kept
+            )
+            or UNSET,
         )
         for one in found
     )
@@ -161,6 +205,14 @@ def cost_text(cost: CostEntry) -> str:
     return ", ".join(said)
 
 
+def in_force_sentence(plan: Preemption) -> str:
+    """Of a plan that its scheduler carries out."""
+    whom = names_text([pod.name for pod in plan.victims])
+    where = plan.node or path_text(plan.path)
+    verb = "is" if len(plan.victims) == 1 else "are"
+    return f"By the scheduler's plan {whom} {verb} evicted so that it fits in {where}."
+
+
 def preemption_sentences(run: Run, key: str, found: NoPreemptionEntry | None) -> tuple[str, ...]:
     """Who makes room for a gang or pod, which domain is next, or what priority would do."""
     sentences = []
@@ -182,9 +234,42 @@ def preemption_sentences(run: Run, key: str, found: NoPreemptionEntry | None) ->
             second = _domains(others[:1])[0]
             assert second.cost is not None
             sentences.append(f"The next would be {path_text(second.domain)} ({cost_text(second.cost)}).")
-    if found is not None and found.above_priority is None:
+        sentences += _kept_sentences(_domains(plan.domains))
+    if found is not None and isinstance(found.policy_of, str):
+        sentences.append(_but_for_policy(found, found.policy_of))
+    elif found is not None and found.above_priority is None:
         sentences.append(f"No pod makes room for it: {found.why}.")
     elif found is not None:
         where = path_text(found.domain)
         sentences.append(f"With priority above {found.above_priority}, {where} would be cleared.")
+    if found is not None:
+        sentences += _kept_sentences(found.domains)
     return tuple(sentences)
+
+
+def _kept_sentences(domains: Iterable[DomainCostEntry]) -> list[str]:
+    """Who can't be evicted, of the first domains that are not to be had for that."""
+    sentences = []
+    for one in domains:
+        if one.cost is None and isinstance(one.kept, tuple) and isinstance(one.kept_pods, int):
+            named = one.kept[:_KEPT_NAMED]
+            said = [f"{kept.kind} {kept.name} ({_count(kept)}{kept.message})" for kept in named]
+            others = one.kept_pods - sum(kept.pods for kept in named)
+            if others:
+                said.append(plural(others, "more pod"))
+            sentences.append(f"In {path_text(one.domain)} these can't be evicted: {'; '.join(said)}.")
+    return sentences[:_KEPT_DOMAINS]
+
+
+def _count(kept: KeptPodsEntry) -> str:
+    return f"{plural(kept.pods, 'pod')}, " if kept.kind == "gang" else ""
+
+
+def _but_for_policy(found: NoPreemptionEntry, policy_of: str) -> str:
+    kind, _, name = policy_of.partition("/")
+    whose = f"of its {kind} {name}" if name else "of the pod"
+    cure = "use another class, since a class can't be changed" if name else "leave it out"
+    return (
+        f"It preempts no pod, as preemptionPolicy {whose} is Never; {cure}, "
+        f"and {path_text(found.domain) if found.domain else 'room'} would be cleared for it."
+    )

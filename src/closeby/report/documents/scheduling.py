@@ -29,6 +29,7 @@ from closeby.report.documents.preemptions import (
     victim_message,
 )
 from closeby.report.documents.quality import QualityEntry, gang_qualities
+from closeby.report.documents.segments import SegmentEntry, segment_entries
 from closeby.report.documents.subgroups import SubGroupEntry, sub_group_entries
 from closeby.scheduling.outcomes import Binding, DomainFit, Improvement, Outcome, PodExplanation
 from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
@@ -111,6 +112,8 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     conditions: tuple[ConditionEntry, ...]
     #: Its subgroups without a parent, in declared order; only there when it has some.
     sub_groups: tuple[SubGroupEntry, ...] | UnsetType = UNSET
+    #: Of a gang with layers: its segments of which members hold a node, layer by layer.
+    segments: tuple[SegmentEntry, ...] | UnsetType = UNSET
     #: The nodes that were reserved for it when it had to wait; only there when some were.
     reservation: ReservationStatus | UnsetType = UNSET
     #: The kind of its workload (a JobSet, say); only there when nothing but that makes it a gang.
@@ -119,6 +122,13 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     traffic: TrafficEntry | UnsetType = UNSET
     #: How close its placed members are; only there when it has some.
     quality: QualityEntry | UnsetType = UNSET
+
+
+def segments_in(group: GroupEntry) -> tuple[SegmentEntry, ...]:
+    """All segments of a gang, and of its subgroups."""
+    tops = group.sub_groups if isinstance(group.sub_groups, tuple) else ()
+    found = [group.segments, *(leaf.segments for top in tops for leaf in top.leaves())]
+    return tuple(one for segments in found for one in segments or ())
 
 
 class CandidateEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -323,6 +333,7 @@ def _group(
         message=message,
         conditions=condition_entries(conditions),
         sub_groups=UNSET if group is None else sub_group_entries(run, group, members) or UNSET,
+        segments=UNSET if group is None else segment_entries(run, group, "") or UNSET,
         reservation=UNSET if outcome is None or outcome.reservation is None else outcome.reservation.status,
         by_nature=UNSET if group is None or not group.by_nature else group.by_nature,
         traffic=UNSET if outcome is None or outcome.improvement is None else _traffic(outcome.improvement),

@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from closeby.report.documents.common import level_of, span_of
+from closeby.report.documents.segments import SegmentEntry, segment_entries
 from closeby.simulator.runs import Run
 from closeby.whatif.records import DomainPath
 
@@ -45,6 +46,8 @@ class SubGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     domain: DomainPath
     #: Distinct domains used, by short level name, coarse to fine; `hostname` counts nodes.
     span: Mapping[str, int]
+    #: Of a subgroup with layers: its segments of which members hold a node, layer by layer.
+    segments: tuple[SegmentEntry, ...] | UnsetType = UNSET
     #: Its own subgroups, in declared order; only there when it has some.
     sub_groups: "tuple[SubGroupEntry, ...] | UnsetType" = UNSET
 
@@ -80,6 +83,7 @@ def sub_group_entries(run: Run, group: PodGroup, pods: Sequence[Pod]) -> tuple[S
             level=None if place is None else level_of(place),
             domain=() if place is None else place.path,
             span={} if place is None else span_of(place),
+            segments=segment_entries(run, group, subgroup.name) or UNSET,
             sub_groups=tuple(one for one, _ in below) if below else UNSET,
         )
         return found, members

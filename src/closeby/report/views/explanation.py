@@ -19,6 +19,7 @@ from closeby.report.views.app_groups import edges_table
 from closeby.report.views.decisions import buckets_table, different_lines
 from closeby.report.views.layout import Indented, condition_line, plain_table
 from closeby.report.views.preemptions import clearing_table
+from closeby.report.views.segments import segments_table
 from closeby.whatif.records import Counterfactual
 
 #: Lines of a table before it says how many more there are.
@@ -50,6 +51,9 @@ def explanation_views(explanation: Explanation, *, wanted: bool = False) -> Iter
         yield Indented(different_lines(different), (0, 0, 0, 2))
     if explanation.subgroups:
         yield from _block(_subgroups_table(explanation))
+    segments = segments_table(explanation.segments)
+    if segments.row_count:
+        yield from _block(segments)
     if explanation.buckets:
         yield from _block(
             buckets_table(explanation.buckets, {pod.name: pod.node for pod in explanation.pods})

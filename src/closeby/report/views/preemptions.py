@@ -30,20 +30,22 @@ def preemptions_table(entries: Sequence[PreemptionEntry], names: Names) -> Table
 
 
 def clearing_table(domains: Sequence[DomainCostEntry], node: str | None = None) -> Table:
-    """What clearing each domain would cost, the cheapest first, or why that does not help."""
-    right = ("priority", "broken", "lost", "outside", "pods")
-    table = plain_table("to clear", "priority", "broken", "lost", "outside", "pods", "why not", right=right)
+    """What clearing each domain would cost, the cheapest first, or why that does not help, and what stays."""
+    right = ("priority", "broken", "lost", "outside", "pods", "kept")
+    titles = "priority", "broken", "lost", "outside", "pods", "kept", "why not"
+    table = plain_table("to clear", *titles, right=right)
     for number, line in enumerate(domains[:LINES]):
         cost = line.cost
         taken = cost is not None and (number == 0 if node is None else line.domain == (node,))
         place = Text(path_text(line.domain), style="green bold" if taken else "")
+        kept = f"{line.kept_pods:,}" if isinstance(line.kept_pods, int) else ""
         if cost is None:
-            table.add_row(place, "", "", "", "", "", Text(line.why_not or "", style="dim"))
+            table.add_row(place, "", "", "", "", "", kept, Text(line.why_not or "", style="dim"))
             continue
         forbidden = plural(cost.pdb_violations, "disruption") + " too many" if cost.pdb_violations else ""
         priority = "" if cost.highest_priority is None else f"{cost.highest_priority}"
         broken, outside = f"{cost.gangs_broken or ''}", f"{cost.outside or ''}"
-        table.add_row(place, priority, broken, _lost(cost), outside, f"{cost.pods}", forbidden)
+        table.add_row(place, priority, broken, _lost(cost), outside, f"{cost.pods}", kept, forbidden)
     if len(domains) > LINES:
         table.add_row(Text(f"{plural(len(domains) - LINES, 'more domain')} (-o json)", style="dim"))
     return table

@@ -19,6 +19,7 @@ from closeby.report.views.decisions import decision_views
 from closeby.report.views.layout import Indented, found_text, plain_table, section, worth_knowing
 from closeby.report.views.preemptions import preemptions_table
 from closeby.report.views.quality import quality_sections
+from closeby.report.views.segments import segment_lines
 
 #: Lines of claims.
 VOLUME_LINES = 16
@@ -141,10 +142,14 @@ def _groups_table(report: SchedulingReport, names: Names) -> Table:
             _where(group, several, bool(below)),
             _over(group) if group.scheduled else "",
         )
+        for what, domains in segment_lines(group.segments or ()):
+            table.add_row(Text(f"  {what}", style="dim"), "", domains)
         for part in below if group.scheduled else ():
             of = f"  of {part.topology}" if group.topology is None and part.topology else ""
             where = Text.assemble(path_text(part.domain) if part.scheduled else "–", (of, "dim"))
             table.add_row(Text(f"  {part.name}", style="dim"), f"{part.scheduled}/{part.pods}", where)
+            for what, domains in segment_lines(part.segments or ()):
+                table.add_row(Text(f"    {what}", style="dim"), "", domains)
     return table
 
 
