@@ -35,12 +35,15 @@ from closeby.kube.gangs.start_events import (
     SendBinding,
     StartAction,
     StartEvent,
+    StepFailed,
     Undo,
     WritePlan,
 )
 from closeby.kube.gangs.starts import Starts
+from closeby.kube.state.gated_pods import GatedPods
 from closeby.kube.state.ownership import OwnGangs
-from closeby.kube.writing.writer import Verdict, Writer, Written
+from closeby.kube.writing.placements import BindingWrites
+from closeby.kube.writing.writer import Verdict, Written
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.scheduling.engine import Engine
@@ -84,6 +87,10 @@ class BinderContext(Protocol):
     def own(self) -> OwnGangs:
         """The gangs that it schedules."""
 
+    @property
+    def gated(self) -> GatedPods | None:
+        """The pods that another scheduler binds; None where this one binds."""
+
     def informed(self) -> bool:
         """Whether the cluster need not be read again first."""
 
@@ -119,16 +126,17 @@ class Binder:
         self,
         engine: Engine,
         objects: GangObjects,
-        writer: Writer,
+        writes: BindingWrites,
         say: Say,
         tasks: asyncio.TaskGroup,
         context: BinderContext,
         steps: Sequence[PreBindStep] = (),
     ) -> None:
         """``steps`` run before a binding, in this order; ``tasks`` is entered before an event is handled."""
-        self.starts = Starts(engine, objects, context.own, self._needs_steps if steps else None)
+        needs_steps = self._needs_steps if steps else None
+        self.starts = Starts(engine, objects, context.own, needs_steps, context.gated)
         self._pods = engine.state.pods
-        self._writer = writer
+        self._writes = writes
         self._say = say
         self._tasks = tasks
         self._context = context
@@ -255,9 +263,13 @@ class Binder:
             self.handle(Prepared(binding))
             return
         why, pod, node = failures[0], binding.pod.key, binding.node
-        self._say("preparing the binding failed", warning=True, pod=pod, node=node, error=why)
-        if await self._rest(binding.pod.uid):
-            self.handle(PreparationFailed(binding, why))
+        if self.starts.wanted(binding):
+            self._say("preparing the binding failed", warning=True, pod=pod, node=node, error=why)
+            # The other members need not be waited for.
+            self.handle(StepFailed(binding, why))
+            if not await self._rest(binding.pod.uid):
+                return
+        self.handle(PreparationFailed(binding, why))
 
     async def _run_steps(self, binding: Binding) -> str | None:
         undoing = self._undoing.get(binding.pod.uid)
@@ -352,10 +364,10 @@ class Binder:
                 if action is None:
                     return None
                 if isinstance(action, SendBinding):
-                    return True, await self._writer.bind(binding, self._still_wanted(binding))
+                    return True, await self._writes.bind(binding, self._still_wanted(binding))
                 early = settles_at - time.monotonic()
                 if early <= 0:
-                    return False, await self._writer.look(binding)
+                    return False, await self._writes.look(binding)
             if not await self._stopping.rest(early):
                 return None
 

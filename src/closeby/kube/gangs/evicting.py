@@ -1,7 +1,7 @@
 """Ends starts that stopped in the middle for too long, where the gang asks for that (``onPartial: Evict``).
 
 Members that a controller will recreate are evicted, so that the gang can start as a whole somewhere else.
-Nothing else of closeby ever takes a pod off its node.
+Besides this closeby evicts pods for plans of preemption alone (``kube/preempting``).
 """
 
 import asyncio
@@ -22,7 +22,8 @@ from closeby.kube.gangs.start_events import Reconciled
 from closeby.kube.gangs.status import GangStanding
 from closeby.kube.watch.resources import PODS
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.writer import Note, Verdict, Writer
+from closeby.kube.writing.evictions import EvictionVerdict, evict
+from closeby.kube.writing.writer import Note
 from closeby.objects.groups import OnPartial, PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.saying import Reported, Say
@@ -57,21 +58,19 @@ class Evictor:
     def __init__(
         self,
         transport: Transport,
-        writer: Writer,
         events: Events,
         say: Say,
         binder: Binder,
         objects: GangObjects,
-        informed: Callable[[], bool],
+        may_evict: Callable[[], bool],
     ) -> None:
-        """``informed``: whether what is known of the cluster may be relied upon."""
+        """``may_evict``: whether it is this process' to evict, and what it knows may be relied upon."""
         self._transport = transport
-        self._writer = writer
         self._events = events
         self._say = say
         self._binder = binder
         self._starts = binder.starts
-        self._informed = informed
+        self._may_evict = may_evict
         self._objects = objects
         #: uids of members that are not asked again: the server agreed, or no controller would recreate them.
         self._settled: set[str] = set()
@@ -113,7 +112,7 @@ class Evictor:
         standing, made = self._starts.standing(key), self._starts.plan_made(key)
         if standing is None or not standing.unfinished or standing.reduced or not made:
             return None
-        if standing.group.on_partial is not OnPartial.EVICT or not self._informed():
+        if standing.group.on_partial is not OnPartial.EVICT or not self._may_evict():
             return None
         try:
             began = datetime.fromisoformat(made).timestamp()
@@ -138,12 +137,12 @@ class Evictor:
                 continue
             if self._overdue(group.key) is None:
                 break  # It has come to its end meanwhile, or its owner wants something else.
-            written = await self._writer.evict(pod.namespace, pod.name, pod.uid)
-            if written.ok or written.verdict is Verdict.GONE:
+            evicted = await evict(self._transport, pod)
+            if evicted.agreed or evicted.verdict is EvictionVerdict.GONE:
                 self._settled.add(pod.uid)
-                leaving += [pod.name] if written.ok else []
+                leaving += [pod.name] if evicted.agreed else []
                 continue
-            self._not_now(group, pod, written.error)
+            self._not_now(group, pod, evicted.error)
         if not leaving:
             return
         self._say("evicted", warning=True, gang=group.key, pods=len(leaving))

@@ -27,6 +27,7 @@ from closeby.kube.gangs.start_events import (
     ReadPod,
     SendBinding,
     StartAction,
+    StepFailed,
     Undo,
     WritePlan,
 )
@@ -119,11 +120,18 @@ class Flights:
                 return self._give_up(bindings, why)
             case Prepared(binding):
                 return self._prepared(binding)
+            case StepFailed(binding, why):
+                return [] if (flight := self._of(binding)) is None else self._break(flight.item, why)
             case PreparationFailed(binding, why):
                 return self._preparation_failed(binding, why)
             case LeadLost():
                 self._may_send = False
         return []
+
+    def wanted(self, binding: Binding) -> bool:
+        """Whether its pod is to be bound as this says, as far as was asked last."""
+        flight = self._of(binding)
+        return flight is not None and not flight.item.broken
 
     def begin(self, bindings: Sequence[Binding]) -> list[StartAction]:
         """These were decided just now, together if they are members of a gang."""

@@ -18,6 +18,7 @@ from closeby.kube.gangs.status import (
     PRIORITY_LIMITED,
     SCHEDULED,
     VALID,
+    VOLUMES_BOUND,
     GangStanding,
     Said,
     last_decision,
@@ -26,6 +27,7 @@ from closeby.kube.gangs.status import (
     plan,
     scheduled,
     valid,
+    volumes_bound,
 )
 from closeby.kube.gangs.status_records import GangStatusRecords, Record
 from closeby.kube.writing.events import Events
@@ -35,7 +37,8 @@ from closeby.kube.writing.work_queue import Places, WorkQueue
 from closeby.kube.writing.workers import Workers
 from closeby.kube.writing.writer import Note, Reference, StatusCondition, Verdict, Writer, Written
 from closeby.objects.groups import PodGroup
-from closeby.objects.recorded import DecisionStatus
+from closeby.objects.reasons import Reason
+from closeby.objects.recorded import DecisionStatus, EvictionStatus, PreemptionStatus
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
 from closeby.objects.unexpected import Contained, fields_of
@@ -57,7 +60,7 @@ _PAUSE: Final = 0.25
 class _Memory:
     """What is remembered of a gang's status."""
 
-    __slots__ = ("decision", "domain", "since", "uid")
+    __slots__ = ("decision", "domain", "no_volume", "since", "uid")
 
     def __init__(self) -> None:
         #: By type: since when each condition is as it is.
@@ -67,6 +70,8 @@ class _Memory:
         self.uid = ""
         #: The domain that was written last.
         self.domain = ""
+        #: Which volume of which member could not be had last; empty once the gang is placed.
+        self.no_volume = ""
 
 
 class GangStatuses:
@@ -85,6 +90,9 @@ class GangStatuses:
         informed: Callable[[], bool],
     ) -> None:
         """``starts`` knows how gangs stand; ``informed``: whether that may be relied upon."""
+        #: The plan by which pods are evicted for a gang, and when it was evicted itself.
+        self.preemption: Callable[[str], PreemptionStatus | None] = lambda key: None
+        self.evictions: Callable[[str], tuple[EvictionStatus, ...]] = lambda key: ()
         self._events = events
         self._say = say
         self._objects = objects
@@ -176,6 +184,17 @@ class GangStatuses:
             if ended or (found.domain and found.domain != path_of(self._starts.place(key))):
                 self.refused(key)
 
+    def volumes_failed(self, key: str, why: str) -> None:
+        """A volume of a member could not be had as it was decided: an Event, and a condition."""
+        about = self.regarding(key)
+        if about is None or key not in self._starts.own:
+            return
+        text = f"{Reason.VOLUME_NOT_BINDABLE}: {why}"
+        note = Note(reason="FailedScheduling", action="Binding", text=text, warning=True)
+        self._events.post(about, note)
+        self._memory.setdefault(key, _Memory()).no_volume = why
+        self.review(key)
+
     def moved(self) -> None:
         """Nodes, their labels or topologies changed: gangs may be elsewhere than their status says."""
         self._moved.set()
@@ -232,13 +251,15 @@ class GangStatuses:
         if standing is None or found is None or not self._starts.own.may_write(standing.group):
             self.forget(key)
             return None
+        preemption, before = self.preemption(key), self._objects.record_of(standing.group)
+        cleared = preemption is not None or (before is not None and before.preemption is not None)
         undecided = standing.outcome is None and not standing.held and not standing.group.plan
-        if undecided and key not in self._statuses:
+        if undecided and not cleared and key not in self._statuses:
             return None
         memory = self._memory.setdefault(key, _Memory())
         said = self._said(memory, standing, found)
         wire = plan(standing, self._starts.plan_made(key))
-        planned = wire is not None or self._starts.plan_may_stand(key)
+        planned = wire is not None or cleared or self._starts.plan_may_stand(key)
         record = Record(
             said=said,
             scheduled=standing.bound,
@@ -247,6 +268,8 @@ class GangStatuses:
             plan=wire,
             last_decision=self._decision(memory, standing, found),
             reservation=None if standing.reservation is None else standing.reservation.status,
+            preemption=preemption,
+            evictions=self.evictions(key),
         )
         transitions = tuple((one.type, one.true, one.reason) for one in said)
         return Desired(
@@ -297,7 +320,13 @@ class GangStatuses:
             before = found.conditions.get(VALID)
             if VALID in memory.since or (before is not None and before.status == "False"):
                 wrong = Said(VALID, True, VALID, "nothing is wrong with what it asks for")
-        said = scheduled(standing), wrong if found.ours else None, limited(standing)
+        if standing.enough:
+            memory.no_volume = ""
+        mentioned = VOLUMES_BOUND in memory.since or VOLUMES_BOUND in found.conditions
+        volumes = volumes_bound(memory.no_volume) if memory.no_volume or mentioned else None
+        if not found.ours:
+            wrong = volumes = None
+        said = scheduled(standing, memory.no_volume), wrong, volumes, limited(standing)
         return tuple(one for one in said if one is not None)
 
     def _condition(self, key: str, said: Said, found: GangObject) -> StatusCondition:

@@ -1,6 +1,6 @@
 """The PodGroup objects themselves: which one stands behind a gang, and what was written on it earlier."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -10,7 +10,7 @@ from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import Reference, StatusCondition
 from closeby.objects.groups import PodGroup
-from closeby.objects.recorded import DecisionStatus
+from closeby.objects.recorded import DecisionStatus, EvictionStatus, PreemptionStatus
 from closeby.reading.decoding.keys import MIRROR_OF
 from closeby.reading.registry import OWN_GROUP
 
@@ -39,6 +39,10 @@ class GangObject(Struct, frozen=True, kw_only=True):
     domain: str = ""
     #: The decision that its status tells.
     last_decision: DecisionStatus | None = None
+    #: The plan by which pods are evicted for it.
+    preemption: PreemptionStatus | None = None
+    #: When the gang was evicted for others, the oldest first.
+    evictions: tuple[EvictionStatus, ...] = ()
 
     @property
     def reference(self) -> Reference:
@@ -80,6 +84,8 @@ class _Status(Struct, rename="camel"):
     plan: _Plan | None = None
     domain: str | None = None
     last_decision: DecisionStatus | None = None
+    preemption: PreemptionStatus | None = None
+    evictions: tuple[EvictionStatus, ...] | None = None
 
 
 class _Owner(Struct):
@@ -139,9 +145,17 @@ class GangObjects:
                         self._objects.pop(key, None)
         return renewed
 
+    def __iter__(self) -> Iterator[GangObject]:
+        return (one for objects in self._objects.values() for one in objects.values())
+
     def of(self, group: PodGroup) -> GangObject | None:
         """The object that the gang was read from; None if it is gone."""
         return self._objects.get(group.key, {}).get(group.source)
+
+    def asking(self, key: str) -> GangObject | None:
+        """The PodGroup of ours that asks for places; None if it is gone."""
+        found = self._objects.get(key, {}).values()
+        return next((one for one in found if one.ours), None)
 
     def mirror_of(self, found: GangObject) -> GangObject | None:
         """The PodGroup of ours that keeps what we say of another dialect's; None where there is none yet."""
@@ -184,4 +198,6 @@ def _object(resource: Resource, raw: bytes) -> GangObject:
         owners=tuple(one.uid for one in meta.owner_references or ()),
         domain=status.domain or "",
         last_decision=status.last_decision,
+        preemption=status.preemption,
+        evictions=status.evictions or (),
     )

@@ -44,8 +44,15 @@ class Prepared(Struct, frozen=True):
     binding: Binding
 
 
+class StepFailed(Struct, frozen=True):
+    """A step before this binding failed: no member of its gang is wanted where it was to go."""
+
+    binding: Binding
+    why: str
+
+
 class PreparationFailed(Struct, frozen=True):
-    """A step before this binding failed; some may have had an effect."""
+    """The same, after a rest: it is given back. Some steps may have had an effect."""
 
     binding: Binding
     why: str
@@ -130,6 +137,7 @@ FlightEvent = (
     | PlanWritten
     | PlanRefused
     | Prepared
+    | StepFailed
     | PreparationFailed
     | Missed
     | NoEffect

@@ -27,6 +27,7 @@ from closeby.kube.gangs.start_events import (
     StatusWritten,
 )
 from closeby.kube.gangs.status import GangStanding
+from closeby.kube.state.gated_pods import GatedPods
 from closeby.kube.state.ownership import OwnGangs
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import BindFailed, BindingsWithdrawn
@@ -59,15 +60,19 @@ class Starts:
         objects: GangObjects,
         own: OwnGangs,
         needs_steps: Callable[[Binding], bool] | None = None,
+        gated: GatedPods | None = None,
     ) -> None:
         """``own``: the gangs that this scheduler schedules.
 
         ``needs_steps``: whether something must be done before this binding, as for the pod's volumes.
+        ``gated``: what is known of pods that another scheduler binds, where ours places them alone; that is
+        what a binding stands for then.
         """
         self._engine = engine
         self._state = engine.state
         self._objects = objects
         self.own = own
+        self._gated = gated
         self._flights = Flights(engine.recheck, needs_steps)
         self._plans: dict[str, _Plan] = {}
 
@@ -106,6 +111,10 @@ class Starts:
         """Bindings that have not ended."""
         return len(self._flights)
 
+    def wanted(self, binding: Binding) -> bool:
+        """Whether the pod is still to be bound as this says."""
+        return binding.pod.uid in self._state.pods and self._flights.wanted(binding)
+
     def standing(self, key: str, *, with_place: bool = False) -> GangStanding | None:
         """How a gang stands, if asked for with its members' place; None when there is none of that name."""
         state = self._state
@@ -118,7 +127,8 @@ class Starts:
         return GangStanding(
             group=group,
             held=tuple([(pod, node) for pod, node in nodes if node]),
-            on_the_way=self._flights.of_gang(key),
+            on_the_way=self._on_the_way(key),
+            not_bound=() if self._gated is None else self._gated.not_bound(key),
             waiting=state.waiting(key),
             done=len(state.done(key)),
             outcome=self._engine.outcome(key),
@@ -128,6 +138,10 @@ class Starts:
             reduced=plan is not None and plan.reduced,
             place=self.place(key) if with_place else None,
         )
+
+    def _on_the_way(self, key: str) -> frozenset[str]:
+        flying = self._flights.of_gang(key)
+        return flying if self._gated is None else flying | self._gated.of_gang(key)
 
     def place(self, key: str) -> Place | None:
         """Where the gang's members are now; None when that is not known."""

@@ -1,7 +1,8 @@
 """What the status of a gang's PodGroup says: pure functions of what is known about the gang.
 
 ``Scheduled`` is the condition that tells how far the gang is; ``Valid`` is there when something is wrong with
-what the gang asks for, ``PriorityLimited`` when the priority that it names does not count.
+what the gang asks for, ``PriorityLimited`` when the priority that it names does not count, ``VolumesBound``
+when a volume of a member could not be had.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from closeby.scheduling.outcomes import Outcome, Place, Reservation
 
 SCHEDULED: Final = "Scheduled"
 VALID: Final = "Valid"
+#: False where a volume of a member could not be had as it was decided, until the gang is placed.
+VOLUMES_BOUND: Final = "VolumesBound"
 #: True where the priority that the gang names does not count: its pods were admitted with less.
 PRIORITY_LIMITED: Final = str(Reason.PRIORITY_LIMITED)
 #: Reasons of ``Scheduled`` besides the tokens of refusals: all is well, and bindings are on their way.
@@ -27,6 +30,8 @@ PLACED: Final = "Placed"
 STARTING: Final = "Starting"
 #: Some members are bound and it is not known yet what becomes of the others.
 PARTLY_PLACED: Final = "PartlyPlaced"
+#: Another scheduler is to bind the members, and says that it can't bind some.
+NOT_BOUND: Final = "NotBound"
 
 
 class GangStanding(Struct, frozen=True, kw_only=True):
@@ -37,6 +42,8 @@ class GangStanding(Struct, frozen=True, kw_only=True):
     held: tuple[tuple[Pod, str], ...]
     #: uids of those of them whose binding is on the way.
     on_the_way: frozenset[str] = frozenset()
+    #: Why another scheduler can't bind members that were placed for it; these are on the way too.
+    not_bound: tuple[str, ...] = ()
     waiting: tuple[Pod, ...]
     #: Members that have done their work.
     done: int = 0
@@ -88,21 +95,24 @@ class Said(Struct, frozen=True):
     message: str
 
 
-def scheduled(standing: GangStanding) -> Said:
-    """How far the gang is."""
+def scheduled(standing: GangStanding, no_volume: str = "") -> Said:
+    """How far the gang is; ``no_volume``: which volume could not be had last."""
     bound = standing.bound
     if standing.on_the_way and not standing.enough:
         count = len(standing.held)
         message = f"{bound} of {count} members are bound, the others are on their way{_where(standing)}"
-        return Said(SCHEDULED, False, STARTING, message)
+        reason = NOT_BOUND if standing.not_bound else STARTING
+        return Said(SCHEDULED, False, reason, message + _in_the_way(standing))
     refusal = _refusal(standing)
+    if refusal is None and no_volume and standing.waiting:
+        refusal = str(Reason.VOLUME_NOT_BINDABLE), no_volume
     if standing.enough and (bound or standing.done or refusal is None):
         message = f"{_members(bound)} placed{_where(standing)}"
         if standing.done:
             message += f", {standing.done} finished"
         if refusal is not None:
             message += f"; {_members(len(standing.waiting))} waiting: {refusal[1]}"
-        return Said(SCHEDULED, True, PLACED, message)
+        return Said(SCHEDULED, True, PLACED, message + _in_the_way(standing))
     others = "the others are to be placed again" if standing.waiting else "the others have not appeared"
     reason, why = refusal or (PARTLY_PLACED if bound else "GangIncomplete", others)
     if not standing.present:
@@ -120,6 +130,13 @@ def valid(standing: GangStanding) -> Said | None:
         return None
     found = tuple(dict.fromkeys(one.located() for one in conditions))
     return Said(VALID, False, str(conditions[0].reason), sentences(found, most=LONGEST_MESSAGE))
+
+
+def volumes_bound(no_volume: str) -> Said:
+    """Which volume could not be had last, or that all are there."""
+    if no_volume:
+        return Said(VOLUMES_BOUND, False, str(Reason.VOLUME_NOT_BINDABLE), no_volume)
+    return Said(VOLUMES_BOUND, True, VOLUMES_BOUND, "the members have their volumes")
 
 
 def limited(standing: GangStanding) -> Said | None:
@@ -172,6 +189,15 @@ def _conditions(standing: GangStanding) -> Sequence[Condition]:
 def _where(standing: GangStanding) -> str:
     place = path_of(standing.place)
     return f" in {place}" if place else ""
+
+
+def _in_the_way(standing: GangStanding) -> str:
+    """Of the first member that can't be bound, what is in the way."""
+    found = standing.not_bound
+    if not found:
+        return ""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"; {found[0]}{more}"
 
 
 def _members(count: int) -> str:

@@ -18,7 +18,7 @@ from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.status import PRIORITY_LIMITED, Said
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import DONE, StatusCondition, Verdict, Writer, Written
-from closeby.objects.recorded import DecisionStatus, ReservationStatus
+from closeby.objects.recorded import DecisionStatus, EvictionStatus, PreemptionStatus, ReservationStatus
 from closeby.objects.saying import Say
 from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF
 from closeby.reading.dialects.plans import PlanWire
@@ -30,7 +30,9 @@ MIRRORS: Final = Resource(
 )
 MANAGER: Final = "closeby-scheduler"
 #: Fields that an older definition of the kind lacks: the server then refuses the whole status with a 500.
-_NEWER: Final = ("lastDecision", "reservation")
+_NEWER: Final = ("lastDecision", "reservation", "evictions")
+#: A plan of preemption is not among them: without a place for it no pod may be evicted.
+_PREEMPTION: Final = "preemption"
 _SERVER_ERROR: Final = 500
 #: Seconds after which they are tried again: the definition may have been updated.
 _TRY_NEWER_AFTER: Final = 600.0
@@ -47,6 +49,8 @@ class Record(Struct, frozen=True, kw_only=True):
     plan: PlanWire | None = None
     last_decision: DecisionStatus | None = None
     reservation: ReservationStatus | None = None
+    preemption: PreemptionStatus | None = None
+    evictions: tuple[EvictionStatus, ...] = ()
 
 
 class GangStatusRecords:
@@ -90,7 +94,7 @@ class GangStatusRecords:
             return await self._apply(self._versions, key, found, status)
         written = DONE
         limited = any(one.type == PRIORITY_LIMITED for one in record.said)
-        if must_last or limited or self._objects.mirror_of(found) is not None:
+        if must_last or limited or record.evictions or self._objects.mirror_of(found) is not None:
             written = await self._write_mirror(key, found, record)
         if written.ok and found.has_conditions:
             status = {"conditions": [self._condition(key, one, found) for one in record.said]}
@@ -111,6 +115,10 @@ class GangStatusRecords:
             status["lastDecision"] = msgspec.to_builtins(record.last_decision)
         if record.reservation is not None:
             status["reservation"] = msgspec.to_builtins(record.reservation)
+        if record.preemption is not None:
+            status[_PREEMPTION] = msgspec.to_builtins(record.preemption)
+        if record.evictions:
+            status["evictions"] = msgspec.to_builtins(record.evictions)
         return status
 
     async def _apply(
@@ -139,7 +147,7 @@ class GangStatusRecords:
                 )
         if written.version:
             versions[key] = target.uid, written.version
-        return written
+        return _without_place(written) if _PREEMPTION in status else written
 
     async def _write_mirror(self, key: str, found: GangObject, record: Record) -> Written:
         target, written = await self._mirror(key, found)
@@ -212,6 +220,17 @@ def _newest(found: GangObject, written: tuple[str, str] | None) -> str:
     uid, version = written or ("", "")
     # Numbers of any length, as text.
     return max(found.version, version if uid == found.uid else "", key=lambda one: (len(one), one))
+
+
+def _without_place(written: Written) -> Written:
+    """A plan of preemption that the definition of the kind has no place for is refused for good."""
+    error = written.error
+    if error is None or error.code != _SERVER_ERROR or f".status.{_PREEMPTION}:" not in error.message:
+        return written
+    message = (
+        "the definition podgroups.closeby.dev has no place for a plan of preemption: update the definition"
+    )
+    return Written(Verdict.FATAL, ApiError(_SERVER_ERROR, INVALID, message))
 
 
 def _named(made: Written) -> Written:

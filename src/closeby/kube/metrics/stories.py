@@ -12,7 +12,7 @@ import msgspec
 
 from closeby.objects.bounds import line
 from closeby.objects.labels import API_VERSION
-from closeby.objects.recorded import DecisionStatus, PodDecision, Story, StoryLine
+from closeby.objects.recorded import DecisionStatus, PodDecision, RefusedVolume, Story, StoryLine
 from closeby.objects.times import utc
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.outcomes import ItemKind, Outcome, StoryEntry
@@ -49,8 +49,31 @@ def story_json(
             last_decision=None if newest is None else _decision(newest),
             pods=_pods(entries),
             reservation=kept.status if kept is not None and reserves else None,
+            refused_volumes=tuple(islice(_refused_volumes(engine, entries), _PODS)),
         )
     )
+
+
+def _refused_volumes(engine: Engine, entries: Sequence[StoryEntry]) -> Iterator[RefusedVolume]:
+    """For which nodes the volumes of the pods that wait could not be had of late."""
+    volumes = engine.cluster.volumes
+    waiting = {one.pod.uid: one.pod for entry in entries if entry.outcome for one in entry.outcome.leftover}
+    keys = dict.fromkeys(
+        volumes.claim_key(pod, place)
+        for pod in waiting.values()
+        if pod.uid in engine.state.pods
+        for place in range(len(pod.spec.claims))
+    )
+    for key in keys:
+        for one in volumes.refused.of(key):
+            yield RefusedVolume(
+                claim=key,
+                node=one.node,
+                why=line(one.why),
+                volume=one.volume,
+                near=one.alike is not None,
+                seconds=one.lasts,
+            )
 
 
 def _line(entry: StoryEntry) -> StoryLine:

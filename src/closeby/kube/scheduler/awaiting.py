@@ -1,4 +1,4 @@
-"""Keeps pods out of the queue while something that they depend on is not known: an AppGroup, or volumes.
+"""Keeps pods out of the queue while what they depend on is not known: an AppGroup, volumes, their owners.
 
 An AppGroup is looked for on the server. One look serves all pods: what the server serves, and the names of
 the AppGroups in the namespaces of pods whose grace is over. While any pod waits there is one look a second,
@@ -9,20 +9,21 @@ when that is over: one with many AppGroups does not hold back the others.
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Transport
+from closeby.kube.state.awaited_kinds import AwaitedKinds, with_claims
 from closeby.kube.state.following import Following
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
-from closeby.kube.state.volumes_of_pods import VolumesOfPods
 from closeby.kube.watch.changes import read_object, read_page
-from closeby.kube.watch.resources import Resource
+from closeby.kube.watch.resources import ABOUT_OWNERS, ABOUT_VOLUMES, Resource
 from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.plugins.pod_topology_spread import PodTopologySpread
 from closeby.scheduling.extension import Handle, NoArguments, PreEnqueue
 from closeby.scheduling.profile import Profile
 
@@ -61,32 +62,78 @@ class AwaitedAppGroups(PreEnqueue):
         )
 
 
-class AwaitedVolumes(PreEnqueue):
-    """Keeps a pod with claims out of the queue while what there is of volumes is not known."""
+class _Awaited(PreEnqueue):
+    """Keeps a pod out of the queue while not all is known of kinds that it depends on."""
 
-    name = "AwaitedVolumes"
+    #: Why it depends on them, and by which field.
+    why: ClassVar[str]
+    field: ClassVar[str]
 
-    def __init__(self, volumes: VolumesOfPods, handle: Handle) -> None:
+    def __init__(self, kinds: AwaitedKinds, handle: Handle) -> None:
         super().__init__(NoArguments(), handle)
-        self._volumes = volumes
+        self._kinds = kinds
 
     def pre_enqueue(self, pod: Pod) -> Condition | None:
-        lack = self._volumes.lack(pod)
+        lack = self._kinds.lack(pod)
         if not lack:
             return None
         return Condition(
             reason=Reason.UNSUPPORTED,
             object=f"Pod/{pod.key}",
-            field="spec.volumes",
-            message=f"the pod has claims, and {lack}",
-            remedy="add them to the scheduler's ClusterRole" if self._volumes.hidden else "",
+            field=self.field,
+            message=f"{self.why}, and {lack}",
+            remedy="add them to the scheduler's ClusterRole" if self._kinds.hidden else "",
             blocking=True,
         )
 
 
-def awaiting(profile: Profile, unknown: UnknownGroups, volumes: VolumesOfPods, handle: Handle) -> Profile:
-    """The profile in which pods wait for their AppGroups, and until volumes are known."""
-    plugins = AwaitedAppGroups(unknown, handle), AwaitedVolumes(volumes, handle)
+class AwaitedVolumes(_Awaited):
+    """Keeps a pod with claims or disks out of the queue while what there is of volumes is not known."""
+
+    name = "AwaitedVolumes"
+    why = "the pod has claims or disks"
+    field = "spec.volumes"
+
+
+class AwaitedOwners(_Awaited):
+    """Keeps a pod with default spread out of the queue while it is not known what its owner selects."""
+
+    name = "AwaitedOwners"
+    why = "default topology spread goes by what the pod's owner selects"
+    field = "metadata.ownerReferences"
+
+
+def awaited_kinds(following: Following) -> tuple[AwaitedKinds, AwaitedKinds]:
+    """What is followed from the first pod on that needs it: volumes, and owners that select pods."""
+
+    def awaited(kinds: frozenset[str], what: str) -> AwaitedKinds:
+        return AwaitedKinds(
+            kinds,
+            what,
+            follow=lambda: following.follow(kinds),
+            listed=lambda: following.follows_all(kinds),
+        )
+
+    volumes = awaited(ABOUT_VOLUMES, "the claims and volumes")
+    volumes.concerns = with_claims
+    return volumes, awaited(ABOUT_OWNERS, "the workloads")
+
+
+def awaiting(
+    profile: Profile, unknown: UnknownGroups, kinds: tuple[AwaitedKinds, AwaitedKinds], handle: Handle
+) -> Profile:
+    """The profile in which pods wait for their AppGroups, and until volumes and owners are known."""
+    volumes, owners = kinds
+    for one in profile.plugins:
+        if isinstance(one, PodTopologySpread):
+            owners.concerns = one.goes_by_owner
+            # Where the defaults are wishes, pods are spread by their Services at least.
+            owners.needed = one.has_hard_defaults
+    plugins = (
+        AwaitedAppGroups(unknown, handle),
+        AwaitedVolumes(volumes, handle),
+        AwaitedOwners(owners, handle),
+    )
     return msgspec.structs.replace(
         profile, plugins=(*profile.plugins, *plugins), pre_enqueue=(*profile.pre_enqueue, *plugins)
     )

@@ -12,18 +12,28 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.binder import Binder, PreBindStep
 from closeby.kube.gangs.evicting import Evictor
 from closeby.kube.gangs.gang_statuses import GangStatuses
+from closeby.kube.gangs.handed_over import HandedOver
+from closeby.kube.gangs.held_places import HeldPlaces
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.start_events import Decided, GivenBack, GroupGone, MemberGone, Restarted
-from closeby.kube.gangs.volumes import VolumeStep
+from closeby.kube.gangs.volumes import VolumeProblem, VolumeStep, VolumeTrouble
+from closeby.kube.preempting.live_preemption import LivePreemption, PreemptionDependencies
 from closeby.kube.scheduler.heartbeat import Heartbeat
+from closeby.kube.scheduler.observed_preemption import ObservedPreemption
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.state.gated_pods import GatedPods
+from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OwnGangs
+from closeby.kube.watch.changes import Change
+from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
+from closeby.kube.writing.placements import PlacementWriter
 from closeby.kube.writing.pod_statuses import PodStatuses
 from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Note, Reference, Writer, Written
 from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
 from closeby.plugins.volume_binding import VolumeBinding
@@ -39,6 +49,7 @@ from closeby.scheduling.events import (
     PodUpserted,
     TopologyChanged,
     TopologyDeleted,
+    VolumeRefused,
 )
 from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Binding, Decision, Leftover, Released, Reserved
@@ -67,6 +78,10 @@ class BindingDependencies(Struct, frozen=True, kw_only=True):
     news: Callable[[], None]
     #: Makes the engine take in all there is; returns False when it can't be relied upon any more.
     catch_up: Callable[[], bool]
+    #: Whether pods are evicted for plans of preemption, and which of them may be.
+    preempting: ObservedPreemption
+    #: The nodes that carry our taint.
+    held: HeldNodes
     #: Run before each binding that needs them, in this order.
     steps: Sequence[PreBindStep] = ()
 
@@ -84,6 +99,8 @@ class BindingController:
         self._news = given.news
         self.catch_up = given.catch_up
         self._failures: list[BindFailed | BindingsWithdrawn] = []
+        #: What became known of volumes and the engine has not taken in.
+        self._refused: list[VolumeRefused] = []
         self._tasks = tasks = given.tasks
         #: Set when nothing new is to be written, and what writes until then.
         self._stopping = asyncio.Event()
@@ -95,24 +112,50 @@ class BindingController:
         self._pod_statuses = PodStatuses(writer, events, say, given.reporting, self.informed)
         asked = engine.profile.pre_filters
         within = next((one.bind_timeout for one in asked if isinstance(one, VolumeBinding)), _BIND_WITHIN)
-        volumes = VolumeStep(
-            given.transport, engine.cluster, say, within, engine.state.pods.__contains__, self._no_volume
-        )
-        self._binder = Binder(engine, objects, writer, say, tasks, self, (volumes, *given.steps))
+        volumes = VolumeStep(given.transport, engine.cluster, say, within, self)
+        self.gated = gated = given.own.pods if isinstance(given.own.pods, GatedPods) else None
+        # Where another scheduler binds the pods it binds their volumes too.
+        steps = given.steps if gated is not None else (volumes, *given.steps)
+        writes = writer if gated is None else PlacementWriter(given.transport, gated.sending, gated.not_sent)
+        self._binder = Binder(engine, objects, writes, say, tasks, self, steps)
         starts = self._binder.starts
         self._meters.binds(lambda: starts.in_flight)
+        preempting = PreemptionDependencies(
+            objects=objects,
+            pod_statuses=self._pod_statuses,
+            transport=given.transport,
+            events=events,
+            say=say,
+            meters=given.meters.preemption,
+            tasks=tasks,
+            evicts=given.preempting.evicts,
+            writes=given.preempting.writes,
+            may_evict=given.preempting.may_evict,
+            held=given.held,
+        )
+        self.preemption = LivePreemption(engine, preempting, self)
         self._gang_statuses = GangStatuses(
             writer, events, say, objects, starts, given.reporting, self.informed
         )
-        self._evictor = Evictor(given.transport, writer, events, say, self._binder, objects, self.informed)
+        self._gang_statuses.preemption = self.preemption.status
+        self._gang_statuses.evictions = self.preemption.history.of
+        self._held_places = HeldPlaces(engine, writer, events, say, objects, given.reporting, self.informed)
+        self._evictor = Evictor(given.transport, events, say, self._binder, objects, self._may_evict)
+        review = self._gang_statuses.review
+        self._handed_over = (
+            None if gated is None else HandedOver(gated, events, say, self._waits_for_node, review)
+        )
 
     async def run(self) -> None:
         """Writes what is due and evicts members of unfinished gangs, until it is cancelled."""
         self._writing = [
             self._tasks.create_task(statuses.run(self._stopping))
-            for statuses in (self._pod_statuses, self._gang_statuses)
+            for statuses in (self._pod_statuses, self._gang_statuses, self._held_places.workers)
         ]
-        await self._evictor.run()
+        if self._handed_over is None:
+            await self._evictor.run()
+        else:
+            await asyncio.gather(self._evictor.run(), self._handed_over.run())
 
     async def finish(self) -> None:
         """Waits for a while for bindings that were sent, then for statuses and Events.
@@ -120,6 +163,7 @@ class BindingController:
         What is not known to be ours to write is not written.
         """
         self._stopping.set()
+        await self.preemption.finish()
         await self._binder.finish(self._finish_within)
         try:
             async with asyncio.timeout(self._finish_within):
@@ -133,7 +177,8 @@ class BindingController:
     # Decisions
 
     def resume(self) -> None:
-        """Takes up starts that another replica, or an earlier process, has begun."""
+        """Takes up starts and plans of preemption that another replica, or an earlier process, has begun."""
+        self.preemption.resume()
         self._binder.handle(Restarted(_now()))
         for key in tuple(self._engine.state.groups):
             self._gang_statuses.resume(key)
@@ -141,6 +186,8 @@ class BindingController:
     def carry_out(self, decision: Decision) -> None:
         """Starts the bindings of one decision, and notes what to report about it."""
         outcome = decision.outcome
+        if self._held_places.decided(outcome):
+            return
         for binding in decision.bindings:
             pod, grouped = binding.pod, None
             if binding.binder is None and app_group_key(pod) is not None:
@@ -154,23 +201,37 @@ class BindingController:
             self._pod_statuses.refused(one)
         if bindings:
             self._binder.handle(Decided(bindings, _now()))
+        self.preemption.decided(outcome)
         if outcome.is_gang and (leftover or outcome.conditions):
             self._gang_statuses.refused(outcome.key)
 
-    def reserved(self, change: Reserved | Released) -> None:
-        """Reports nodes that are reserved for a gang, or are so no more."""
-        self._gang_statuses.reserved(change)
+    def reserved(self, change: Reserved | Released, *, writes: bool) -> None:
+        """Reports nodes that are kept for a gang, or no more: in the log alone unless it ``writes``."""
+        kept, made = change.reservation, isinstance(change, Reserved)
+        self._say(
+            "reserved" if made else "released",
+            gang=kept.key,
+            nodes=len(kept.nodes),
+            domain="/".join(value or "" for value in kept.path),
+            missing=kept.missing if made else None,
+            why=change.why if isinstance(change, Released) else None,
+        )
+        if made:
+            self._meters.reserved()
+        if writes:
+            self._gang_statuses.reserved(change)
 
     # What happened
 
     @property
     def pending(self) -> bool:
         """Whether there are failures to take."""
-        return bool(self._failures)
+        return bool(self._failures or self._refused) or self.preemption.pending
 
-    def take_failures(self) -> tuple[BindFailed | BindingsWithdrawn, ...]:
-        """Bindings that did not happen, since the last call."""
-        taken, self._failures = tuple(self._failures), []
+    def take_failures(self) -> tuple[list[VolumeRefused], tuple[BindFailed | BindingsWithdrawn, ...]]:
+        """Volumes that could not be had and bindings that did not happen, since the last call."""
+        taken = self._refused, tuple(self._failures)
+        self._refused, self._failures = [], []
         return taken
 
     def losing_members(self, events: Iterable[Event]) -> set[str]:
@@ -186,8 +247,15 @@ class BindingController:
         # Asked while all members are known.
         return {key for key in gone if key in self.own}
 
-    def took_in(self, events: Iterable[Event], failures: tuple[BindFailed | BindingsWithdrawn, ...]) -> None:
-        """The engine has taken in these."""
+    def took_in(
+        self,
+        events: Iterable[Event],
+        failures: tuple[BindFailed | BindingsWithdrawn, ...],
+        changes: Iterable[tuple[Resource, Change]],
+    ) -> None:
+        """The engine has taken in these; ``changes`` is what the watches brought, as it was read."""
+        if self._handed_over is not None:
+            self._handed_over.take(changes)
         self._binder.handle(GivenBack(failures))
         for event in events:
             match event:
@@ -209,25 +277,46 @@ class BindingController:
             self._gang_statuses.lost(key)
         for key in renewed:
             self._gang_statuses.renewed(key)
+        self._held_places.look()
 
-    def _no_volume(self, leftover: Leftover) -> None:
+    # What the step for volumes needs
+
+    def wanted(self, binding: Binding) -> bool:
+        """Whether the pod is still to be bound as this says."""
+        return self._binder.starts.wanted(binding)
+
+    def volumes_failed(self, problem: VolumeProblem) -> None:
         """The volumes of a pod can't be had as it was decided: it is placed again."""
-        self._events.post(
-            _reference(leftover.pod),
-            Note(
-                reason="FailedScheduling",
-                action="Binding",
-                text=f"{leftover.reason}: {leftover.message}",
-                warning=True,
-            ),
-        )
+        pod = problem.binding.pod
+        if problem.failure is not None:
+            self._refused.append(VolumeRefused(problem.failure))
+            self._news()
+        if pod.uid not in self._engine.state.pods:
+            return
+        leftover = Leftover(pod, Reason.VOLUME_NOT_BINDABLE, problem.sentence())
+        text = f"{leftover.reason}: {leftover.message}"
+        note = Note(reason="FailedScheduling", action="Binding", text=text, warning=True)
+        self._events.post(_reference(pod), note)
         self._pod_statuses.refused(leftover)
+        if pod.group is not None:
+            self._gang_statuses.volumes_failed(gang_key(pod), f"{pod.name}: {leftover.message}")
+
+    def volumes_ended(self, seconds: float, trouble: VolumeTrouble | None) -> None:
+        """All volumes of a pod are bound after so many seconds, or (``trouble``) are not."""
+        self._meters.volumes_ended(seconds, "" if trouble is None else str(trouble))
 
     # What the binder needs
 
     def informed(self) -> bool:
         """Whether the cluster need not be read again first."""
         return self._heartbeat.look()
+
+    def _waits_for_node(self, uid: str) -> bool:
+        pod = self._engine.state.pods.get(uid)
+        return pod is not None and pod.node_name is None
+
+    def _may_evict(self) -> bool:
+        return self.gated is None and self.informed()
 
     async def until_informed(self) -> None:
         """Returns when it was read again."""
@@ -241,14 +330,22 @@ class BindingController:
         """Returns when nothing is being written about the pod, so that no refusal follows its binding."""
         await self._pod_statuses.before_binding(uid)
 
+    def wake(self) -> None:
+        """There is something for the engine to take in."""
+        self._news()
+
     async def write_plan(self, key: str) -> Written:
-        """Writes where the gang's members go."""
+        """Writes where the gang's members go, and who is evicted for it."""
         return await self._gang_statuses.write_plan(key)
 
     def bound(self, binding: Binding) -> None:
         """The pod is bound."""
         self._meters.bound(binding.pod.uid)
-        self._pod_statuses.bound(binding)
+        if self._handed_over is None:
+            self._pod_statuses.bound(binding)
+        else:
+            self._pod_statuses.settled(binding.pod.uid)
+            self._handed_over.placed(binding)
 
     def give_back(self, failure: BindFailed | BindingsWithdrawn) -> None:
         """The engine is to take it in first."""

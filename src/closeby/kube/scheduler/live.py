@@ -20,7 +20,7 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.client.waiting import unless
 from closeby.kube.gangs.binder import PreBindStep
 from closeby.kube.gangs.objects import GangObjects
-from closeby.kube.scheduler.awaiting import GroupLooks, awaiting
+from closeby.kube.scheduler.awaiting import GroupLooks, awaited_kinds, awaiting
 from closeby.kube.scheduler.binding_controller import BindingController, BindingDependencies
 from closeby.kube.scheduler.decision_log import DecisionLog
 from closeby.kube.scheduler.excluded import excluding
@@ -31,12 +31,13 @@ from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.scheduler.unknown_costs import UnknownCosts
 from closeby.kube.state.feed import Feed
-from closeby.kube.state.following import Following
-from closeby.kube.state.ownership import OwnGangs
+from closeby.kube.state.following import FOLLOWED, Following
+from closeby.kube.state.gated_pods import GatedPods
+from closeby.kube.state.held_nodes import HeldNodes
+from closeby.kube.state.ownership import OurPods, OwnGangs
 from closeby.kube.state.unknown_groups import KINDS, UnknownGroups
-from closeby.kube.state.volumes_of_pods import VolumesOfPods
 from closeby.kube.watch.reflector import collector_paused, settle
-from closeby.kube.watch.resources import SELECTED_BY, VOLUMES
+from closeby.kube.watch.resources import OWNERS, REPLICATION_CONTROLLERS, SELECTED_BY, VOLUMES
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
@@ -51,6 +52,7 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import Event, FlushUnschedulable, NetworkScopeChanged, Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Suspended, outcomes_of
+from closeby.scheduling.preempting.records import PreemptionEnded
 from closeby.scheduling.profile import Profile
 
 #: Who we are in Events.
@@ -63,17 +65,17 @@ _TURN: Final = 0.05
 #: Steps of one decision after which it is suspended (see ``closeby.scheduling.pace``): some 20 ms of work, so
 #: that even where the processor is shared by many no decision holds the loop for 200 ms.
 STEPS: Final = 20_000
-#: Seconds after which all that waits is looked at again, should something happen that no watch reports.
-#: What waits for room is not decided again while that is not there, so that what is said may be that old;
-#: users do not see the same in other words more often.
+#: Seconds after which all that waits is looked at again, should something happen that no watch reports:
+#: what is said may be that old, and users do not see the same in other words more often.
 _LOOK_AT_ALL_EVERY: Final = 60.0
 
 
 class SchedulerSettings(Struct, frozen=True, kw_only=True):
     """How a live scheduler behaves (times in seconds)."""
 
-    #: Pods that name it in ``spec.schedulerName`` are ours.
+    #: Pods that name it in ``spec.schedulerName`` are ours; with ``gates`` those with our gate.
     scheduler_name: str = DEFAULT_NAME
+    gates: bool = False
     #: Unique to this replica.
     instance: str = CONTROLLER
     #: Whether pods that have an owner wait until the pod-grouper has said to which gang they belong.
@@ -123,33 +125,37 @@ class LiveScheduler:
         self._following = Following(
             transport,
             say,
-            core=(*SELECTED_BY, *VOLUMES),
+            followed=(*FOLLOWED, *OWNERS),
+            core=(*SELECTED_BY, *VOLUMES, REPLICATION_CONTROLLERS),
             discover_every=settings.discover_every,
             meters=self._meters,
         )
         unknown = UnknownGroups(configuration.unknown_app_group_delay, lambda: self._following.listed(KINDS))
-        volumes = VolumesOfPods(self._following.follow_volumes, lambda: self._following.volumes_listed)
+        awaited = awaited_kinds(self._following)
         self._looks = GroupLooks(transport, self._following, unknown)
 
         def profile(handle: Handle) -> Profile:
-            configured = awaiting(profile_for(checked, handle), unknown, volumes, handle)
+            handle.whole = True
+            configured = awaiting(profile_for(checked, handle), unknown, awaited, handle)
             return excluding(configured, settings.excluded_namespaces, handle)
 
         self.engine = Engine(profile, reserve_after=configuration.reserve_after, contain_faults=True)
         self.engine.stories.limit = _STORIES
         self.engine.handle(NetworkScopeChanged(networks))
         self._meters.shows(self.engine)
-        self._observed = ObservedPreemption(
-            self.engine, settings.scheduler_name, settings.excluded_namespaces, say, self._meters
-        )
+        self._observed = ObservedPreemption(self.engine, settings, say, self._meters)
         self._settings = settings
         self._say = say
+        ours = GatedPods() if settings.gates else OurPods(settings.scheduler_name)
+        held = HeldNodes(settings.scheduler_name)
         self._feed = Feed(
-            settings.scheduler_name,
+            ours,
             pod_grouper=settings.pod_grouper,
             networks=networks,
             unknown=unknown,
-            volumes=volumes,
+            awaited=awaited,
+            own_namespace=settings.own_namespace,
+            held=held,
         )
         self._objects = GangObjects()
         self._lead = Lead(transport, settings.lease, say)
@@ -179,12 +185,14 @@ class LiveScheduler:
             say=say,
             tasks=self._tasks,
             objects=self._objects,
-            own=OwnGangs(settings.scheduler_name, self.engine.state, self._feed.foreign),
+            own=OwnGangs(ours, self.engine.state, self._feed.foreign),
             lead=self._lead,
             meters=self._meters,
             heartbeat=self._heartbeat,
             news=news,
             catch_up=self._catch_up,
+            preempting=self._observed,
+            held=held,
             steps=steps,
         )
         self._bindings = BindingController(self.engine, given)
@@ -279,9 +287,13 @@ class LiveScheduler:
         """Returns when there is something to decide, something new, or what was refused has rested enough."""
         if self._more:
             return
-        due = self.engine.next_backoff_end if self._lead.held.is_set() else None
+        until = self._look_at_all
+        by_date = (self.engine.next_preemption, self.engine.next_relaxation)
+        if self._lead.held.is_set():
+            until = min(until, self.engine.next_backoff_end or until)
+            ahead = time.monotonic() - time.time()
+            until = min((until, *(one + ahead for one in by_date if one is not None)))
         with contextlib.suppress(TimeoutError):
-            until = self._look_at_all if due is None else min(due, self._look_at_all)
             async with asyncio.timeout(max(0.0, until - time.monotonic())):
                 await self._following.news.wait()
 
@@ -349,17 +361,19 @@ class LiveScheduler:
         with self._heartbeat.working(), collector_paused():
             changes = self._following.take()
             renewed = self._objects.take(changes)
+            self._bindings.preemption.look(changes)
             self._feed.can_keep_plans(self._following.follows(OWN_GROUP, "PodGroup"))
             fed = self._feed.take(changes)
-            failures = self._bindings.take_failures()
+            refused, failures = self._bindings.take_failures()
             losing_members = self._bindings.losing_members(fed.events)
-            events: tuple[Event, ...] = (*fed.events, *failures, *self._refreshing.take())
+            reports = (*refused, *failures, *self._bindings.preemption.take())
+            events: tuple[Event, ...] = (*fed.events, *reports, *self._refreshing.take())
             if time.monotonic() > self._look_at_all:
                 self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
                 events = (*events, FlushUnschedulable())
             self.engine.handle(*events)
         self._meters.took_in(fed.events)
-        self._bindings.took_in(fed.events, failures)
+        self._bindings.took_in(fed.events, failures, changes)
         self._unknown_costs.took_in(fed.events)
         if self._resumed and not self._settings.dry_run:
             self._bindings.look_again(losing_members, renewed)
@@ -384,20 +398,6 @@ class LiveScheduler:
                     if not self._settings.dry_run:
                         self._bindings.carry_out(output)
                 case Reserved() | Released():
-                    self._reserved(output)
-
-    def _reserved(self, change: Reserved | Released) -> None:
-        """One line when nodes are kept free for a gang, and one when they are so no more."""
-        kept, made = change.reservation, isinstance(change, Reserved)
-        self._say(
-            "reserved" if made else "released",
-            gang=kept.key,
-            nodes=len(kept.nodes),
-            domain="/".join(value or "" for value in kept.path),
-            missing=kept.missing if made else None,
-            why=change.why if isinstance(change, Released) else None,
-        )
-        if made:
-            self._meters.reserved()
-        if not self._settings.dry_run:
-            self._bindings.reserved(change)
+                    self._bindings.reserved(output, writes=not self._settings.dry_run)
+                case PreemptionEnded():
+                    self._bindings.preemption.ended(output)

@@ -1,56 +1,89 @@
-"""What preemption would do, said once for each plan: in the log, in an Event on the preemptor, in a metric.
+"""Makes the engine look for plans of preemption, and says what they would do where no pod is to be evicted.
 
-No pod is evicted. It takes part where the configuration says ``preemption: observe``.
+Each plan is said once: in the log, in an Event on the preemptor, in a metric. That is so where the
+configuration says ``preemption: observe``, in a dry run, and where another scheduler binds.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection
-from typing import Final
+from typing import Final, Protocol
 
 from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.preempting.saying import preemptor_of, where_of, whom
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.state.ownership import scheduler_of
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.writer import Note, Reference
+from closeby.kube.writing.writer import Note
 from closeby.objects.pods import Pod
 from closeby.objects.saying import Say
-from closeby.objects.words import names_text, path_text, plural
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.outcomes import Outcome
 from closeby.scheduling.preempting.records import Preemption
-from closeby.scheduling.preempting.rule import PodTimes, Preemptible, rule_of
+from closeby.scheduling.preempting.rule import Preemptible, rule_of
 
 #: Preemptors of which it is remembered what was said last.
 _KEPT: Final = 1_000
 _Said = tuple[str, tuple[str, ...]]
 
 
+class PreemptionSettings(Protocol):
+    """How a live scheduler behaves, as far as preemption goes by it."""
+
+    @property
+    def scheduler_name(self) -> str:
+        """Pods that name it are its own."""
+
+    @property
+    def excluded_namespaces(self) -> tuple[str, ...]:
+        """Namespaces whose pods are never victims."""
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is written."""
+
+    @property
+    def gates(self) -> bool:
+        """Whether another scheduler binds, and evicts for its pods."""
+
+
 class ObservedPreemption:
-    """Makes the engine look for plans, if the configuration asks for that, and reports them."""
+    """Makes the engine look for plans, unless the configuration says ``off``, and reports those observed."""
 
     def __init__(
         self,
         engine: Engine,
-        scheduler_name: str,
-        excluded_namespaces: Collection[str],
+        settings: PreemptionSettings,
         say: Say,
         meters: SchedulerMeters,
     ) -> None:
-        """Pods of ``excluded_namespaces`` are never victims."""
+        """In a dry run, and where another scheduler binds, all plans are observed."""
         self._engine = engine
+        self._settings = settings
         self._say = say
         self._meters = meters
         #: By preemptor: the domain and the victims (by uid) of the plan that was said last.
         self._last: OrderedDict[str, _Said] = OrderedDict()
-        rule = rule_of(engine.profile.post_filters)
-        if rule is None or rule.preemption != "observe":
+        self._rule = rule = rule_of(engine.profile.post_filters)
+        #: Whether plans are to be carried out, and whether anything is written.
+        may_evict = not (settings.dry_run or settings.gates)
+        self.evicts = rule is not None and rule.preemption == "on" and may_evict
+        self.writes = not settings.dry_run
+        if rule is None:
             return
+        engine.preempt(
+            Preemptible(
+                scheduler_name=settings.scheduler_name,
+                namespaces=(),
+                excluded_namespaces=settings.excluded_namespaces,
+                observe=not self.evicts,
+                reports=True,
+            )
+        )
 
-        def times(pod: Pod) -> PodTimes | None:
-            if pod.namespace in excluded_namespaces:
-                return None
-            return PodTimes(pod.created if pod.started is None else pod.started, pod.checkpointed)
-
-        engine.preempt(Preemptible(scheduler_name=scheduler_name, namespaces=(), times=times, observe=True))
+    def may_evict(self, pod: Pod) -> bool:
+        """Whether a pod may be a victim, by its namespace and its scheduler."""
+        everybody = self._rule is not None and self._rule.victims == "all"
+        ours = everybody or scheduler_of(pod) == self._settings.scheduler_name
+        return ours and pod.namespace not in self._settings.excluded_namespaces
 
     def decided(self, outcome: Outcome, events: Events | None, objects: GangObjects) -> None:
         """Reports the plans of a decision that are others than before: without ``events`` in the log."""
@@ -58,7 +91,9 @@ class ObservedPreemption:
             for key in (outcome.key, *(binding.pod.key for binding in outcome.bindings)):
                 self._last.pop(key, None)
         for plan in outcome.preemptions:
-            where = plan.node or path_text(plan.path)
+            if not plan.observed:
+                continue
+            where = where_of(plan)
             said = where, tuple(pod.uid for pod in plan.victims)
             if self._last.get(plan.preemptor) == said:
                 continue
@@ -78,26 +113,8 @@ class ObservedPreemption:
             priority=plan.cost.highest_priority,
             gangs=plan.cost.gangs_broken,
         )
-        about = self._about(plan, objects)
+        about = preemptor_of(plan, self._engine.state, objects)
         if events is None or about is None:
             return
-        namespace = plan.preemptor.partition("/")[0]
-        # The owner of the preemptor does not learn the names of pods in other namespaces.
-        named = [pod.name for pod in plan.victims if pod.namespace == namespace]
-        other = len(plan.victims) - len(named)
-        whom = [names_text(named)] if named else []
-        whom += [f"{plural(other, 'pod')} of other namespaces"] if other else []
-        text = f"with preemption on, {' and '.join(whom)} would be evicted, so that it fits in {where}"
+        text = f"with preemption on, {whom(plan)} would be evicted, so that it fits in {where}"
         events.post(about, Note(reason="PreemptionObserved", action="Preempting", text=text))
-
-    def _about(self, plan: Preemption, objects: GangObjects) -> Reference | None:
-        """The PodGroup, or the pod."""
-        state = self._engine.state
-        if plan.is_gang:
-            group = state.groups.get(plan.preemptor)
-            found = None if group is None else objects.of(group)
-            return None if found is None else found.reference
-        pod = state.pods.get(plan.places[0][0])
-        if pod is None:
-            return None
-        return Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)

@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from closeby.kube.metrics.meters import Meters, gauge
+from closeby.kube.preempting.meters import PreemptionMeters
 from closeby.kube.scheduler.gang_meters import GangMeters
 from closeby.kube.scheduler.queue_meters import GATED, PodWait, pods_by_queue, pods_by_reason, sizes
 from closeby.kube.scheduler.usage_meters import UsageMeters
@@ -40,6 +41,7 @@ def _doubling(first: float, count: int) -> tuple[float, ...]:
 _ATTEMPT_BUCKETS: Final = _doubling(0.001, 15)
 _SLI_BUCKETS: Final = _doubling(0.01, 20)
 _DOMAIN_BUCKETS: Final = _doubling(1.0, 11)
+_PREPARATION_BUCKETS: Final = _doubling(0.1, 14)
 
 
 class SchedulerMeters(Meters):
@@ -77,10 +79,24 @@ class SchedulerMeters(Meters):
                 ("victims", "Pods that these plans would have evicted."),
             )
         )
+        self.preemption = PreemptionMeters(self.registry)
         self._bindings = self._histogram(
             "closeby_binding_duration_seconds",
             "Time from the decision until the API server has agreed to a binding.",
             _ATTEMPT_BUCKETS,
+        )
+
+        self._preparations = self._histogram(
+            "closeby_volume_preparation_duration_seconds",
+            "Time until the claims of a pod were bound before its binding, or could not be.",
+            _PREPARATION_BUCKETS,
+            "result",
+        )
+        self._volume_failures = Counter(
+            "closeby_volume_preparation_failures_total",
+            "Pods whose claims could not be bound as it was decided, by the reason.",
+            ("reason",),
+            registry=self.registry,
         )
 
     def _add_pods(self, profile: str) -> None:
@@ -265,6 +281,12 @@ class SchedulerMeters(Meters):
         if final or wait.over:
             del self.waits[uid]
             self.gangs.gone(uid)
+
+    def volumes_ended(self, seconds: float, reason: str) -> None:
+        """The claims of a pod were bound after so many seconds, or could not be for this reason."""
+        self._preparations.labels("failed" if reason else "bound").observe(seconds)
+        if reason:
+            self._volume_failures.labels(reason).inc()
 
     # What is looked up for each scrape
 

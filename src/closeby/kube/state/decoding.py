@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from closeby.errors import FieldError
 from closeby.kube.watch.changes import Upserted
-from closeby.kube.watch.resources import Resource
+from closeby.kube.watch.resources import ABOUT_OWNERS, Resource
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -17,8 +17,10 @@ from closeby.objects.unexpected import Contained, brief
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.reading import DocumentReading
+from closeby.reading.decoding.workloads import read_selecting
+from closeby.reading.dialects.exclusive import unmet
 from closeby.reading.dialects.gangs import read_ask
-from closeby.reading.registry import READERS, Record
+from closeby.reading.registry import READERS, Entry, Record
 
 #: Objects after which the pool of equal specs starts over, so that specs of objects that are gone are let go.
 _POOLED: Final = 200_000
@@ -28,6 +30,8 @@ _LARGE: Final = 16 << 10
 _LARGE_KEPT: Final = 64
 #: Kinds of which no reader reads the status. (The costs of a NetworkTopology are in its status.)
 _BY_SPEC: Final = frozenset({"AppGroup"})
+#: Of workloads only the selector is needed: their pods are there.
+_SELECTING: Final = Entry(read_selecting)
 
 
 class _Meta(Struct, frozen=True, rename="camel"):
@@ -57,12 +61,14 @@ class Decoded(Struct, frozen=True):
 class Decoder:
     """Reads objects one by one; equal specs of pods become one object, as when a manifest is read."""
 
-    def __init__(self, together: DocumentReading | None = None) -> None:
+    def __init__(self, together: DocumentReading | None = None, *, selectors: bool = False) -> None:
         """``together`` gathers what is worth telling of all objects, each thing once; else each object tells
-        its own.
+        its own. With ``selectors`` nothing else is read of the kinds that own pods (``ABOUT_OWNERS``).
         """
+        self._selecting: frozenset[str] = ABOUT_OWNERS if selectors else frozenset()
         self._together = together
-        self._pool = DocumentReading().pool
+        #: Of one object, as long as nothing is noted about it.
+        self._alone = DocumentReading()
         self._read = 0
         #: By kind and name of large objects: a digest of what was read, and what came of it.
         self._large: OrderedDict[tuple[Resource, str], tuple[bytes, Decoded]] = OrderedDict()
@@ -99,15 +105,12 @@ class Decoder:
         return read
 
     def _read_it(self, resource: Resource, change: Upserted) -> Decoded | Condition:
-        entry = READERS.get((resource.group, resource.kind))
+        entry = (
+            _SELECTING if resource.kind in self._selecting else READERS.get((resource.group, resource.kind))
+        )
         if entry is None or (entry.versions and resource.version not in entry.versions):
             return _problem(resource, change, (), f"{resource.api_version} is not read", Reason.UNSUPPORTED)
-        self._read += 1
-        if self._read > _POOLED:
-            self._read = 0
-            self._pool = DocumentReading().pool
-        reading = self._together or DocumentReading()
-        reading.pool = self._pool
+        reading = self._reading()
         document = Document(
             file="cluster",
             number=1,
@@ -121,7 +124,19 @@ class Decoder:
             return _problem(resource, change, error.path, error.message, remedy=error.remedy)
         except (msgspec.DecodeError, RecursionError) as error:
             return _problem(resource, change, (), f"can't be read: {error}")
-        return Decoded(record, () if self._together else reading.all_notices())
+        return Decoded(record) if self._together or reading.silent else Decoded(record, reading.all_notices())
+
+    def _reading(self) -> DocumentReading:
+        self._read += 1
+        reading = self._together or self._alone
+        if self._read > _POOLED:
+            self._read = 0
+            reading.pool = DocumentReading().pool
+        if self._together is None and not reading.silent:
+            # What was noted about the object before is no concern of the next.
+            self._alone = DocumentReading()
+            self._alone.pool = reading.pool
+        return self._together or self._alone
 
 
 def _problem(
@@ -161,9 +176,11 @@ def held_for_its_gang(pod: Pod) -> Pod:
         called = pod.workload_ref.name
         lack = f"spec.workloadRef, as no pod-grouper (closeby controllers) reads Workload {called}"
         return held(pod, lack)
+    key = unmet(pod)
+    if key is not None:
+        return held(pod, f"{key}, without a PodGroup")
     ask = read_ask(pod.annotations, f"Pod/{pod.key}")
-    required = ask.constraint is not None and ask.constraint.required is not None
-    if not required and not any(one.blocking for one in ask.conditions):
+    if not ask.required and not any(one.blocking for one in ask.conditions):
         return pod
     return held(pod, "annotations that require a placement, without a PodGroup")
 

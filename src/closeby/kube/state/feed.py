@@ -5,23 +5,34 @@ read becomes a problem to be logged, and counts as absent until it is fixed; a p
 read before counts as it was, because it still takes or gives what it did.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.applications.networks import ALL_NAMESPACES, Counts, NetworkScope
+from closeby.kube.state.asked_places import PlacesOfWorkloads, not_standing_in
+from closeby.kube.state.awaited_kinds import AwaitedKinds
 from closeby.kube.state.claims_of_pods import ClaimsOfPods
-from closeby.kube.state.decoding import Decoder, held_for_its_gang, in_its_task
+from closeby.kube.state.decoding import Decoder, in_its_task
+from closeby.kube.state.held_nodes import HeldNodes
+from closeby.kube.state.hypernode_labels import HyperNodeLabels
 from closeby.kube.state.label_topologies import LabelTopologies
 from closeby.kube.state.mirrors import SharedGangs
 from closeby.kube.state.names import SharedNames, clash
-from closeby.kube.state.ownership import ForeignMembers, scheduler_of
+from closeby.kube.state.ownership import ForeignMembers, OurPods
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
-from closeby.kube.state.volumes_of_pods import VolumesOfPods
 from closeby.kube.watch.changes import Change, Deleted, Upserted
-from closeby.kube.watch.resources import NAMESPACES, NODES, PODS, RESOURCE_CLAIM, SERVICES, Resource
+from closeby.kube.watch.resources import (
+    ABOUT_OWNERS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM,
+    SERVICES,
+    Resource,
+)
 from closeby.objects.applications import AppGroup
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import PodGroup
@@ -31,7 +42,7 @@ from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
-from closeby.objects.topologies import Topology
+from closeby.objects.topologies import HYPERNODES, HyperNode, Topology
 from closeby.objects.volumes import StorageObject
 from closeby.reading.dialects.grouping import held_for_the_grouper, undecided
 from closeby.reading.registry import Record
@@ -45,6 +56,7 @@ from closeby.scheduling.events import (
     NetworkTopologyDeleted,
     NodeDeleted,
     NodeUpserted,
+    PlacesAsked,
     PodDeleted,
     PodUpserted,
     PriorityClassChanged,
@@ -57,6 +69,10 @@ from closeby.scheduling.events import (
 )
 from closeby.topology.node_groups import QOS_ANNOTATION
 
+#: Where the topology comes from that all HyperNodes make together.
+_OF_HYPERNODES: Final = Resource(
+    group="topology.volcano.sh", version="v1alpha1", kind="Topology", plural="hypernodes", namespaced=False
+)
 _STORAGE: Final[Mapping[str, type[StorageObject]]] = {one.__name__: one for one in get_args(StorageObject)}
 
 
@@ -73,26 +89,32 @@ class Feed:
 
     def __init__(
         self,
-        scheduler_name: str,
+        ours: OurPods | str,
         *,
         pod_grouper: bool = False,
         networks: NetworkScope = ALL_NAMESPACES,
         unknown: UnknownGroups | None = None,
-        volumes: VolumesOfPods | None = None,
+        awaited: Sequence[AwaitedKinds] = (),
+        own_namespace: str | None = None,
+        held: HeldNodes | None = None,
     ) -> None:
-        """Of the pods that wait, those that name this scheduler are the engine's business.
+        """Of the pods that wait, ``ours`` (or those that name this scheduler) are the engine's business.
 
         With a ``pod_grouper`` at work in the cluster they wait for its word before they are placed.
         ``networks``: whose NetworkTopologies count; it is a problem of each other one that it does not.
-        ``unknown`` gets AppGroups and the pods that may wait for them, ``volumes`` the pods with claims.
+        ``unknown`` gets AppGroups and the pods that may wait for them, ``awaited`` those that wait for more.
+        Places for pods to come are asked for in ``own_namespace``; None: nowhere. ``held`` learns which nodes
+        this scheduler holds by a taint, which the engine does not get to know.
         """
-        self._volumes = volumes or VolumesOfPods()
+        self._ours = OurPods(ours) if isinstance(ours, str) else ours
+        self._places = PlacesOfWorkloads(self._ours, own_namespace)
+        self._awaited = tuple(awaited)
+        self._held = held
         self._unknown = unknown or UnknownGroups(grace=0.0)
         self._scope = networks
         self.foreign = ForeignMembers()
-        self._scheduler_name = scheduler_name
         self._pod_grouper = pod_grouper
-        self._decoder = Decoder()
+        self._decoder = Decoder(selectors=True)
         self._nodes: dict[str, Node] = {}
         #: By uid: pods that the engine knows.
         self._pods: dict[str, Pod] = {}
@@ -100,6 +122,7 @@ class Feed:
         #: uids of members that are finished and still there.
         self._done: set[str] = set()
         self._label_topologies = LabelTopologies()
+        self._hypernodes = HyperNodeLabels()
         self._gangs = SharedGangs()
         self._topologies = SharedNames(TopologyDeleted)
         self._app_groups = SharedNames(AppGroupDeleted)
@@ -126,13 +149,21 @@ class Feed:
                     self._problems.pop((resource, change.key), None)
                     self._deleted(resource, change, events)
                 case _:
-                    self._volumes.rights(resource, change)
+                    for kinds in self._awaited:
+                        kinds.rights(resource, change)
+        problems += self._read_hypernodes(events)
         problems += self._read_labels()
         for names in (self._topologies, self._networks, self._app_groups, self._gangs.names):
             events += names.news()
+        asked = self._places.news()
+        events += asked
+        for each in asked:
+            if isinstance(each, PlacesAsked):
+                for pod in self._places.waiting_for(each.group):
+                    self._pod(pod, events)
         # After the AppGroups: their pods are placed together.
         events += [PodUpserted(pod) for pod in self._unknown.released()]
-        events += [PodUpserted(pod) for pod in self._volumes.released()]
+        events += [PodUpserted(pod) for one in self._awaited for pod in one.released()]
         return Fed(tuple(events), tuple(problems))
 
     # Objects that appear or change
@@ -158,6 +189,9 @@ class Feed:
                 events.append(BudgetChanged(record))
             case Namespace() | PodOwner():
                 events.append(SelectionChanged(record))
+            case HyperNode():
+                self._hypernodes.put(record)
+                own = record.conditions
             case _ if isinstance(record, StorageObject):
                 events.append(StorageChanged(record))
             case ResourceClaim():
@@ -177,7 +211,10 @@ class Feed:
         names = self._names(resource)
         self._declared.discard((resource, key))
         if resource.kind == "PodGroup":
+            self._places.drop(key)
             self._gangs.drop(key, resource)
+        elif resource.kind == "HyperNode":
+            self._hypernodes.drop(key)
         elif names is not None:
             names.drop(key, resource)
 
@@ -186,40 +223,57 @@ class Feed:
         kept = {key: value for key, value in node.annotations.items() if key == QOS_ANNOTATION}
         if len(kept) < len(node.annotations):
             node = replace(node, annotations=kept)
+        if self._held is not None:
+            node = self._held.without(node)
         before = self._nodes.get(node.name)
         if before == node:
             return
         self._nodes[node.name] = node
         self._label_topologies.see(node.name, node)
-        events.append(NodeUpserted(node))
+        events.append(NodeUpserted(self._hypernodes.labelled(node)))
 
     def _pod(self, pod: Pod, events: list[Event]) -> None:
         known = self._pods.get(pod.uid)
         if pod.finished or pod.node_name is not None:
+            self._places.forget(pod)
             self.foreign.forget(pod.uid)
-            self._claims.forget(pod.uid)
-            self._volumes.forget(pod.uid)
+            self._await_no_more(pod.uid)
         if pod.finished:
             self._finished(in_its_task(pod), known, events)
             return
         if pod.node_name is None:
-            if scheduler_of(pod) != self._scheduler_name:
-                self.foreign.put(pod)
+            if not self._ours.wait(pod):
+                self._not_ours(pod, known, events)
                 return
             pod = self._claims.resolved(pod)
             waits = self._pod_grouper and undecided(pod)
-            pod = held_for_the_grouper(pod) if waits else held_for_its_gang(pod)
-        pod = in_its_task(pod)
+            pod = held_for_the_grouper(pod) if waits else self._places.held(pod)
+        pod = not_standing_in(in_its_task(self._ours.for_engine(pod)))
         if pod == known:
             return
         if pod.node_name is None and not pod.terminating:
             self._unknown.pod_seen(pod, known)
-            self._volumes.pod_seen(pod)
+            for one in self._awaited:
+                one.pod_seen(pod)
         else:
             self._unknown.forget(pod.uid)
-            self._volumes.forget(pod.uid)
+            self._await_no_more(pod.uid)
         self._pods[pod.uid] = pod
         events.append(PodUpserted(pod))
+
+    def _not_ours(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
+        """It waits for another scheduler; it may have waited for us before."""
+        self.foreign.put(pod)
+        if known is not None:
+            self._unknown.forget(pod.uid)
+            self._await_no_more(pod.uid)
+            del self._pods[pod.uid]
+            events.append(PodDeleted(pod.uid))
+
+    def _await_no_more(self, uid: str) -> None:
+        self._claims.forget(uid)
+        for one in self._awaited:
+            one.forget(uid)
 
     def _claim_changed(self, key: str, events: list[Event]) -> None:
         """The pods that wait and name this ResourceClaim are read by it."""
@@ -238,6 +292,8 @@ class Feed:
 
     def _named(self, resource: Resource, key: str, record: Record | None) -> tuple[Condition, ...]:
         """An object that others name; returns what is wrong with it."""
+        if isinstance(record, PodGroup) and record.places is not None:
+            return self._places.put(key, record)
         if isinstance(record, PodGroup):
             self._gangs.put(key, resource, record)
             return (*record.conditions, *clash(resource, key, self._gangs.names.sources(key)))
@@ -278,16 +334,14 @@ class Feed:
         if resource.kind == APP_GROUP:
             self._unknown.group_gone(resource, change.key)
         if resource == NODES:
-            if self._nodes.pop(change.key, None) is not None:
-                self._label_topologies.see(change.key, None)
-                events.append(NodeDeleted(change.key))
+            self._node_gone(change.key, events)
         elif resource == PODS:
             self._unknown.forget(change.uid)
-            self._claims.forget(change.uid)
-            self._volumes.forget(change.uid)
+            self._await_no_more(change.uid)
             self.foreign.forget(change.uid)
-            known = self._pods.pop(change.uid, None) is not None
-            if known or change.uid in self._done:
+            gone = self._pods.pop(change.uid, None)
+            self._places.forget(gone)
+            if gone is not None or change.uid in self._done:
                 self._done.discard(change.uid)
                 events.append(PodDeleted(change.uid))
         elif resource.kind == RESOURCE_CLAIM:
@@ -295,7 +349,7 @@ class Feed:
             self._claim_changed(change.key, events)
         elif resource == NAMESPACES:
             events.append(SelectionChanged(Namespace(name=change.key), gone=True))
-        elif resource == SERVICES:
+        elif resource == SERVICES or resource.kind in ABOUT_OWNERS:
             namespace, _, name = change.key.partition("/")
             owner = PodOwner(kind=resource.kind, namespace=namespace, name=name)
             events.append(SelectionChanged(owner, gone=True))
@@ -308,14 +362,36 @@ class Feed:
         else:
             self._drop(change.key, resource)
 
+    def _node_gone(self, name: str, events: list[Event]) -> None:
+        if self._held is not None:
+            self._held.forget(name)
+        if self._nodes.pop(name, None) is not None:
+            self._label_topologies.see(name, None)
+            events.append(NodeDeleted(name))
+
     # All of a kind
 
     def _names(self, resource: Resource) -> SharedNames | None:
         return {
             "Topology": self._topologies,
+            "ClusterTopologyBinding": self._topologies,
             "AppGroup": self._app_groups,
             "NetworkTopology": self._networks,
         }.get(resource.kind)
+
+    def _read_hypernodes(self, events: list[Event]) -> Iterator[Condition]:
+        """The topology of the HyperNodes, and the labels that they give to nodes, if one changed."""
+        found = self._hypernodes.news(self._nodes.values())
+        if found is None:
+            return
+        topology, relabelled = found
+        events += map(NodeUpserted, relabelled)
+        wrong: tuple[Condition, ...] = ()
+        if topology is None:
+            self._drop(HYPERNODES, _OF_HYPERNODES)
+        else:
+            wrong = self._named(_OF_HYPERNODES, HYPERNODES, topology)
+        yield from self._news_of(_OF_HYPERNODES, HYPERNODES, wrong)
 
     def _read_labels(self) -> Iterator[Condition]:
         """Topologies out of node labels, if a node's labels changed in this batch."""

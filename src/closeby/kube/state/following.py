@@ -11,6 +11,7 @@ from closeby.kube.metrics.meters import Meters
 from closeby.kube.watch.changes import Change, Resumed, Synced, Troubled
 from closeby.kube.watch.reflector import DEFAULT_WATCHING, Reflector, Watching
 from closeby.kube.watch.resources import (
+    ABOUT_OWNERS,
     ABOUT_VOLUMES,
     NODES,
     PODS,
@@ -28,6 +29,8 @@ _ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})
 _FORBIDDEN: Final = 403
 #: Kinds without whose present objects nothing may be decided.
 _INDISPENSABLE: Final = frozenset({NODES.kind, PODS.kind, "PodGroup", "CompositePodGroup"})
+#: Kinds that are followed together, from the first pod on that needs them.
+_LATER: Final = (ABOUT_VOLUMES, ABOUT_OWNERS)
 FOLLOWED: Final = (*(one for one in WATCHED if one.kind not in _ADMISSION), *STORAGE)
 
 
@@ -47,7 +50,7 @@ class Following:
     ) -> None:
         """``core``: kinds of the core group besides nodes and pods.
 
-        Those about volumes are followed from the first call of ``follow_volumes`` on.
+        Those about volumes, or owners, are followed from the first call of ``follow`` on.
         """
         self._meters = meters or Meters()
         self._transport = transport
@@ -57,8 +60,9 @@ class Following:
         self._discovery = Discovery(transport, followed)
         #: Of the core group, which every server has.
         self._core = tuple(core)
-        #: Kinds about volumes that are served, as long as they are not followed; None when they are.
-        self._later: dict[Resource, None] | None = {}
+        #: What is not followed yet, and the kinds of it that are served.
+        self._unasked = {*_LATER}
+        self._later: dict[Resource, None] = {}
         self._first: tuple[Resource, ...] = ()
         #: Of the first kinds, those whose list is not complete.
         self._incomplete: set[Resource] = set()
@@ -91,23 +95,25 @@ class Following:
                 self._arrived(resource)
         return served
 
-    def follow_volumes(self) -> None:
-        """Follows the kinds about volumes from now on; before all others are complete, as one of them."""
-        begun, self._later = self._later, None
-        if begun is None:
+    def follow(self, kinds: frozenset[str]) -> None:
+        """Follows these kinds from now on; before all others are complete, as some of them."""
+        if kinds not in self._unasked:
             return
+        self._unasked.remove(kinds)
+        begun = [one for one in self._later if one.kind in kinds]
+        for resource in begun:
+            del self._later[resource]
         if not self.complete:
             self._incomplete.update(begun)
         for resource in begun:
             self._arrived(resource)
 
-    @property
-    def volumes_listed(self) -> bool:
-        """Whether the kinds about volumes are followed and listed, as far as that is allowed."""
-        return self._later is None and self.listed(ABOUT_VOLUMES)
+    def follows_all(self, kinds: frozenset[str]) -> bool:
+        """Whether such kinds are followed and listed, as far as that is allowed."""
+        return kinds not in self._unasked and self.listed(kinds)
 
     def _is_for_later(self, resource: Resource) -> bool:
-        if self._later is None or resource.kind not in ABOUT_VOLUMES:
+        if not any(resource.kind in kinds for kinds in self._unasked):
             return False
         self._later[resource] = None
         return True
@@ -197,7 +203,7 @@ class Following:
             self._followed[reflector.resource] = reflector, task
 
     async def _end(self, resource: Resource) -> None:
-        if self._later is not None and self._later.pop(resource, True) is None:
+        if self._later.pop(resource, True) is None:
             return
         reflector, task = self._followed.pop(resource)
         self._meters.leaves(resource)
@@ -222,8 +228,8 @@ class Following:
                 self._add(resource, batch)
 
     def _tell_rights(self, resource: Resource, change: Change) -> None:
-        """Pods with claims wait while closeby may not see a kind about volumes."""
-        if resource.kind in ABOUT_VOLUMES:
+        """Pods with claims, say, wait while closeby may not see a kind about volumes."""
+        if any(resource.kind in kinds for kinds in _LATER):
             self._changes.append((resource, change))
 
     def _add(self, resource: Resource, batch: Iterable[Change]) -> None:

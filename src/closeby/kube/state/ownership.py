@@ -20,6 +20,25 @@ def scheduler_of(pod: Pod) -> str:
     return pod.spec.scheduler_name or DEFAULT_SCHEDULER
 
 
+class OurPods:
+    """The pods of a scheduler that binds: those that name it."""
+
+    def __init__(self, scheduler_name: str) -> None:
+        self.scheduler_name = scheduler_name
+
+    def wait(self, pod: Pod) -> bool:
+        """Whether a pod without a node waits for us; asked of the pod as it was read."""
+        return scheduler_of(pod) == self.scheduler_name
+
+    def own(self, pod: Pod) -> bool:
+        """Whether a pod is ours, wherever it is; asked of the pod as the engine knows it."""
+        return scheduler_of(pod) == self.scheduler_name
+
+    def for_engine(self, pod: Pod) -> Pod:
+        """A pod as the engine is to know it."""
+        return pod
+
+
 class ForeignMembers:
     """Members of gangs that wait for another scheduler. The engine does not know them."""
 
@@ -55,21 +74,21 @@ class ForeignMembers:
 class OwnGangs:
     """The gangs of one scheduler."""
 
-    def __init__(self, scheduler_name: str, state: SchedulingState, foreign: ForeignMembers) -> None:
-        self._scheduler_name = scheduler_name
+    def __init__(self, ours: OurPods | str, state: SchedulingState, foreign: ForeignMembers) -> None:
+        """``ours``: which pods are ours, or the name of a scheduler that binds."""
+        self.pods = OurPods(ours) if isinstance(ours, str) else ours
         self._state = state
         self._foreign = foreign
         #: Those that were ours when they were looked at last.
         self._owned: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
-        """Whether a member names our scheduler; of a gang without members, whether one did before."""
+        """Whether a member is ours; of a gang without members, whether one did before."""
         members = self._state.members.get(key)
         if members is None:
             return key in self._owned and not self._foreign.wait_in(key)
-        name = self._scheduler_name
         ours = any(
-            scheduler_of(pod) == name
+            self.pods.own(pod)
             for pods in (members.waiting, members.placed, members.done)
             for pod in pods.values()
         )

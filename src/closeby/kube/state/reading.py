@@ -6,18 +6,26 @@ from contextlib import aclosing
 from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
-from closeby.kube.state.decoding import Decoder, held, held_for_its_gang, in_its_task
+from closeby.kube.metrics.asking import DEFAULT_NAMESPACE
+from closeby.kube.state.asked_places import PlacesOfWorkloads
+from closeby.kube.state.decoding import Decoder, held, in_its_task
 from closeby.kube.state.following import FOLLOWED
+from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.names import clash
+from closeby.kube.state.ownership import OurPods, scheduler_of
 from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, Upserted
 from closeby.kube.watch.reflector import Reflector, Watching, collector_paused
 from closeby.kube.watch.resources import (
+    ABOUT_OWNERS,
     ABOUT_VOLUMES,
     NODES,
+    OWNERS,
     PODS,
+    REPLICATION_CONTROLLERS,
     SELECTED_BY,
     VOLUMES,
     Discovery,
@@ -35,11 +43,17 @@ from closeby.objects.reasons import Condition
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.objects.volumes import StorageObject
-from closeby.reading.decoding.keys import POD_GROUPER
+from closeby.reading.decoding.keys import PLACED_ON, PLACEMENT_GATE, POD_GROUPER
 from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.dialects.grouping import held_for_the_grouper, says_it_has_none, undecided
+from closeby.reading.dialects.grouping import (
+    held_for_the_grouper,
+    is_gated,
+    says_it_has_none,
+    undecided,
+)
 from closeby.reading.manifests import Manifests
 from closeby.reading.registry import Record
+from closeby.scheduling.events import PlacesAsked
 
 #: Without these there is nothing to look at.
 _NEEDED: Final = (NODES, PODS)
@@ -52,10 +66,32 @@ _MADE_BY_THE_GROUPER: Final = f'"{POD_GROUPER}"'.encode()
 R = TypeVar("R")
 
 
+class ExplainedPods(OurPods):
+    """Pods that a scheduler of this name schedules, and those with our gate that name another scheduler.
+
+    The latter only a scheduler in gate mode handles (``--mode gate``); its name is not known from outside.
+    """
+
+    def wait(self, pod: Pod) -> bool:
+        return super().wait(pod) or is_gated(pod)
+
+    def for_engine(self, pod: Pod) -> Pod:
+        """A pod that waits for its node from us, or to be bound where we sent it, as one that names us."""
+        spec = pod.spec
+        if pod.node_name is not None or scheduler_of(pod) == self.scheduler_name:
+            return pod
+        if PLACEMENT_GATE not in spec.scheduling_gates and PLACED_ON not in pod.annotations:
+            return pod
+        left = tuple(gate for gate in spec.scheduling_gates if gate != PLACEMENT_GATE)
+        return replace(pod, spec=replace(spec, scheduling_gates=left, scheduler_name=self.scheduler_name))
+
+
 class WholeCluster(Struct, frozen=True, kw_only=True):
     """What one reading gave."""
 
     manifests: Manifests
+    #: The places that are asked for, for pods that are still to come.
+    places: tuple[PlacesAsked, ...] = ()
     #: Kinds that could not be read, and why, one sentence each.
     skipped: tuple[str, ...] = ()
     #: Which kind of PodGroup describes each gang, by ``namespace/name``.
@@ -67,22 +103,30 @@ async def read_cluster(
     *,
     keep_going: bool = False,
     pod_grouper: bool | None = None,
+    scheduler_name: str = "",
     progress: Callable[[int], None] = lambda objects: None,
+    look: Callable[[Resource, Change], object] = lambda resource, change: None,
 ) -> WholeCluster | Problem:
-    """All objects of the kinds that the scheduler follows, read as it reads them.
+    """All objects of the kinds that the scheduler of this name follows, read as it reads them.
 
     A kind that this user may not list is left out and reported, unless it is nodes or pods; ``keep_going``:
     also one that the server can't give. With a ``pod_grouper`` at work pods wait for its word, as for the
     scheduler; None: there is one for the pods of a scheduler if it has spoken of any that is there.
-    ``progress`` gets the number of objects so far.
+    Workloads are read where one of them owns a pod that waits: default spread goes by what they select.
+    ``progress`` gets the number of objects so far, and ``look`` each object as it is.
     """
-    served = await Discovery(transport, FOLLOWED).served()
+    served = await Discovery(transport, (*FOLLOWED, *OWNERS)).served()
     if isinstance(served, ApiError):
         return _unreachable(transport, served)
-    reader = _Reader(transport, progress)
-    kinds = (*_NEEDED, *SELECTED_BY, *VOLUMES, *served)
+    reader = _Reader(transport, progress, ExplainedPods(scheduler_name), look)
+    owners = (REPLICATION_CONTROLLERS, *(kind for kind in served if kind.kind in ABOUT_OWNERS))
+    first = (*_NEEDED, *SELECTED_BY, *VOLUMES, *(kind for kind in served if kind.kind not in ABOUT_OWNERS))
+    errors = await asyncio.gather(*map(reader.read, first))
+    later = tuple(kind for kind in owners if kind.kind in reader.owners_of_waiting_pods())
+    errors += await asyncio.gather(*map(reader.read, later))
+    kinds = (*first, *later)
     skipped, hidden = [], []
-    for kind, error in zip(kinds, await asyncio.gather(*map(reader.read, kinds)), strict=True):
+    for kind, error in zip(kinds, errors, strict=True):
         # A kind that has left meanwhile has no objects.
         if error is None or (error.code == _GONE and kind not in _NEEDED):
             continue
@@ -99,7 +143,7 @@ async def read_nodes(
     transport: Transport, progress: Callable[[int], None] = lambda objects: None
 ) -> Manifests | Problem:
     """All nodes and nothing else."""
-    reader = _Reader(transport, progress)
+    reader = _Reader(transport, progress, ExplainedPods(""), lambda resource, change: None)
     error = await reader.read(NODES)
     if error is None:
         return reader.whole((NODES,), (), False).manifests
@@ -111,16 +155,25 @@ async def read_nodes(
 class _Reader:
     """What was read so far, by kind and key."""
 
-    def __init__(self, transport: Transport, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        progress: Callable[[int], None],
+        ours: ExplainedPods,
+        look: Callable[[Resource, Change], object],
+    ) -> None:
         self._transport = transport
         self._progress = progress
+        self._ours = ours
         self._reading = DocumentReading()
-        self._decoder = Decoder(self._reading)
+        self._decoder = Decoder(self._reading, selectors=True)
+        self._look = look
         self._records: dict[Resource, dict[str, Record]] = {}
         self._problems: dict[tuple[Resource, str], Condition] = {}
         #: Gangs whose PodGroup the pod-grouper made.
         self._grouped: set[str] = set()
         self._number = 0
+        self._held_nodes = HeldNodes(ours.scheduler_name)
 
     async def read(self, resource: Resource) -> ApiError | None:
         """All objects of a kind."""
@@ -138,7 +191,13 @@ class _Reader:
                         return error
         raise AssertionError("a reflector never ends by itself")
 
+    def owners_of_waiting_pods(self) -> set[str]:
+        """The kinds of workloads that own pods which wait."""
+        pods = (one for one in self._records[PODS].values() if isinstance(one, Pod) and one.node_name is None)
+        return {pod.owner.partition("/")[0] for pod in pods} & ABOUT_OWNERS
+
     def _take(self, resource: Resource, change: Change) -> None:
+        self._look(resource, change)
         match change:
             case Upserted(key=key):
                 self._number += 1
@@ -147,6 +206,8 @@ class _Reader:
                 read = self._decoder.read(resource, change)
                 if isinstance(read, Condition):
                     self._problems[resource, key] = read
+                elif isinstance(read.record, Node):
+                    self._records[resource][key] = self._held_nodes.without(read.record)
                 elif read.record is not None:
                     self._records[resource][key] = read.record
             # Gone between two pages of the list.
@@ -175,10 +236,14 @@ class _Reader:
             if len(sources) > 1
             for condition in clash(sources[-1], key, tuple(sources))
         ]
-        records = [record for _, record in kept.values()]
+        asking = {key: one for (_, key), (_, one) in kept.items() if isinstance(one, PodGroup) and one.places}
+        records = [record for _, record in kept.values() if record not in asking.values()]
+        places = PlacesOfWorkloads(self._ours, _asked_in(asking))
+        wrong = [condition for key, group in asking.items() for condition in places.put(key, group)]
+        pods = map(self._ours.for_engine, _all(records, Pod))
         manifests = Manifests(
             nodes=_all(records, Node),
-            pods=tuple(map(in_its_task, self._held(_all(records, Pod), pod_grouper, hidden))),
+            pods=tuple(map(in_its_task, self._held(tuple(pods), places, pod_grouper, hidden))),
             groups=_all(records, PodGroup),
             topologies=_all(records, Topology),
             priority_classes=_all(records, PriorityClass),
@@ -188,16 +253,23 @@ class _Reader:
             services=_all(records, PodOwner),
             budgets=_all(records, PodDisruptionBudget),
             storage=tuple(one for one in records if isinstance(one, StorageObject)),
-            notices=(*self._reading.all_notices(), *self._problems.values(), *clashes),
+            notices=(*self._reading.all_notices(), *self._problems.values(), *clashes, *wrong),
             whole=True,
         )
         return WholeCluster(
             manifests=manifests,
+            places=tuple(one for one in places.news() if isinstance(one, PlacesAsked)),
             skipped=skipped,
             gang_kinds={key: sources[0] for (kind, key), (sources, _) in kept.items() if kind == "PodGroup"},
         )
 
-    def _held(self, pods: Sequence[Pod], pod_grouper: bool | None, hidden: Sequence[str]) -> Iterator[Pod]:
+    def _held(
+        self,
+        pods: Sequence[Pod],
+        places: PlacesOfWorkloads,
+        pod_grouper: bool | None,
+        hidden: Sequence[str],
+    ) -> Iterator[Pod]:
         """Those without a node so that they wait for their gang, or for the pod-grouper's word."""
         grouped = {pod.spec.scheduler_name for pod in pods if self._has_its_word(pod)}
         for pod in pods:
@@ -207,12 +279,18 @@ class _Reader:
             elif pod.spec.claims and hidden:
                 yield held(pod, f"spec.volumes[*] with a claim, as this user may not list {some(hidden)}")
             else:
-                yield held_for_the_grouper(pod) if waits and undecided(pod) else held_for_its_gang(pod)
+                yield held_for_the_grouper(pod) if waits and undecided(pod) else places.held(pod)
 
     def _has_its_word(self, pod: Pod) -> bool:
         if pod.group is None:
             return says_it_has_none(pod)
         return f"{pod.namespace}/{pod.group}" in self._grouped
+
+
+def _asked_in(asking: Mapping[str, PodGroup]) -> str:
+    """The namespace in which a scheduler has answered such a question: only it writes their status."""
+    answered = (key.partition("/")[0] for key, group in sorted(asking.items()) if group.plan)
+    return next(answered, DEFAULT_NAMESPACE)
 
 
 def _all(records: Iterable[Record], kind: type[R]) -> tuple[R, ...]:

@@ -87,6 +87,9 @@ PERSISTENT_VOLUMES: Final = Resource(
     version="v1", kind="PersistentVolume", plural="persistentvolumes", namespaced=False
 )
 VOLUMES: Final = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
+REPLICATION_CONTROLLERS: Final = Resource(
+    version="v1", kind="ReplicationController", plural="replicationcontrollers", namespaced=True
+)
 LEASES: Final = Resource(
     group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", namespaced=True, status=False
 )
@@ -130,6 +133,8 @@ WATCHED: Final[tuple[Watched, ...]] = (
     Watched("scheduling.k8s.io", "PodGroup", ("v1beta1", "v1alpha3", "v1alpha2")),
     Watched("scheduling.k8s.io", "CompositePodGroup", ("v1beta1", "v1alpha3")),
     Watched("kueue.x-k8s.io", "Topology", _KUEUE),
+    Watched("grove.io", "ClusterTopologyBinding", ("v1alpha1",)),
+    Watched("topology.volcano.sh", "HyperNode", ("v1alpha1",)),
     Watched("kueue.x-k8s.io", "ResourceFlavor", _KUEUE),
     Watched("kueue.x-k8s.io", "ClusterQueue", _KUEUE),
     Watched("kueue.x-k8s.io", "LocalQueue", _KUEUE),
@@ -150,6 +155,13 @@ STORAGE: Final[tuple[Watched, ...]] = (
 )
 #: Kinds without which nothing is decided about pods with claims.
 ABOUT_VOLUMES: Final = frozenset({*(one.kind for one in VOLUMES), *(one.kind for one in STORAGE)})
+#: Workloads that select the pods they own, besides ReplicationControllers.
+OWNERS: Final[tuple[Watched, ...]] = (
+    Watched("apps", "ReplicaSet", ("v1",)),
+    Watched("apps", "StatefulSet", ("v1",)),
+)
+#: What default spread goes by, besides Services.
+ABOUT_OWNERS: Final = frozenset({REPLICATION_CONTROLLERS.kind, *(one.kind for one in OWNERS)})
 
 
 #: Of Kubernetes 1.35. Only the pod-grouper follows it: the scheduler goes by the PodGroups made of it.

@@ -3,7 +3,8 @@
 A pod that waits has its ``PodScheduled`` condition, which autoscalers look for, with an Event: once, as long
 as it stays the same, and when the refusal has stood for a moment, so that a pod on its way to a node is never
 called unschedulable. A pod that was decided without the AppGroup that it names gets a condition before the
-binding, for a pod that runs is its kubelet's. Each binding has an Event.
+binding, for a pod that runs is its kubelet's. Pods for which others are evicted have a nominated node, and
+where the plan is theirs alone a condition with it. Each binding has an Event.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from closeby.applications.registry import app_group_key
@@ -25,6 +26,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
+from closeby.reading.decoding.keys import PLACED_ON
 from closeby.scheduling.outcomes import Binding, Leftover
 
 #: Reason of the condition; upstream's word, whatever ours is. An autoscaler has no cure for a fault of ours.
@@ -39,6 +41,14 @@ _EVENT_ONLY: Final = frozenset({Reason.NAMESPACE_EXCLUDED})
 _AT_ONCE: Final = 8
 
 
+class Nomination(Struct, frozen=True, kw_only=True):
+    """The nominated node of a pod, and its condition about the plan, if it has one (without its time)."""
+
+    #: None: it is nominated no more.
+    node: str | None
+    condition: StatusCondition | None = None
+
+
 class _Pod(Struct, frozen=True):
     """What is to be said of a pod."""
 
@@ -48,6 +58,8 @@ class _Pod(Struct, frozen=True):
     message: str = ""
     #: Whether it was decided with its AppGroup; None: it names none, or was never decided without it.
     grouped: bool | None = None
+    #: None: it never had a nominated node that we know of.
+    nominated: Nomination | None = None
 
     @property
     def refusal(self) -> str:
@@ -94,19 +106,34 @@ class PodStatuses:
             return
         pod = leftover.pod
         before = self._pods.get(pod.uid)
-        grouped = None if before is None else before.grouped
-        now = self._pods[pod.uid] = _Pod(pod, leftover.reason, leftover.message, grouped)
+        known = before or _Pod(pod)
+        now = self._pods[pod.uid] = replace(known, pod=pod, reason=leftover.reason, message=leftover.message)
         if before is None or before.refusal != now.refusal:
             self._statuses.work.add(pod.uid, after=self._stands)
 
     def decided(self, pod: Pod, *, with_group: bool | None) -> None:
         """The pod is about to be bound, and was placed with the AppGroup that it names, or without."""
         before = self._pods.get(pod.uid)
-        if with_group is None or (with_group and (before is None or before.grouped is None)):
+        grouped = None if with_group and (before is None or before.grouped is None) else with_group
+        nominated = None if before is None else before.nominated
+        if nominated is not None and nominated.condition is None:
+            nominated = None  # The binding says more than it.
+        if grouped is None and nominated is None:
             self.settled(pod.uid)
             return
-        self._pods[pod.uid] = _Pod(pod, grouped=with_group)
+        self._pods[pod.uid] = _Pod(pod, grouped=grouped, nominated=nominated)
         self._statuses.work.forget(pod.uid)
+
+    async def nominate(self, pod: Pod, nomination: Nomination) -> Written:
+        """Writes the nominated node of a pod that waits, or that it has none any more."""
+        self._pods[pod.uid] = replace(self._pods.get(pod.uid) or _Pod(pod), nominated=nomination)
+        return await self._statuses.write_now(pod.uid, if_changed=True)
+
+    def nominated(self, uid: str, nomination: Nomination) -> None:
+        """What is to stand there of a pod's nomination from its next write on, before its binding."""
+        before = self._pods.get(uid)
+        if before is not None:
+            self._pods[uid] = replace(before, nominated=nomination)
 
     def settled(self, uid: str) -> None:
         """The pod has a node, or is gone."""
@@ -141,7 +168,8 @@ class PodStatuses:
         conditions: list[StatusCondition] = []
         events: dict[Hashable, Note] = {}
         if found.reason is not None:
-            if found.reason not in _EVENT_ONLY:
+            # Once it was placed for another scheduler the condition is that one's.
+            if found.reason not in _EVENT_ONLY and PLACED_ON not in found.pod.annotations:
                 conditions.append(_unschedulable(found))
             events[found.refusal] = Note(
                 reason="FailedScheduling", action="Scheduling", text=found.refusal, warning=True
@@ -153,20 +181,26 @@ class PodStatuses:
                 events[condition.reason] = Note(
                     reason=condition.reason, action="Scheduling", text=condition.message, warning=True
                 )
+        if found.nominated is not None and found.nominated.condition is not None:
+            conditions.append(found.nominated.condition)
         return Desired(
             about=_reference(found.pod),
-            content=(found.reason, found.message, found.grouped),
-            gist=(found.reason, found.grouped),
-            write=lambda: self._write(found.pod, conditions),
+            content=(found.reason, found.message, found.grouped, found.nominated),
+            gist=(found.reason, found.grouped, found.nominated),
+            write=lambda: self._write(found, conditions),
             events=events,
         )
 
-    async def _write(self, pod: Pod, conditions: list[StatusCondition]) -> Written:
-        if not conditions:
+    async def _write(self, found: _Pod, conditions: list[StatusCondition]) -> Written:
+        nominated = found.nominated
+        if not conditions and nominated is None:
             return DONE
         now = utc(time.time())
-        timed = [replace(one, last_transition_time=now) for one in conditions]
-        return await self._writer.pod_conditions(pod, timed)
+        timed = [
+            one if one.last_transition_time else replace(one, last_transition_time=now) for one in conditions
+        ]
+        node = UNSET if nominated is None else nominated.node
+        return await self._writer.pod_conditions(found.pod, timed, node)
 
     def _namespace(self, key: str) -> str:
         found = self._pods.get(key)

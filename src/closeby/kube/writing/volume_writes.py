@@ -3,7 +3,8 @@
 Each write is made to what was read just before, and repeated when that has changed meanwhile.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -120,78 +121,74 @@ class VolumeWriter:
 
     async def keep(self, volume: str, one: ClaimReference) -> ApiError | None:
         """Keeps a volume for a claim, as the volume binder expects it of a scheduler."""
-        for _ in range(_CONFLICTS):
-            found = await self._volume(volume)
-            if isinstance(found, ApiError):
-                return found
-            ref = found.spec.claim_ref
-            if ref is not None and (ref.key != one.key or ref.uid not in ("", one.uid)):
-                return ApiError(None, TAKEN, f"volume {volume} went to claim {ref.key}", unsent=True)
-            if ref is not None and ref.uid:
-                return None
-            if found.metadata.deletion_timestamp is not None:
-                return _gone(f"volume {volume} is being deleted")
-            # Where its owner has kept it for the claim, that is to last.
-            added = {} if ref is not None else {BOUND_BY_CONTROLLER: "yes"}
-            whole = ClaimReference(one.namespace, one.name, one.uid, "PersistentVolumeClaim", "v1")
-            error = await self._patch(VOLUMES.item("", volume), found.metadata, added, {"claimRef": whole})
-            if error is None or error.code != _CONFLICT:
-                return error
-        return error
+        return await _without_conflict(partial(self._keep, volume, one))
 
     async def let_go(self, volume: str, one: ClaimReference) -> ApiError | None:
         """Undoes ``keep``, unless the two are being bound."""
-        for _ in range(_CONFLICTS):
-            found = await self._volume(volume)
-            if isinstance(found, ApiError):
-                return None if found.reason == GONE else found
-            ref = found.spec.claim_ref
-            if ref is None or ref.key != one.key or ref.uid != one.uid or found.status.phase == "Bound":
-                return None
-            claim = await self.claim(one)
-            if isinstance(claim, ApiError):
-                if claim.reason != GONE:
-                    return claim
-            elif claim.volume == volume:
-                return None
-            ours = BOUND_BY_CONTROLLER in (found.metadata.annotations or {})
-            removed = {BOUND_BY_CONTROLLER: None} if ours else {}
-            left = None if ours else {"uid": None}
-            error = await self._patch(VOLUMES.item("", volume), found.metadata, removed, {"claimRef": left})
-            if error is None or error.code != _CONFLICT:
-                return error
-        return error
+        return await _without_conflict(partial(self._let_go, volume, one))
 
     async def select(self, node: str, one: ClaimReference) -> ApiError | None:
         """Asks that a claim's volume be made for a node."""
-        for _ in range(_CONFLICTS):
-            found = await self.claim(one)
-            if isinstance(found, ApiError):
-                return found
-            if found.volume or found.node == node:
-                return None
-            if found.ends:
-                return _gone(f"claim {one.key} is being deleted")
-            if found.node:
-                message = f"the volume of claim {one.key} is to be made for node {found.node}"
-                return ApiError(None, TAKEN, message, unsent=True)
-            error = await self._annotate(one, found, node)
-            if error is None or error.code != _CONFLICT:
-                return error
-        return error
+        return await _without_conflict(partial(self._select, node, one))
 
     async def unselect(self, node: str, one: ClaimReference) -> ApiError | None:
         """Undoes ``select``, unless the claim has its volume."""
-        for _ in range(_CONFLICTS):
-            found = await self.claim(one)
-            if isinstance(found, ApiError):
-                return None if found.reason == GONE else found
-            if found.volume or found.node != node:
-                return None
-            error = await self._annotate(one, found, None)
-            if error is None or error.code != _CONFLICT:
-                return error
-        return error
+        return await _without_conflict(partial(self._unselect, node, one))
+
+    async def _keep(self, volume: str, one: ClaimReference) -> ApiError | None:
+        found = await self._volume(volume)
+        if isinstance(found, ApiError):
+            return found
+        ref = found.spec.claim_ref
+        if ref is not None and (ref.key != one.key or ref.uid not in ("", one.uid)):
+            return ApiError(None, TAKEN, f"volume {volume} went to claim {ref.key}", unsent=True)
+        if ref is not None and ref.uid:
+            return None
+        if found.metadata.deletion_timestamp is not None:
+            return _gone(f"volume {volume} is being deleted")
+        # Where its owner has kept it for the claim, that is to last.
+        added = {} if ref is not None else {BOUND_BY_CONTROLLER: "yes"}
+        whole = ClaimReference(one.namespace, one.name, one.uid, "PersistentVolumeClaim", "v1")
+        return await self._patch(VOLUMES.item("", volume), found.metadata, added, {"claimRef": whole})
+
+    async def _let_go(self, volume: str, one: ClaimReference) -> ApiError | None:
+        found = await self._volume(volume)
+        if isinstance(found, ApiError):
+            return None if found.reason == GONE else found
+        ref = found.spec.claim_ref
+        if ref is None or ref.key != one.key or ref.uid != one.uid or found.status.phase == "Bound":
+            return None
+        claim = await self.claim(one)
+        if isinstance(claim, ApiError):
+            if claim.reason != GONE:
+                return claim
+        elif claim.volume == volume:
+            return None
+        ours = BOUND_BY_CONTROLLER in (found.metadata.annotations or {})
+        removed = {BOUND_BY_CONTROLLER: None} if ours else {}
+        left = None if ours else {"uid": None}
+        return await self._patch(VOLUMES.item("", volume), found.metadata, removed, {"claimRef": left})
+
+    async def _select(self, node: str, one: ClaimReference) -> ApiError | None:
+        found = await self.claim(one)
+        if isinstance(found, ApiError):
+            return found
+        if found.volume or found.node == node:
+            return None
+        if found.ends:
+            return _gone(f"claim {one.key} is being deleted")
+        if found.node:
+            message = f"the volume of claim {one.key} is to be made for node {found.node}"
+            return ApiError(None, TAKEN, message, unsent=True)
+        return await self._annotate(one, found, node)
+
+    async def _unselect(self, node: str, one: ClaimReference) -> ApiError | None:
+        found = await self.claim(one)
+        if isinstance(found, ApiError):
+            return None if found.reason == GONE else found
+        if found.volume or found.node != node:
+            return None
+        return await self._annotate(one, found, None)
 
     async def _annotate(self, one: ClaimReference, found: ClaimNow, node: str | None) -> ApiError | None:
         path = CLAIMS.item(one.namespace, one.name)
@@ -226,6 +223,15 @@ class VolumeWriter:
             Request(method="PATCH", path=path, body=_encode(body), content_type=MERGE_PATCH)
         )
         return answer if isinstance(answer, ApiError) else None
+
+
+async def _without_conflict(attempt: Callable[[], Awaitable[ApiError | None]]) -> ApiError | None:
+    """What becomes of a read and write of an object, repeated while another write comes between."""
+    for _ in range(_CONFLICTS):
+        error = await attempt()
+        if error is None or error.code != _CONFLICT:
+            break
+    return error
 
 
 def _gone(message: str) -> ApiError:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr, replace
 
 from closeby.kube.client.errors import INVALID, LATE, UNREADABLE, ApiError
@@ -28,7 +28,7 @@ LONGEST_NOTE: Final = 1024
 #: Bytes of a condition's message. Kubernetes takes 32 KiB; an object has several, and there are many.
 LONGEST_MESSAGE: Final = 4096
 #: Seconds that the server may take for a binding: as long as the answer is waited for.
-_BINDING_QUERY: Final = {"timeout": "30s"}
+BINDING_QUERY: Final = {"timeout": "30s"}
 #: The namespace of Events about objects without one.
 _EVENTS_OF_THE_CLUSTER: Final = "default"
 
@@ -65,7 +65,7 @@ class Written(Struct, frozen=True):
 
 
 DONE: Final = Written(Verdict.OK)
-_NO_ANSWER: Final = ApiError(None, LATE, "no attempt got a clear answer")
+NO_ANSWER: Final = ApiError(None, LATE, "no attempt got a clear answer")
 
 
 class Reference(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -152,6 +152,11 @@ class _Event(Struct, rename="camel"):
     kind: str = EVENTS.kind
 
 
+class _PodStatus(Struct, rename="camel"):
+    conditions: list[StatusCondition]
+    nominated_node_name: str | UnsetType | None = UNSET
+
+
 class _BoundMeta(Struct):
     uid: str = ""
 
@@ -193,11 +198,8 @@ class Writer:
         OK means that this very pod (by uid) is on this node. ``wanted`` is asked when it is about to be sent.
         """
         pod = bind.pod
-        wrong = [key for key, value in bind.labels.items() if not is_label(key, value)]
-        if wrong:
-            # The server would take it with the binding, and then refuse every later change of the pod.
-            message = f"{wrong[0]}={bind.labels[wrong[0]]} is not a label"
-            return Written(Verdict.FATAL, ApiError(None, INVALID, message, unsent=True))
+        if (refused := wrong_label(bind)) is not None:
+            return refused
         body = _Binding(
             _BindingMeta(
                 pod.name, pod.namespace, pod.uid, bind.pod_labels or None, bind.pod_annotations or None
@@ -209,7 +211,7 @@ class Writer:
                 method="POST",
                 path=PODS.item(pod.namespace, pod.name, "binding"),
                 # The server does not go on with what no client waits for any more.
-                query=_BINDING_QUERY,
+                query=BINDING_QUERY,
                 body=_encode(body),
                 # The binder asks before each attempt whether it may still be made.
                 retry=Retry.NEVER,
@@ -221,15 +223,15 @@ class Writer:
         if answer.passing and not answer.unsent:
             found = await self._read_back(bind, answer)
             return replace(found, in_doubt=found.verdict is Verdict.RETRYABLE)
-        return await self._read_back(bind, answer) if answer.code == 409 else _judge(answer)
+        return await self._read_back(bind, answer) if answer.code == 409 else judge(answer)
 
     async def look(self, bind: Binding) -> Written:
         """What became of attempts to bind that got no clear answer.
 
         RETRYABLE means that they had no effect; or, where it is in doubt, that the pod could not be read.
         """
-        found = await self._read_back(bind, _NO_ANSWER)
-        unread = found.verdict is Verdict.RETRYABLE and found.error is not _NO_ANSWER
+        found = await self._read_back(bind, NO_ANSWER)
+        unread = found.verdict is Verdict.RETRYABLE and found.error is not NO_ANSWER
         return replace(found, in_doubt=unread)
 
     async def event(self, regarding: Reference, note: Note, now: float) -> Written:
@@ -250,14 +252,16 @@ class Writer:
             Request(method="POST", path=EVENTS.collection(namespace), body=_encode(body))
         )
         if isinstance(answer, ApiError) and answer.reason != "AlreadyExists":
-            return _judge(answer)
+            return judge(answer)
         # The name is ours alone: where it exists, an earlier attempt was carried out.
         return DONE
 
-    async def pod_conditions(self, pod: Pod, conditions: Sequence[StatusCondition]) -> Written:
-        """Sets these conditions of a pod and leaves its others alone."""
+    async def pod_conditions(
+        self, pod: Pod, conditions: Sequence[StatusCondition], nominated: str | UnsetType | None = UNSET
+    ) -> Written:
+        """Sets these conditions of a pod, and its nominated node (None: it has none); all else is left."""
         # A merge patch would replace the list as a whole; pods, unlike custom resources, know its keys.
-        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": list(conditions)}}
+        body = {"metadata": {"uid": pod.uid}, "status": _PodStatus(list(conditions), nominated)}
         return await self._patch(PODS.item(pod.namespace, pod.name, "status"), body, STRATEGIC_PATCH)
 
     async def status(
@@ -311,7 +315,7 @@ class Writer:
         answer = await self._transport.send(
             Request(method="POST", path=resource.collection(namespace), body=_encode(body))
         )
-        return _judge(answer) if isinstance(answer, ApiError) else _patched(answer)
+        return judge(answer) if isinstance(answer, ApiError) else _patched(answer)
 
     async def set_metadata(
         self, resource: Resource, namespace: str, name: str, version: str, metadata: Mapping[str, object]
@@ -320,38 +324,20 @@ class Writer:
         body = {"metadata": {**metadata, "resourceVersion": version}}
         return await self._patch(resource.item(namespace, name), body, MERGE_PATCH)
 
-    async def evict(self, namespace: str, name: str, uid: str) -> Written:
-        """Asks that this very pod ends, as far as its disruption budget allows it now."""
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
-        }
-        answer = await self._transport.send(
-            Request(
-                method="POST",
-                path=PODS.item(namespace, name, "eviction"),
-                body=_encode(body),
-                retry=Retry.NEVER,
-            )
-        )
-        return _judge(answer) if isinstance(answer, ApiError) else DONE
-
     async def _patch(
         self, path: str, body: object, content_type: str, query: Mapping[str, str] = {}
     ) -> Written:
         answer = await self._transport.send(
             Request(method="PATCH", path=path, query=query, body=_encode(body), content_type=content_type)
         )
-        return _judge(answer) if isinstance(answer, ApiError) else _patched(answer)
+        return judge(answer) if isinstance(answer, ApiError) else _patched(answer)
 
     async def _read_back(self, bind: Binding, said: ApiError) -> Written:
         """Where the pod is, after a binding that may or may not have been carried out."""
         body = await self._transport.get(PODS.item(bind.pod.namespace, bind.pod.name))
         if isinstance(body, ApiError):
             # It is not known: another attempt gets the answer.
-            return _judge(body)
+            return judge(body)
         try:
             found = _read_bound(body)
         except msgspec.DecodeError as error:
@@ -361,6 +347,15 @@ class Writer:
         if not found.spec.node_name:
             return Written(Verdict.RETRYABLE if said.passing else Verdict.CONFLICT, said)
         return DONE if found.spec.node_name == bind.node else Written(Verdict.CONFLICT, said)
+
+
+def wrong_label(bind: Binding) -> Written | None:
+    """The server would take it with the binding, and then refuse every later change of the pod."""
+    wrong = [key for key, value in bind.labels.items() if not is_label(key, value)]
+    if not wrong:
+        return None
+    message = f"{wrong[0]}={bind.labels[wrong[0]]} is not a label"
+    return Written(Verdict.FATAL, ApiError(None, INVALID, message, unsent=True))
 
 
 def moment(time: object) -> float | None:
@@ -381,7 +376,8 @@ def _patched(answer: bytes) -> Written:
     return Written(Verdict.OK, version=found.resource_version, uid=found.uid)
 
 
-def _judge(error: ApiError) -> Written:
+def judge(error: ApiError) -> Written:
+    """What an error of a write amounts to."""
     # A patch that names the object's uid meets another object of the same name.
     another = any(cause.field == "metadata.uid" for cause in error.details.causes)
     if error.code == 404 or another:

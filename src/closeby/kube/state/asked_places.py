@@ -1,0 +1,94 @@
+"""PodGroups that ask for places before the pods are there, and in which namespace they count.
+
+What they ask for is held against all other pods, in every namespace. So they are believed only in the
+namespace in which closeby itself runs: no tenant may write there.
+"""
+
+from msgspec.structs import replace
+
+from closeby.kube.state.decoding import held_for_its_gang
+from closeby.kube.state.ownership import OurPods
+from closeby.objects.groups import PodGroup
+from closeby.objects.places import WORKLOAD, is_for_places
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.events import PlacesAsked, PlacesWithdrawn
+
+
+class PlacesOfWorkloads:
+    """What is asked for now, and what of that the engine has not heard."""
+
+    def __init__(self, ours: OurPods, own_namespace: str | None) -> None:
+        """Only places for pods of this scheduler are its business."""
+        self._ours = ours
+        self._own_namespace = own_namespace
+        #: Key of an object -> what it asks for.
+        self._asked: dict[str, PodGroup] = {}
+        self._news: list[PlacesAsked | PlacesWithdrawn] = []
+        #: uid of a Workload -> its pods that wait, by uid, as they are in the cluster.
+        self._waiting: dict[str, dict[str, Pod]] = {}
+
+    def held(self, pod: Pod) -> Pod:
+        """A pod that waits; without a gang it may go where its Workload asked for places, if it did."""
+        uid = pod.annotations.get(WORKLOAD)
+        if uid is None:
+            return held_for_its_gang(pod)
+        self._waiting.setdefault(uid, {})[pod.uid] = pod
+        places = (one.places for one in self._asked.values())
+        known = any(one is not None and (one.uid, one.namespace) == (uid, pod.namespace) for one in places)
+        return pod if known else held_for_its_gang(pod)
+
+    def forget(self, pod: Pod | None) -> None:
+        """A pod waits no more; unknown ones are fine."""
+        if pod is None:
+            return
+        uid = pod.annotations.get(WORKLOAD, "")
+        pods = self._waiting.get(uid)
+        if pods is not None and pods.pop(pod.uid, None) is not None and not pods:
+            del self._waiting[uid]
+
+    def waiting_for(self, group: PodGroup) -> tuple[Pod, ...]:
+        """The pods that wait and may take these places."""
+        return () if group.places is None else tuple(self._waiting.get(group.places.uid, {}).values())
+
+    def put(self, key: str, group: PodGroup) -> tuple[Condition, ...]:
+        """The PodGroup of this key asks for places; returns what is wrong with it."""
+        asked = group.places
+        if asked is None or not all(self._ours.wait(one.template) for one in asked.sets):
+            self.drop(key)
+            return ()
+        if key.partition("/")[0] != self._own_namespace:
+            self.drop(key)
+            where = "that in which closeby runs" if self._own_namespace is None else self._own_namespace
+            return (
+                Condition(
+                    reason=Reason.INVALID_SPEC,
+                    object=f"PodGroup/{key}",
+                    field="spec.placesFor",
+                    message=f"places for pods to come are held for PodGroups of the namespace {where} alone",
+                    remedy="delete it",
+                ),
+            )
+        if self._asked.get(key) != group:
+            before = self._asked.get(key)
+            if before is not None and before.key != group.key:
+                self._news.append(PlacesWithdrawn(before.key))
+            self._asked[key] = group
+            self._news.append(PlacesAsked(group))
+        return group.conditions
+
+    def drop(self, key: str) -> None:
+        """It asks for nothing any more; unknown keys are fine."""
+        before = self._asked.pop(key, None)
+        if before is not None:
+            self._news.append(PlacesWithdrawn(before.key))
+
+    def news(self) -> list[PlacesAsked | PlacesWithdrawn]:
+        """What happened since the last call."""
+        taken, self._news = self._news, []
+        return taken
+
+
+def not_standing_in(pod: Pod) -> Pod:
+    """A pod of a cluster, which is never a member of a gang of those that stand in for others."""
+    return pod if pod.group is None or not is_for_places(pod.group) else replace(pod, group=None)
