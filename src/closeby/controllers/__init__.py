@@ -1,1 +1,1 @@
-"""Controllers: what keeps PodGroups, AppGroups and NetworkTopologies of a live cluster true."""
+"""Controllers: what keeps PodGroups, statuses and admission checks of a live cluster up to date."""

@@ -14,7 +14,7 @@ from closeby.controllers.grouping.owners import Ref
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import LONGEST_MESSAGE, StatusCondition
 from closeby.objects.bounds import sentences
-from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
+from closeby.objects.groups import Layer, PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition
 from closeby.reading.decoding.keys import (
     BY_NATURE,
@@ -125,7 +125,7 @@ def _fitted(name: str) -> str:
 
 def object_of(group: PodGroup, name: str, owners: Sequence[Ref]) -> Object:
     """The PodGroup with all fields that the pod-grouper owns; the first of its owners controls it."""
-    spec: Object = {"minMember": group.min_member, **_constraint(group.constraint)}
+    spec: Object = {"minMember": group.min_member, **_constraint(group.constraint), **_layers(group.layers)}
     if group.subgroups:
         spec["subGroups"] = [_subgroup(one) for one in group.subgroups]
     if group.min_subgroups is not None:
@@ -167,6 +167,7 @@ def _subgroup(group: SubGroup) -> Object:
         "name": group.name,
         "minMember": group.min_member,
         **_constraint(group.constraint),
+        **_layers(group.layers),
     }
     if group.parent is not None:
         result["parent"] = group.parent
@@ -184,6 +185,39 @@ def _constraint(constraint: TopologyConstraint | None) -> Object:
         "preferredTopologyLevel": constraint.preferred,
     }
     return {"topologyConstraint": {key: level for key, level in levels.items() if level is not None}}
+
+
+#: A layer that says nothing beyond what must be said.
+_PLAIN: Final = Layer(level="")
+
+
+def _layers(layers: Sequence[Layer]) -> Object:
+    """``layers``, without what goes without saying."""
+    return {"layers": [_layer(one) for one in layers]} if layers else {}
+
+
+def _layer(layer: Layer) -> Object:
+    words = {
+        "mode": layer.mode,
+        "remainder": layer.remainder,
+        "arrangement": layer.arrangement,
+        "exclusive": layer.exclusive,
+    }
+    result: Object = {"level": layer.level}
+    result |= {key: str(word) for key, word in words.items() if word != getattr(_PLAIN, key)}
+    if layer.counts:
+        result["counts"] = list(layer.counts)
+    else:
+        result["size"] = layer.size
+    if layer.min_segments is not None:
+        result["minSegments"] = layer.min_segments
+    if layer.topology is not None:
+        result["topology"] = layer.topology
+    if layer.max_domains is not None:
+        result["maxDomains"] = layer.max_domains
+    if layer.relax_after is not None:
+        result["relaxAfter"] = f"{layer.relax_after:g}s"
+    return result
 
 
 def stands(found: SeenGroup, wanted: Object) -> bool:

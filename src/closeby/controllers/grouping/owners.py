@@ -22,7 +22,7 @@ from closeby.objects.workloads import Workload
 from closeby.reading.registry import READERS
 
 #: Kinds that are read in manifests, and whose controllers make an object which says more of the pods.
-_PASSED: Final = frozenset({("ray.io", "RayJob")})
+_PASSED: Final = frozenset({("ray.io", "RayJob"), ("trainer.kubeflow.org", "TrainJob")})
 #: Owners above owners; more is a mistake.
 _HIGHEST: Final = 16
 #: Owners of pods of which is remembered what stands at the top, as that does not change.

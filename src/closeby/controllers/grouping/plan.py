@@ -19,6 +19,7 @@ from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.keys import ROLE_TOPOLOGY, members_apart
 from closeby.reading.dialects import kai
 from closeby.reading.dialects.gangs import gangs_of, read_ask
+from closeby.reading.dialects.grouping import is_gated
 from closeby.reading.dialects.kueue import POD_GROUP_SIZE, Queues
 from closeby.reading.dialects.loose import loose_gangs
 from closeby.reading.dialects.podgroups import with_condition
@@ -91,7 +92,7 @@ def _of_workload(lineage: Lineage, workload: Workload, pods: Sequence[Pod], queu
     workload = msgspec.structs.replace(
         workload,
         annotations={**lineage.annotations, **workload.annotations},
-        pod_sets=tuple(_still_to_run(one) for one in _of_our_scheduler(sets, pods)),
+        pod_sets=tuple(_made_at_once(_still_to_run(one)) for one in _of_our_scheduler(sets, pods)),
     )
     asked = gangs_of(workload, queues)
     gangs = []
@@ -197,7 +198,7 @@ _ANYWHERE: Final = (kai.BATCH_MIN_MEMBER, *ROLE_TOPOLOGY)
 
 def _judged(group: PodGroup, members: Iterable[Pod]) -> PodGroup:
     """Refuses a gang whose members contradict each other."""
-    asks = {(ask.constraint, ask.unconstrained) for ask in (read_ask(pod.annotations, "") for pod in members)}
+    asks = {read_ask(pod.annotations, "").wanted for pod in members}
     if len(asks) <= 1:
         return group
     return with_condition(
@@ -226,17 +227,19 @@ def _distinct(group: PodGroup, workload: Workload) -> PodGroup:
 
 
 def _of_our_scheduler(sets: Sequence[PodSet], pods: Sequence[Pod]) -> Iterable[PodSet]:
-    """No gang waits for pods whose template names another scheduler than its ``pods`` do.
+    """No gang waits for pods whose template names another scheduler than its ``pods``, or lacks their gate.
 
     Where no template names theirs, an admission webhook wrote it, and all pods count.
     """
-    ours = {pod.spec.scheduler_name for pod in pods}
-    if not any(one.template.spec.scheduler_name in ours for one in sets):
+    ours = {(pod.spec.scheduler_name, is_gated(pod)) for pod in pods}
+    if not any(_scheduled_by(one) in ours for one in sets):
         return sets
-    return (
-        one if one.template.spec.scheduler_name in ours else msgspec.structs.replace(one, at_start=0)
-        for one in sets
-    )
+    return (one if _scheduled_by(one) in ours else msgspec.structs.replace(one, at_start=0) for one in sets)
+
+
+def _scheduled_by(pods: PodSet) -> tuple[str, bool]:
+    """The scheduler that a template names, and whether it has our gate."""
+    return pods.template.spec.scheduler_name, is_gated(pods.template)
 
 
 def _still_to_run(pods: PodSet) -> PodSet:
@@ -245,3 +248,10 @@ def _still_to_run(pods: PodSet) -> PodSet:
         return pods
     left = max(0, min(pods.replicas, pods.completions - pods.completed))
     return msgspec.structs.replace(pods, replicas=left)
+
+
+def _made_at_once(pods: PodSet) -> PodSet:
+    """Without those that are made only when others have a node: a gang that waited for them never started."""
+    if not pods.follow:
+        return pods
+    return msgspec.structs.replace(pods, at_start=max(0, pods.starting - pods.follow))

@@ -52,6 +52,8 @@ class Grouping(Struct, frozen=True, kw_only=True):
 
     #: Pods that name it in ``spec.schedulerName`` are grouped.
     scheduler_name: str = "closeby"
+    #: Whether the pods with our gate are grouped instead, whatever scheduler they name.
+    gates: bool = False
     #: Pods of these namespaces are left alone.
     excluded_namespaces: tuple[str, ...] = ()
     #: Unique to this replica.
@@ -80,7 +82,7 @@ class PodGrouper:
         self._writes = Writes(transport)
         self.events = Events(Writer(transport, MANAGER, grouping.instance), say)
         self.work: WorkQueue[Ref] = WorkQueue(time.monotonic, lambda key: key.namespace)
-        self._pods = Pods(grouping.scheduler_name, grouping.excluded_namespaces)
+        self._pods = Pods(None if grouping.gates else grouping.scheduler_name, grouping.excluded_namespaces)
         self._local: dict[tuple[str, str], LocalQueue] = {}
         self._cluster: dict[str, ClusterQueue] = {}
         self._flavors: dict[str, ResourceFlavor] = {}

@@ -10,7 +10,7 @@ from closeby.controllers.grouping.owners import Ref, owner_of
 from closeby.kube.watch.resources import PODS
 from closeby.objects.pods import Pod
 from closeby.reading.decoding.keys import POD_GROUP
-from closeby.reading.dialects.grouping import NO_GROUP, undecided
+from closeby.reading.dialects.grouping import NO_GROUP, is_gated, undecided
 from closeby.reading.dialects.kueue import POD_GROUP_NAME
 from closeby.reading.dialects.upstream import WORKLOAD_VERSION
 
@@ -26,7 +26,8 @@ class _Member(Struct, frozen=True):
 class Pods:
     """Unfinished pods of one scheduler that have an owner, or that ask for placement."""
 
-    def __init__(self, scheduler_name: str, excluded_namespaces: Collection[str] = ()) -> None:
+    def __init__(self, scheduler_name: str | None, excluded_namespaces: Collection[str] = ()) -> None:
+        """``scheduler_name`` None: the pods with our gate, whatever scheduler they name."""
         self._scheduler_name = scheduler_name
         self._excluded = frozenset(excluded_namespaces)
         self._pods: dict[str, _Member] = {}
@@ -53,6 +54,8 @@ class Pods:
         """Whether a pod is the scheduler's, in a namespace that is not excluded, and not on its way out."""
         if pod.finished or pod.terminating or pod.namespace in self._excluded:
             return False
+        if self._scheduler_name is None:
+            return is_gated(pod)
         return pod.spec.scheduler_name == self._scheduler_name
 
     def drop(self, uid: str) -> Ref | None:

@@ -1,0 +1,1 @@
+"""The admission check for Kueue: quotas are Kueue's, places are closeby's."""
