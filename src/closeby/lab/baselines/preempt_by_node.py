@@ -18,13 +18,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from closeby.objects.arrays import Amounts, Ints
-from closeby.objects.pods import Pod
-from closeby.scheduling.extension import Handle
-from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
 from closeby.scheduling.preempting.ground import GroundRoom, PodKind, room_of
 from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
-from closeby.scheduling.preempting.rule import PreemptionRule, Preempts
+from closeby.scheduling.preempting.rule import Preempts
 from closeby.scheduling.preempting.victims import Victims, as_unit, cost_of
 from closeby.scheduling.preempting.world import World
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain
@@ -45,19 +42,6 @@ class PreemptByNode(Preempts):
     """Chooses victims node by node and pod by pod."""
 
     name: ClassVar[str] = "preempt-by-node"
-    Arguments = PreemptionRule
-
-    def __init__(self, arguments: PreemptionRule, handle: Handle) -> None:
-        super().__init__(arguments, handle)
-        self._cluster = handle.cluster
-        self._rule = arguments
-
-    @property
-    def rule(self) -> PreemptionRule:
-        return self._rule
-
-    def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:
-        """Nothing to note."""
 
     def domain_for(self, question: GangQuestion, victims: Victims) -> DomainChoice | None:
         tree, level, world = question.tree, question.level, victims.world
@@ -93,11 +77,11 @@ class PreemptByNode(Preempts):
     def node_for(self, question: PodQuestion, victims: Victims) -> NodeChoice | None:
         world = victims.world
         nodes = _Nodes(victims, self._room(question, victims))
-        for option in nodes.options(question.kinds[0], range(self._cluster.capacity)):
+        for option in nodes.options(question.kinds[0], range(self.handle.cluster.capacity)):
             placed = question.places_without(victims, [world.pods[one] for one in option.gone])
             if option.gone and placed:
                 return NodeChoice(
-                    node=self._cluster.node_at(option.slot).name,
+                    node=self.handle.cluster.node_at(option.slot).name,
                     cost=cost_of(world, option.gone),
                     units=(as_unit(world, option.gone),),
                     placed=placed,
@@ -106,7 +90,7 @@ class PreemptByNode(Preempts):
 
     def _room(self, question: GangQuestion | PodQuestion, victims: Victims) -> GroundRoom:
         rows, kinds = question.rows, question.kinds
-        return room_of(self._cluster, victims.world, rows, kinds, victims.leaving, victims.pods)
+        return room_of(self.handle.cluster, victims.world, rows, kinds, victims.leaving, victims.pods)
 
 
 class _Nodes:

@@ -13,14 +13,12 @@ import numpy as np
 
 from closeby.objects.arrays import Amounts, Bools, Ints
 from closeby.objects.pods import Pod
-from closeby.scheduling.extension import Handle
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.placing.tools import Placed
-from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
 from closeby.scheduling.preempting.ground import GroundRoom, fits, room_of
 from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
-from closeby.scheduling.preempting.rule import PreemptionRule, Preempts
+from closeby.scheduling.preempting.rule import Preempts
 from closeby.scheduling.preempting.victims import Victims, as_unit, cost_of
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
@@ -29,19 +27,6 @@ class PreemptNewest(Preempts):
     """Chooses victims by age alone."""
 
     name: ClassVar[str] = "preempt-newest"
-    Arguments = PreemptionRule
-
-    def __init__(self, arguments: PreemptionRule, handle: Handle) -> None:
-        super().__init__(arguments, handle)
-        self._cluster = handle.cluster
-        self._rule = arguments
-
-    @property
-    def rule(self) -> PreemptionRule:
-        return self._rule
-
-    def post_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> None:
-        """Nothing to note."""
 
     def domain_for(self, question: GangQuestion, victims: Victims) -> DomainChoice | None:
         gone = self._chosen(victims, question, question.tree, question.level)
@@ -68,7 +53,7 @@ class PreemptNewest(Preempts):
         if gone is None or not placed:
             return None
         return NodeChoice(
-            node=self._cluster.node_at(placed[0][1]).name,
+            node=self.handle.cluster.node_at(placed[0][1]).name,
             cost=cost_of(victims.world, gone),
             units=(as_unit(victims.world, gone),),
             placed=placed,
@@ -79,7 +64,9 @@ class PreemptNewest(Preempts):
     ) -> list[int] | None:
         """Indices of the pods that go; None where all of them are not enough."""
         world = victims.world
-        room = room_of(self._cluster, world, question.rows, question.kinds, victims.leaving, victims.pods)
+        room = room_of(
+            self.handle.cluster, world, question.rows, question.kinds, victims.leaving, victims.pods
+        )
         holders: dict[int, list[int]] = {}
         for one in victims.pods.tolist():
             if victims.whole[world.holder_of[one]]:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from closeby.applications.buckets import make_buckets
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import Layer, PodGroup
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.roles import RoleRules
@@ -70,6 +71,24 @@ SHAPES = (
     BenchmarkShape(1024, 8, preferred="rack"),
 )
 
+#: A gang in layers: what it is called, the layers, and the milliseconds that we aim at.
+LAYERED_SHAPE = BenchmarkShape(1024, 1)
+LAYERED_NODES = 50_000
+LAYERED: tuple[tuple[str, tuple[Layer, ...], float | None], ...] = (
+    ("1,024 x 1 GPU in segments: 64 a block", (Layer(level="block", size=64),), 6.0),
+    ("the same: 64 a rack", (Layer(level="rack", size=64),), None),
+    (
+        "the same: 128 a block, 16 a rack",
+        (Layer(level="block", size=128), Layer(level="rack", size=16)),
+        None,
+    ),
+    (
+        "the same: 256 a block, 32 a rack, 8 a node",
+        (Layer(level="block", size=256), Layer(level="rack", size=32), Layer(level=HOSTNAME, size=8)),
+        10.0,
+    ),
+)
+
 #: A scorer that depends on what was placed a moment ago, so that gangs are filled pod by pod.
 POD_BY_POD = PluginEntry(
     name="network-topology",
@@ -95,6 +114,17 @@ def warm(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
                 base = TARGETS.get(count) if samples[-1].placed else None
                 target = None if base is None else round(base + PER_POD_MS * shape.pods, 4)
                 yield summary("placement, warm", shape.text, count, shape.pods, samples[1:], target)
+
+
+def in_layers(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
+    """The same for gangs whose pods go in segments."""
+    for count in sizes:
+        engine = engine_of(count)
+        with quiet_collector():
+            for text, layers, target in LAYERED:
+                samples = [_place(engine, LAYERED_SHAPE, run, layers=layers) for run in range(RUNS)]
+                goal = target if count == LAYERED_NODES else None
+                yield summary("placement, in layers", text, count, LAYERED_SHAPE.pods, samples[1:], goal)
 
 
 def after_node_change(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
@@ -156,8 +186,11 @@ def pod_by_pod(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
                 yield summary("placement, pod by pod", shape.text, count, shape.pods, samples[1:])
 
 
-def _place(engine: Engine, shape: BenchmarkShape, run: int, *changes: Event) -> TimedSample:
+def _place(
+    engine: Engine, shape: BenchmarkShape, run: int, *changes: Event, layers: tuple[Layer, ...] = ()
+) -> TimedSample:
     group, pods = clusters.gang(f"gang-{run}", shape.pods, shape.gpus, shape.required, shape.preferred)
+    group = replace(group, layers=layers)
     engine.handle(GroupChanged(group), *(PodUpserted(pod) for pod in pods))
 
     def decide() -> int:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,12 +20,30 @@ from closeby.scheduling.preempting.rule import Preemptible
 
 NODES: Final = 5_000
 NODES_A_RACK: Final = 100
-#: A gang and the priority of what runs: how many of them wait, its pods, and the milliseconds that we aim at.
+
+
+class Case(NamedTuple):
+    """What waits on the full cluster, and the milliseconds that we aim at."""
+
+    name: str
+    #: Gangs that wait, and the pods of each; 0: as many plain pods of two GPUs.
+    gangs: int
+    pods: int
+    target: float | None
+    #: The lowest priority of what runs.
+    lowest: int = 0
+    #: Whether something was refused before: what is known of possible victims is kept then.
+    warm: bool = True
+
+
 CASES: Final = (
-    ("64 x 8 GPU, a rack is cleared", 1, 64, 0, 20.0),
-    ("20 gangs of 64 x 8 GPU in one tick", 20, 64, 0, 400.0),
-    ("128 x 8 GPU, no rack is large enough", 1, 128, 0, 5.0),
-    ("64 x 8 GPU, all that runs is as important", 1, 64, 1_000, 5.0),
+    Case("64 x 8 GPU, a rack is cleared", 1, 64, 20.0),
+    Case("the same, the first search of a process", 1, 64, None, warm=False),
+    Case("20 gangs of 64 x 8 GPU in one tick", 20, 64, 400.0),
+    Case("128 x 8 GPU, no rack is large enough", 1, 128, 5.0),
+    Case("64 x 8 GPU, all that runs is as important", 1, 64, 5.0, lowest=1_000),
+    Case("a plain pod, among 40,000 plain pods", 1, 0, 20.0),
+    Case("20 plain pods in one tick, the same", 20, 0, 400.0),
 )
 RUNS: Final = 5
 PRIORITY: Final = 1_000
@@ -34,18 +52,20 @@ NOW: Final = 1e6
 
 def preemption() -> Iterator[Figure]:
     """The tick that refuses the gangs and makes the plans; no pod is evicted."""
-    for case, count, size, lowest, target in CASES:
+    for case in CASES:
         samples = []
         for run in range(RUNS):
-            engine = _full(lowest)
-            # What every decision of an engine needs is worked out by the first one.
-            _ask(engine, "warm", size, -1)
-            engine.handle(Tick(wall=NOW))
-            for number in range(count):
-                _ask(engine, f"train-{run}-{number}", size, PRIORITY)
+            engine = _full(case.lowest, gangs=bool(case.pods))
+            if case.warm:
+                # What every decision of an engine needs is worked out by the first one.
+                _ask(engine, "warm", case.pods, -1)
+                engine.handle(Tick(wall=NOW))
+            for number in range(case.gangs):
+                _ask(engine, f"train-{run}-{number}", case.pods, PRIORITY)
             with quiet_collector():
                 samples.append(timed(partial(_plans, engine)))
-        yield summary("preemption", case, NODES, count * size, samples, target)
+        count = case.gangs * max(case.pods, 1)
+        yield summary("preemption", case.name, NODES, count, samples, case.target)
 
 
 def _plans(engine: Engine) -> int:
@@ -54,14 +74,26 @@ def _plans(engine: Engine) -> int:
     return sum(len(plan.places) for outcome in outcomes for plan in outcome.preemptions)
 
 
-def _full(lowest: int) -> Engine:
-    """A cluster full of gangs of 8 to 64 pods that take whole nodes, of three priorities."""
+def _full(lowest: int, *, gangs: bool) -> Engine:
+    """A cluster full of gangs of 8 to 64 pods that take whole nodes, of three priorities.
+
+    Without ``gangs`` each node has eight plain pods of one GPU.
+    """
     configuration = Configuration()
     engine = Engine(lambda handle: profile_for(configuration, handle), backoff=False)
     engine.preempt(Preemptible())
     nodes = clusters.nodes(NODES, racks_a_block=10, nodes_a_rack=NODES_A_RACK)
     clusters.fill(engine, nodes, clusters.topology("block", "rack"), iter(()))
     draw = random.Random(7)
+    if not gangs:
+        ones = [replace(clusters.needs(1), priority=lowest + step) for step in (0, 10, 20)]
+        for number in range(NODES):
+            made = (
+                _pod("busy", None, 8 * number + at, draw.choice(ones), f"node-{number}", draw.random() * NOW)
+                for at in range(8)
+            )
+            engine.handle(*map(PodUpserted, made))
+        return engine
     specs = [replace(clusters.needs(8), priority=lowest + step) for step in (0, 10, 20)]
     first = number = 0
     while first < NODES:
@@ -78,6 +110,12 @@ def _full(lowest: int) -> Engine:
 
 
 def _ask(engine: Engine, name: str, size: int, priority: int) -> None:
+    """A gang, or a plain pod of two GPUs, waits."""
+    if not size:
+        spec = replace(clusters.needs(2), priority=priority)
+        pod = Pod(namespace="train", name=name, uid=name, spec=spec)
+        engine.handle(PodUpserted(pod))
+        return
     constraint = TopologyConstraint(topology="network", required="rack")
     group = PodGroup(namespace="train", name=name, min_member=size, constraint=constraint)
     spec = replace(clusters.needs(8), priority=priority)
@@ -87,7 +125,7 @@ def _ask(engine: Engine, name: str, size: int, priority: int) -> None:
 
 def _pod(
     namespace: str,
-    group: str,
+    group: str | None,
     index: int,
     spec: PodSpec,
     node: str | None = None,
@@ -95,8 +133,8 @@ def _pod(
 ) -> Pod:
     return Pod(
         namespace=namespace,
-        name=f"{group}-{index}",
-        uid=f"{namespace}/{group}-{index}",
+        name=f"{group or 'pod'}-{index}",
+        uid=f"{namespace}/{group or 'pod'}-{index}",
         spec=spec,
         group=group,
         node_name=node,

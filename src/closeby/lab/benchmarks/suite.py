@@ -34,6 +34,7 @@ def over_time() -> Iterator[Figure]:
 
 BENCHMARKS: Mapping[str, Callable[[], Iterator[Figure]]] = {
     "placement": placement.warm,
+    "layers": placement.in_layers,
     "node-change": placement.after_node_change,
     "node-events": placement.node_events,
     "pod-by-pod": placement.pod_by_pod,

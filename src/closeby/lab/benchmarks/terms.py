@@ -53,7 +53,8 @@ def terms() -> Iterator[Figure]:
         samples = [_placed(engine, arriving) for _ in range(RUNS)]
         case = f"{len(arriving):,} single pods of {APPLICATIONS} applications"
         yield summary("terms", case, NODES, len(arriving), samples[1:], round(SINGLE_MS, 1))
-        for name, spec in kinds("train").items():
+        both = {"one to a node, preferably in one zone": _both("one to a node", "preferably in one zone")}
+        for name, spec in (kinds("train") | both).items():
             samples = [_placed_gang(engine, spec, run) for run in range(RUNS)]
             yield summary("terms", f"a gang of {MEMBERS}, {name}", NODES, MEMBERS, samples[1:], GANG_MS)
 
@@ -108,6 +109,12 @@ def kinds(app: str) -> dict[str, PodSpec]:
         "spread over zones": _spec(spread=(even,)),
         "preferably spread over zones": _spec(spread=soft),
     }
+
+
+def _both(hard: str, soft: str) -> PodSpec:
+    """Pods with two kinds of terms."""
+    first, second = (kinds("train")[one].pod_affinity or PodAffinity() for one in (hard, soft))
+    return _spec(PodAffinity(forbidden=first.forbidden, preferred=second.preferred))
 
 
 def _spec(affinity: PodAffinity | None = None, spread: tuple[TopologySpreadConstraint, ...] = ()) -> PodSpec:

@@ -46,6 +46,7 @@ PRIORITIES: Final = "Waiting, by priority"
 EVICTIONS: Final = "Evictions"
 PLACES: Final = "Where jobs ran"
 RANKS: Final = "Pods and ranks of a job"
+SEGMENTS: Final = "Segments"
 ROOM: Final = "What was left free"
 GAPS: Final = "Above the best on what was free"
 USE: Final = "Use of the GPUs"
@@ -66,6 +67,7 @@ def figures_of(
         *_waiting(measures),
         *(_priorities(measures, classes) if len(classes) > 1 else ()),
         *_places(measures),
+        *_segments(measures),
         *_ranks(measures),
         *_gaps(measures),
         *_room(measures),
@@ -143,6 +145,17 @@ def _places(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]
         yield _of_level(level, "excessSpan", "excess span", PLACES), level.weighted_excess_span
     for level in measures.levels[-2:-1]:
         yield _of_level(level, "groupSpread", "group spread", PLACES), level.group_spread
+
+
+def _segments(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:
+    layers = measures.segments if isinstance(measures.segments, tuple) else ()
+    for one in reversed(layers):
+        span = ComparedFigure(f"segmentSpan.{one.level}", f"span, {one.level}", SEGMENTS, Unit.RATIO, False)
+        yield span, one.span
+        split = ComparedFigure(
+            f"segmentSplit.{one.level}", f"split, {one.level}", SEGMENTS, Unit.SHARE, False
+        )
+        yield split, one.split
 
 
 def _ranks(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]]:

@@ -18,6 +18,7 @@ from closeby.lab.comparing.figures import ComparedFigure, figures_of, figures_of
 from closeby.lab.replay.agenda import Checkpoints
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.replay.driver import Policy, ReplaySettings, engine_of, replay, unconstrained_waits
+from closeby.lab.replay.failures import FailureRate
 from closeby.lab.replay.history import NO_SAMPLES, History, measure
 from closeby.lab.replay.submitting import NAMESPACE, Judge, Wishes
 from closeby.lab.workloads.applications import app_group
@@ -56,6 +57,8 @@ class Experiment(Struct, frozen=True, kw_only=True, eq=False):
     wishes: Wishes = Wishes()
     #: What jobs that are evicted keep of their work.
     checkpoints: Checkpoints = Checkpoints()
+    #: How many nodes are out of order; None: none ever is.
+    failures: FailureRate | None = None
     #: Whether results come with their histories, for pictures.
     with_histories: bool = False
 
@@ -105,7 +108,11 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Compare
     """
     jobs = experiment.jobs_of(seed)
     settings = ReplaySettings(
-        policy=policy, seed=seed, wishes=experiment.wishes, checkpoints=experiment.checkpoints
+        policy=policy,
+        seed=seed,
+        wishes=experiment.wishes,
+        checkpoints=experiment.checkpoints,
+        failures=experiment.failures,
     )
     history = replay(jobs, experiment.cluster, settings)
     talk = _talk(experiment, history)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
+from closeby.lab.replay.failures import FailureRate
 from closeby.lab.replay.history import History
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.labels import API_VERSION
@@ -60,12 +61,34 @@ class ClusterEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     levels: tuple[RunLevelEntry, ...]
 
 
+class SegmentsEntry(Struct, frozen=True):
+    """Segments that jobs of several pods asked for: so many pods in one domain of the level."""
+
+    level: str
+    size: int
+
+
 class PolicyEntry(Struct, frozen=True, kw_only=True):
     """The configuration, and what jobs of several pods asked of the topology."""
 
     name: str
     required: str | None
     preferred: str | None
+    #: Only there where they asked for segments; coarse to fine.
+    segments: tuple[SegmentsEntry, ...] | UnsetType = UNSET
+
+
+class FailuresEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Nodes that were out of order: so many of each domain of the level at any time; times in seconds."""
+
+    level: str
+    nodes: int
+    #: For how long a node is out on average.
+    repair: float
+    #: Nodes that failed in the course of the run, runs of jobs that they ended, and the GPU-time lost so.
+    failed: int
+    evictions: int
+    lost_gpu_hours: float
 
 
 class SummaryEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -107,15 +130,18 @@ class ReservationEntry(Struct, frozen=True, kw_only=True):
 
 
 class EvictionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A run of a job that ended as another job got its room; times in virtual seconds."""
+    """A run of a job that ended as another job got its room, or a node failed; times in virtual seconds."""
 
     job: str
+    #: Empty where a node failed.
     by: str
     at: float
     gpus: int
     #: How long it had run, and what of that is lost.
     ran: float
     lost: float
+    #: The node that failed; only there where one did.
+    node: str | UnsetType = UNSET
 
 
 class RefusalEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -169,6 +195,8 @@ class SimulationReport(Struct, frozen=True, kw_only=True, rename="camel"):
     policy: PolicyEntry
     summary: SummaryEntry
     measures: Measures
+    #: Only there when nodes were out of order.
+    failures: FailuresEntry | UnsetType = UNSET
     #: Only there when the workload has applications.
     applications: ApplicationsEntry | UnsetType = UNSET
     refusals: tuple[RefusalEntry, ...]
@@ -198,6 +226,8 @@ class AskedRun(Struct, frozen=True, kw_only=True):
     cores: float = 0.0
     required: str | None = None
     preferred: str | None = None
+    segments: tuple[tuple[str, int], ...] = ()
+    failures: FailureRate | None = None
     notices: tuple[str, ...] = ()
 
 
@@ -228,9 +258,15 @@ def simulation_report(
                 RunLevelEntry(name, int(tree.labelled[level].sum())) for level, name in enumerate(names)
             ),
         ),
-        policy=PolicyEntry(name=history.policy, required=asked.required, preferred=asked.preferred),
+        policy=PolicyEntry(
+            name=history.policy,
+            required=asked.required,
+            preferred=asked.preferred,
+            segments=tuple(SegmentsEntry(*one) for one in asked.segments) or UNSET,
+        ),
         summary=_summary(history),
         measures=measures,
+        failures=UNSET if asked.failures is None else _failures(history, asked.failures),
         applications=_applications(history) if history.jobs.graphs else UNSET,
         refusals=_refusals(history),
         reservations=tuple(
@@ -245,7 +281,7 @@ def simulation_report(
         ),
         samples=_samples(history, full),
         jobs=tuple(_jobs(history, names, prioritised=prioritised)) if full else UNSET,
-        evictions=tuple(_evictions(history)) if full and prioritised else UNSET,
+        evictions=tuple(_evictions(history)) if full and (prioritised or asked.failures) else UNSET,
         notices=asked.notices,
     )
 
@@ -363,6 +399,19 @@ def _samples(history: History, full: bool) -> SamplesEntry:
     )
 
 
+def _failures(history: History, rate: FailureRate) -> FailuresEntry:
+    cut = history.cut
+    by_failure = cut.failed >= 0
+    return FailuresEntry(
+        level=rate.level,
+        nodes=rate.nodes,
+        repair=rate.repair,
+        failed=int((history.outages.begin > 0).sum()),
+        evictions=int(by_failure.sum()),
+        lost_gpu_hours=float((history.jobs.sizes[cut.job] * cut.lost)[by_failure].sum()) / 3_600.0,
+    )
+
+
 def _classes(jobs: Jobs) -> tuple[ClassEntry, ...]:
     return tuple(
         ClassEntry(one.name, one.priority, int((jobs.priorities == one.priority).sum()))
@@ -375,11 +424,12 @@ def _evictions(history: History) -> Iterator[EvictionEntry]:
     for row, (job, by) in enumerate(zip(cut.job.tolist(), cut.by.tolist(), strict=True)):
         yield EvictionEntry(
             job=names[job],
-            by=names[by],
+            by=names[by] if by >= 0 else "",
             at=float(cut.ended[row]),
             gpus=int(sizes[job]),
             ran=float(cut.ended[row] - cut.started[row]),
             lost=float(cut.lost[row]),
+            node=history.nodes[failed] if (failed := int(cut.failed[row])) >= 0 else UNSET,
         )
 
 

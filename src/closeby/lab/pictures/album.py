@@ -50,6 +50,11 @@ def heading_of_simulation(report: "SimulationReport") -> Heading:
     for what, level in (("required", policy.required), ("preferred", policy.preferred)):
         if level is not None:
             details.append(f"{what} {level}")
+    segments = () if policy.segments is UNSET else policy.segments
+    details += [f"segments of {one.size} in one {one.level}" for one in segments]
+    if report.failures is not UNSET:
+        failures = report.failures
+        details.append(f"{plural(failures.nodes, 'node')} of each {failures.level} out of order")
     return Heading(
         title=f"{workload.name} on {cluster.name}, configuration {policy.name}", details=", ".join(details)
     )

@@ -19,8 +19,8 @@ from closeby.lab.pictures.gang_marks import (
     Pieces,
     colours_of,
     ink_on,
-    ranked,
 )
+from closeby.lab.pictures.gang_numbers import ranked
 from closeby.lab.pictures.paper import (
     INK,
     PALE_INK,
@@ -38,6 +38,7 @@ from closeby.lab.pictures.paper import (
     words,
 )
 from closeby.lab.pictures.scene import POD, Scene
+from closeby.lab.pictures.segment_shades import second_shade
 
 #: Below the map: the key, then the largest gangs in columns.
 KEY_HEIGHT = 30.0
@@ -49,6 +50,8 @@ LETTER_WIDTH = 5.6
 NUMBER = 16.0
 #: Height of the line that says what "…" stands for.
 ELLIPSIS_LINE = 16.0
+#: Height of the line that explains segments.
+SEGMENTS_LINE = 20.0
 #: The least width of a map, so that what is written below it has room.
 LEAST_WIDTH = 2 * GANG_COLUMN
 #: Height of the line below the map, and the swatch at its left.
@@ -91,6 +94,8 @@ def key(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces) -> Iterator[Sp
         entries.append(((FREE,), "free" if scene.resource != POD else "fewer pods than the fullest node has"))
     if not usable.all():
         entries.append(((UNUSABLE,), "not usable"))
+    elif len(scene.outages.slots):
+        entries.append(((UNUSABLE,), "failed"))
     if (usable & bare).any():
         entries.append(((BARE,), f"no {scene.unit}"))
     swatches: list[tuple[float, str]] = []
@@ -120,10 +125,27 @@ def key(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces) -> Iterator[Sp
     yield words(written, {**sheet.at("left", "middle"), "text": label("text")}, fontSize=10, color=INK)
 
 
-def ellipsis(boxes: Boxes) -> Spec:
+def segments_line(sheet: Sheet, top: float) -> Iterator[Spec]:
+    """What the two shades of a gang and the second number on its bars mean."""
+    fills = (GANGS[0], second_shade(GANGS[0]))
+    left = np.asarray([0.0, 10.0])
+    rows = data(
+        left=left,
+        right=left + 10,
+        top=np.full(2, top),
+        bottom=np.full(2, top + 10),
+        fill=fills,
+    )
+    yield marks(rows, "rect", {**sheet.box, "color": colour("fill")}, stroke=FRAME, strokeWidth=0.5)
+    text = data(text=["segments of one gang, in two shades; 1·2 is segment 2 of gang 1 (they count from 0)"])
+    place = {"x": constant(27), "y": constant(top + 5), "text": label("text")}
+    yield words(text, place, fontSize=10, color=INK)
+
+
+def ellipsis(boxes: Boxes, top: float) -> Spec:
     """What is left out of shortened names."""
     rows = data(text=[f"… stands for what names begin with, such as {boxes.ellipsis}"])
-    place = {"x": constant(0), "y": constant(boxes.height + KEY_HEIGHT), "text": label("text")}
+    place = {"x": constant(0), "y": constant(top), "text": label("text")}
     return words(rows, place, fontSize=10, color=PALE_INK)
 
 

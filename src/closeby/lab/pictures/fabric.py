@@ -35,7 +35,7 @@ from closeby.quality.contention import tier_above, uplink_uses, uplinks
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.quality.placements import placements
 from closeby.quality.rings import rings
-from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
+from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 
 class Loads(Struct, frozen=True, kw_only=True, eq=False):
@@ -169,12 +169,21 @@ def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> Domains:
     )
     drawn = (at >= 0) & scene.drawn[tenants]
     tenants = tenants[drawn]
+    failing = [
+        (number[above], row)
+        for row, slot in enumerate(scene.outages.slots.tolist())
+        for above in _above(scene.tree, slot, limbs.levels)
+        if above in number
+    ]
+    failed, out = np.asarray(failing, dtype=np.intp).reshape(-1, 2).T
+    none = np.zeros(size + len(failed))
     rows = data(
-        domain=np.concatenate([at[drawn], np.arange(size)]),
-        held=np.concatenate([np.concatenate([one.held for one in loads])[drawn], np.zeros(size)]),
-        flows=np.concatenate([np.concatenate([one.flows for one in loads])[drawn], np.zeros(size)]),
-        since=np.concatenate([scene.since[tenants], np.full(size, -1.0)]),
-        until=np.concatenate([scene.until[tenants], np.full(size, 1e12)]),
+        domain=np.concatenate([at[drawn], np.arange(size), failed]),
+        held=np.concatenate([np.concatenate([one.held for one in loads])[drawn], none]),
+        flows=np.concatenate([np.concatenate([one.flows for one in loads])[drawn], none]),
+        lost=np.concatenate([np.zeros(len(tenants) + size), scene.capacity[scene.outages.slots[out]]]),
+        since=np.concatenate([scene.since[tenants], np.full(size, -1.0), scene.outages.begin[out]]),
+        until=np.concatenate([scene.until[tenants], np.full(size, 1e12), scene.outages.end[out]]),
     )
     middle = (limbs.left + limbs.right) / 2
     worth = {one.level: one.links for one in loads}
@@ -197,14 +206,23 @@ def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> Domains:
     )
     steps = (
         where(THERE),
-        summed("domain", held="held", flows="flows"),
+        summed("domain", held="held", flows="flows", lost="lost"),
         lookup("domain", places, *fields),
         *calculated(
-            busy="datum.capacity > 0 ? datum.held / datum.capacity : 0",
+            usable="datum.capacity - datum.lost",
+            busy="datum.usable > 0 ? datum.held / datum.usable : 0",
             crossing="datum.links > 0 ? datum.flows / datum.links : 0",
         ),
     )
     return Domains(rows, steps)
+
+
+def _above(tree: Tree, slot: int, levels: int) -> Iterator[Domain]:
+    """The whole cluster, and the domains of the coarsest so many levels that hold a slot."""
+    yield ROOT
+    position = int(tree.position_of[slot])
+    for level in range(levels):
+        yield Domain(level, int(tree.domain_at[level][position]))
 
 
 def summed(by: str, **fields: str) -> Spec:
@@ -297,7 +315,7 @@ TOOLTIP = [
     label("name", title="domain"),
     quantity("busy", title="busy", format=".0%"),
     quantity("held", title="held", format=",.0f"),
-    quantity("capacity", title="of", format=",.0f"),
+    quantity("usable", title="of", format=",.0f"),
     quantity("flows", title="flows out (model)", format=",.0f"),
     quantity("links", title="full links of the uplink (model)", format=",.1~f"),
     quantity("crossing", title="flows per full link (model)", format=".2~f"),

@@ -1,24 +1,14 @@
 """What distinguishes gangs on the rack map: a colour each, a lane on every node, and numbers."""
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from closeby.lab.pictures.boxes import Boxes
 from closeby.lab.pictures.paper import (
     ON_DARK,
     ON_LIGHT,
-    THERE,
-    Sheet,
-    Spec,
-    colour,
-    data,
-    quantity,
-    where,
-    words,
 )
 from closeby.lab.pictures.scene import Scene
 from closeby.objects.arrays import Floats, Ints
@@ -60,8 +50,19 @@ def colours_of(scene: Scene) -> tuple[str, ...]:
 
 def ink_on(fill: str) -> str:
     """The ink that is read best on a colour: white on dark ones, else dark."""
+    return ON_DARK if is_dark(fill) else ON_LIGHT
+
+
+def is_dark(fill: str) -> bool:
+    """Whether a colour is nearer to black than to white."""
     red, green, blue = (int(fill[at : at + 2], 16) for at in (1, 3, 5))
-    return ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else ON_LIGHT
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 140
+
+
+def leaves_of(scene: Scene, slots: Ints) -> Ints:
+    """The leaf of each slot; the whole cluster where there are no levels above nodes."""
+    leaf, _ = _owners(scene)
+    return leaf[scene.tree.position_of[slots]]
 
 
 def _colour_indices(scene: Scene) -> NDArray[np.intp]:
@@ -112,13 +113,18 @@ def _leaves_and_uppers(
 
 
 class Pieces(Struct, frozen=True, kw_only=True, eq=False):
-    """Parts of nodes, R in all. At no moment do two pieces of one node overlap; shapes (R,)."""
+    """Parts of nodes, R in all. At no moment do two pieces of one node overlap; shapes (R,).
+
+    The pods of a piece are of one tenant and of one segment.
+    """
 
     slots: Ints
     #: From where to where on the node's bar, 0 to 1.
     low: Floats
     high: Floats
     tenants: Ints
+    #: One of its pods.
+    pods: Ints
 
 
 def pieces_of(scene: Scene) -> Pieces:
@@ -130,6 +136,8 @@ def pieces_of(scene: Scene) -> Pieces:
     tenant_of = scene.tenant_of
     order = np.lexsort((np.arange(len(scene.slots)), scene.since[tenant_of], scene.slots))
     rows: list[tuple[int, float, float, int]] = []
+    # Pods with the same number here may be one piece.
+    alike = _alike(scene, tenant_of)
     slots = scene.slots[order]
     begins = np.flatnonzero(np.diff(slots, prepend=-1))
     ends = np.append(begins, len(slots))[1:]
@@ -144,19 +152,30 @@ def pieces_of(scene: Scene) -> Pieces:
             continue
         mine = order[first:end]
         full = capacity * _parts(scene)
-        found = _joined(_lanes(scene, mine, tenant_of))
-        rows.extend((slot, low / full, high / full, tenant) for low, high, tenant in found)
+        found = _joined(_lanes(scene, mine, tenant_of), alike)
+        rows.extend((slot, low / full, high / full, pod) for low, high, pod in found)
     columns = tuple(zip(*rows, strict=True)) or ((), (), (), ())
+    pods = np.asarray(columns[3], dtype=np.intp)
     return Pieces(
         slots=np.asarray(columns[0], dtype=np.intp),
         low=np.asarray(columns[1], dtype=np.float64),
         high=np.asarray(columns[2], dtype=np.float64),
-        tenants=np.asarray(columns[3], dtype=np.intp),
+        tenants=tenant_of[pods],
+        pods=pods,
     )
 
 
+def _alike(scene: Scene, tenant_of: Ints) -> Ints:
+    """The same number for the pods of one segment of one tenant; shape (P,)."""
+    if scene.segments is None:
+        return tenant_of
+    indices = scene.segments.indices + 1
+    return tenant_of * np.intp(indices.max(initial=0) + 1) + indices
+
+
 def _lanes(scene: Scene, pods: Ints, tenant_of: Ints) -> Iterator[tuple[int, int, int]]:
-    """Pods of one node, by start: the ends of each piece, in GPUs or in thousandths of what is shared."""
+    """Pods of one node, by start: the ends of each piece, in GPUs or in thousandths of what is shared, and
+    the pod."""
     whole = round(float(scene.capacity[scene.slots[pods[0]]]) * _parts(scene))
     taken: list[tuple[int, int, float]] = []
     for pod in pods.tolist():
@@ -165,7 +184,7 @@ def _lanes(scene: Scene, pods: Ints, tenant_of: Ints) -> Iterator[tuple[int, int
         taken = sorted(piece for piece in taken if piece[2] > since)
         for low, high in _chosen(_gaps(taken, whole), round(float(scene.amounts[pod]) * _parts(scene))):
             taken.append((low, high, until))
-            yield low, high, tenant
+            yield low, high, pod
 
 
 def _parts(scene: Scene) -> int:
@@ -173,11 +192,11 @@ def _parts(scene: Scene) -> int:
     return 1 if scene.whole else 1000
 
 
-def _joined(pieces: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Pieces of one tenant that touch as one."""
+def _joined(pieces: Iterable[tuple[int, int, int]], alike: Ints) -> Iterator[tuple[int, int, int]]:
+    """Pieces of pods that are ``alike`` and touch as one."""
     last: tuple[int, int, int] | None = None
     for piece in pieces:
-        if last is not None and last[2] == piece[2] and last[1] == piece[0]:
+        if last is not None and alike[last[2]] == alike[piece[2]] and last[1] == piece[0]:
             last = (last[0], piece[1], piece[2])
             continue
         if last is not None:
@@ -208,75 +227,3 @@ def _chosen(gaps: list[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int
         if high > low:
             yield low, high
         wanted -= high - low
-
-
-#: Size of a number, and the least area of one colour that it is written on.
-SIZE = 8.0
-LEAST_WIDTH = 11.0
-LEAST_HEIGHT = 7.0
-
-
-def ranked(operation: str) -> Spec:
-    """A transform that adds the rank of each gang of a moment in the order in which they are named."""
-    order = [{"field": "size", "order": "descending"}, {"field": "number", "order": "ascending"}]
-    return {"window": [{"op": operation, "as": "rank"}], "sort": order}
-
-
-def numbers(
-    sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tuple[str, ...], most: int
-) -> Iterator[Spec]:
-    """The number of each of the ``most`` largest gangs of the moment, once in each leaf that has room."""
-    places = _places(boxes, scene, pieces)
-    tenants = [tenant for tenant, _, _ in places]
-    rows = data(
-        number=np.asarray(tenants, dtype=np.intp),
-        size=np.asarray([scene.tenants[tenant].size for tenant in tenants]),
-        x=np.asarray([x for _, x, _ in places]),
-        y=np.asarray([y for _, _, y in places]),
-        fill=[colours[tenant] for tenant in tenants],
-        ink=[ink_on(colours[tenant]) for tenant in tenants],
-        since=scene.since[tenants],
-        until=scene.until[tenants],
-        there=np.asarray([x >= 0 for _, x, _ in places], dtype=np.intp),
-    )
-    steps = (where(THERE), ranked("dense_rank"), where(f"datum.rank <= {most} && datum.there"))
-    place = {**sheet.at("x", "y"), "text": quantity("rank")}
-    # The colour fills the gaps between bars behind the number.
-    behind = {**place, "color": colour("fill"), "stroke": colour("fill")}
-    look = {"align": "center", "fontSize": SIZE}
-    yield words(rows, behind, *steps, strokeWidth=4, strokeJoin="round", **look)
-    yield words(rows, {**place, "color": colour("ink")}, *steps, **look)
-
-
-def _places(boxes: Boxes, scene: Scene, pieces: Pieces) -> list[tuple[int, float, float]]:
-    """Tenant, and the middle of the bars that it has in a leaf, most of them in one column.
-
-    Each tenant with a colour has a row of -1 besides, so that it has its rank also where no number fits.
-    """
-    tree = scene.tree
-    positions = tree.position_of[pieces.slots]
-    level = tree.node_level - 1
-    leaves = (
-        tree.domain_at[level][positions] if level > ROOT_LEVEL else np.zeros(len(positions), dtype=np.intp)
-    )
-    bars = boxes.bars[positions]
-    wide = bars[:, 2] - bars[:, 0]
-    left, right = bars[:, 0] + wide * pieces.low, bars[:, 0] + wide * pieces.high
-    drawn = [
-        one and tenant.has_colour for one, tenant in zip(scene.drawn.tolist(), scene.tenants, strict=True)
-    ]
-    found = [(index, -1.0, -1.0) for index, one in enumerate(drawn) if one]
-    order = np.lexsort((bars[:, 1], bars[:, 0], leaves, pieces.tenants))
-    rows = [row for row in order.tolist() if drawn[int(pieces.tenants[row])]]
-    for (tenant, _), group in groupby(rows, key=lambda row: (int(pieces.tenants[row]), int(leaves[row]))):
-        columns = [list(column) for _, column in groupby(group, key=lambda row: float(bars[row, 0]))]
-        longest = [column for column in columns if len(column) == max(map(len, columns))]
-        column = longest[len(longest) // 2]
-        middle = column[len(column) // 2]
-        # Parts of one gang above and beside one another read as one area.
-        height = sum(float(bars[row, 3] - bars[row, 1]) for row in column)
-        width = sum(float(right[one[0]] - left[one[0]]) for one in longest)
-        if width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
-            x, y = (left[middle] + right[middle]) / 2, (bars[middle, 1] + bars[middle, 3]) / 2
-            found.append((tenant, float(x), float(y)))
-    return found

@@ -17,6 +17,7 @@ from closeby.lab.pictures.boxes import (
     told_apart,
 )
 from closeby.lab.pictures.fabric import Domains, busy_colour, summed
+from closeby.lab.pictures.gang_marks import UNUSABLE
 from closeby.lab.pictures.paper import (
     INK,
     IS_SOUGHT,
@@ -52,8 +53,10 @@ TILES = ((72.0, 40.0), (52.0, 34.0), (36.0, 28.0), (26.0, 20.0), (20.0, 14.0), (
 HEIGHT = 900.0
 NAMED_WIDTH = 36.0
 GAP = 2.0
-#: The line below the map.
+#: Room for the lines below the map, each of them, and where the first is.
 KEY_HEIGHT = 46.0
+KEY_LINE = 14.0
+KEY_TOP = 12.0
 
 
 class Tiles(Struct, frozen=True, kw_only=True, eq=False):
@@ -216,16 +219,17 @@ class _Layout:
 
 def heat_map(scene: Scene, tiles: Tiles) -> Spec:
     """The map at the moment that the parameter ``moment`` holds; where what is sought is has an outline."""
-    sheet = Sheet(tiles.width, tiles.height + KEY_HEIGHT)
+    lines = _key_lines(scene, tiles)
+    sheet = Sheet(tiles.width, tiles.height + max(KEY_HEIGHT, KEY_TOP + len(lines) * KEY_LINE))
     base = _at_moment(scene, tiles)
     layers = [
         frames(sheet, tiles.boxes),
         titles(sheet, tiles.boxes),
-        _tiles(sheet, base, scene),
+        *_tiles(sheet, base, scene),
         *_words(sheet, base, tiles, scene),
         _kept(sheet, scene, tiles),
         _found(sheet, scene, tiles),
-        *_key(sheet, scene, tiles),
+        _key(sheet, lines, tiles.height),
     ]
     return sheet.sized(*layers, name="rack_map", resolve={"scale": {"color": "independent"}})
 
@@ -256,6 +260,7 @@ def _places(scene: Scene, tiles: Tiles) -> Rows:
         bottom=tiles.corners[:, 3],
         middle=(tiles.corners[:, 0] + tiles.corners[:, 2]) / 2,
         capacity=capacity,
+        nodes=np.bincount(tiles.tile_at, minlength=count),
         name=tiles.names,
     )
 
@@ -263,44 +268,56 @@ def _places(scene: Scene, tiles: Tiles) -> Rows:
 def _at_moment(scene: Scene, tiles: Tiles) -> Domains:
     """One row a tile: what is held there, and by how many gangs; those without any have a row of nothing."""
     tenants, used, held = _held(scene, tiles)
-    count = len(tiles.names)
+    count, out = len(tiles.names), scene.outages
+    failed = len(out.slots)
     gangs = np.asarray([tenant.has_colour for tenant in scene.tenants], dtype=np.intp)
+    none = np.zeros(count + failed)
     rows = data(
-        tile=np.concatenate([used, np.arange(count)]),
-        held=np.concatenate([held, np.zeros(count)]),
-        gang=np.concatenate([gangs[tenants], np.zeros(count)]),
-        since=np.concatenate([scene.since[tenants], np.full(count, -1.0)]),
-        until=np.concatenate([scene.until[tenants], np.full(count, 1e12)]),
+        tile=np.concatenate(
+            [used, np.arange(count), tiles.tile_at[scene.tree.position_of[out.slots]].astype(np.intp)]
+        ),
+        held=np.concatenate([held, none]),
+        gang=np.concatenate([gangs[tenants], none]),
+        lost=np.concatenate([np.zeros(len(used) + count), scene.capacity[out.slots]]),
+        out=np.concatenate([np.zeros(len(used) + count), np.ones(failed)]),
+        since=np.concatenate([scene.since[tenants], np.full(count, -1.0), out.begin]),
+        until=np.concatenate([scene.until[tenants], np.full(count, 1e12), out.end]),
     )
-    fields = ("left", "top", "right", "bottom", "middle", "capacity", "name")
+    fields = ("left", "top", "right", "bottom", "middle", "capacity", "nodes", "name")
     steps = (
         where(THERE),
-        summed("tile", held="held", gangs="gang"),
+        summed("tile", held="held", gangs="gang", lost="lost", failed="out"),
         lookup("tile", _places(scene, tiles), *fields),
-        *calculated(busy="datum.capacity > 0 ? datum.held / datum.capacity : 0"),
+        *calculated(
+            usable="datum.capacity - datum.lost",
+            busy="datum.usable > 0 ? datum.held / datum.usable : 0",
+        ),
     )
     return Domains(rows, steps)
 
 
-def _tiles(sheet: Sheet, base: Domains, scene: Scene) -> Spec:
-    encoding = {
-        **sheet.box,
-        "color": busy_colour(scene),
-        "tooltip": [
-            label("name", title="domain"),
-            quantity("busy", title="busy", format=".0%"),
-            quantity("held", title="held", format=",.0f"),
-            quantity("capacity", title="of", format=",.0f"),
-            quantity("gangs", title=scene.coloured, format="d"),
-        ],
-    }
-    return marks(base.rows, "rect", encoding, *base.steps, stroke="#9CA3AF", strokeWidth=0.4)
+def _tiles(sheet: Sheet, base: Domains, scene: Scene) -> Iterator[Spec]:
+    """Each tile; the part of its nodes that are out of order is dark, at the right."""
+    tooltip = [
+        label("name", title="domain"),
+        quantity("busy", title="busy", format=".0%"),
+        quantity("held", title="held", format=",.0f"),
+        quantity("usable", title="of", format=",.0f"),
+        quantity("gangs", title=scene.coloured, format="d"),
+        *([quantity("failed", title="nodes failed", format="d")] if len(scene.outages.slots) else []),
+    ]
+    encoding = {**sheet.box, "color": busy_colour(scene), "tooltip": tooltip}
+    yield marks(base.rows, "rect", encoding, *base.steps, stroke="#9CA3AF", strokeWidth=0.4)
+    if len(scene.outages.slots):
+        begin = calculated(dark="datum.right - (datum.right - datum.left) * datum.failed / datum.nodes")
+        part = {**sheet.between("dark", "top", "right", "bottom"), "tooltip": tooltip}
+        yield marks(base.rows, "rect", part, *base.steps, where("datum.failed > 0"), *begin, fill=UNUSABLE)
 
 
 def _words(sheet: Sheet, base: Domains, tiles: Tiles, scene: Scene) -> Iterator[Spec]:
     """The number of gangs on each tile, and above it the tile's name, where there is room."""
     high = float(tiles.corners[0, 3] - tiles.corners[0, 1])
-    ink = either("datum.busy > 0.4", "#FFFFFF", INK)
+    ink = either("datum.busy > 0.4 || datum.failed > 0.5 * datum.nodes", "#FFFFFF", INK)
     named = any(tiles.labels)
     if high >= 10:
         yield words(
@@ -360,19 +377,25 @@ def _outlines(sheet: Sheet, chosen: Domains, places: Rows, ink: str) -> Spec:
     return marks(chosen.rows, "rect", sheet.box, *chosen.steps, place, **look)
 
 
-def _key(sheet: Sheet, scene: Scene, tiles: Tiles) -> Iterator[Spec]:
+def _key_lines(scene: Scene, tiles: Tiles) -> list[str]:
     """What a tile and its number mean."""
     level = scene.tree.level_names[tiles.level]
     lines = [f"A tile is a {level}; its number says how many {scene.coloured} have pods there."]
     if tiles.ellipsis:
         lines.append(f"… stands for what names begin with, such as {tiles.ellipsis}")
+    if len(scene.outages.slots):
+        lines.append("The dark part at the right of a tile: those of its nodes that have failed.")
     if scene.keepings:
         lines.append("A red outline: nodes are kept free there for a gang that waits.")
+    return lines
+
+
+def _key(sheet: Sheet, lines: list[str], top: float) -> Spec:
     rows = data(
         left=np.zeros(len(lines)),
-        middle=tiles.height + 12 + 14.0 * np.arange(len(lines)),
+        middle=top + KEY_TOP + KEY_LINE * np.arange(len(lines)),
         text=lines,
         fill=[PALE_INK] * len(lines),
     )
     place = {**sheet.at("left", "middle"), "text": label("text"), "color": colour("fill")}
-    yield words(rows, place, fontSize=10)
+    return words(rows, place, fontSize=10)

@@ -12,14 +12,17 @@ from closeby.lab.pictures.below_the_map import (
     KEY_HEIGHT,
     LEAST_WIDTH,
     RESERVED_LINE,
+    SEGMENTS_LINE,
     columns_of_gangs,
     ellipsis,
     gangs_by_number,
     key,
     most_at_once,
     reserved_line,
+    segments_line,
 )
 from closeby.lab.pictures.boxes import Box, Boxes
+from closeby.lab.pictures.failed_nodes import failed_bars
 from closeby.lab.pictures.gang_marks import (
     BARE,
     EDGE,
@@ -30,17 +33,19 @@ from closeby.lab.pictures.gang_marks import (
     UNUSABLE,
     Pieces,
     colours_of,
-    numbers,
     pieces_of,
 )
+from closeby.lab.pictures.gang_numbers import numbers
 from closeby.lab.pictures.paper import (
     INK,
     IS_SOUGHT,
     PALE_INK,
     SOUGHT,
     THERE,
+    Column,
     Sheet,
     Spec,
+    calculated,
     colour,
     data,
     label,
@@ -51,6 +56,7 @@ from closeby.lab.pictures.paper import (
     words,
 )
 from closeby.lab.pictures.scene import Scene, amount_text
+from closeby.lab.pictures.segment_shades import in_second_shade, second_shade
 from closeby.objects.arrays import Ints
 
 
@@ -115,10 +121,14 @@ def rack_map(scene: Scene, boxes: Boxes) -> Spec:
     most = most_at_once(scene)
     named = min(most, GANGS_NAMED)
     lines = ceil(named / columns) + (most > GANGS_NAMED)
-    below = boxes.height + KEY_HEIGHT + (ELLIPSIS_LINE if boxes.ellipsis else 0.0)
+    segmented = scene.segments is not None and any(one.segments for one in scene.tenants)
+    first = boxes.height + KEY_HEIGHT + (SEGMENTS_LINE if segmented else 0.0)
+    below = first + (ELLIPSIS_LINE if boxes.ellipsis else 0.0)
     gangs_top = below + (RESERVED_LINE if scene.keepings else 0.0)
     sheet = Sheet(width, gangs_top + lines * GANG_LINE)
     layers = [frames(sheet, boxes.boxes), titles(sheet, boxes.boxes), _bars(sheet, boxes, scene)]
+    if len(scene.outages.slots):
+        layers += failed_bars(sheet, boxes, scene)
     if scene.keepings:
         layers += [reserved_outlines(sheet, boxes, scene), *reserved_line(sheet, below, scene)]
     if boxes.names:
@@ -126,8 +136,10 @@ def rack_map(scene: Scene, boxes: Boxes) -> Spec:
     colours = colours_of(scene)
     pieces = pieces_of(scene)
     layers += [_held(sheet, boxes, scene, pieces, colours), *key(sheet, boxes, scene, pieces)]
+    if segmented:
+        layers += segments_line(sheet, first - SEGMENTS_LINE)
     if boxes.ellipsis:
-        layers.append(ellipsis(boxes))
+        layers.append(ellipsis(boxes, first))
     if lines:
         layers += [
             *numbers(sheet, boxes, scene, pieces, colours, GANGS_NAMED),
@@ -208,6 +220,7 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
     bars = boxes.bars[scene.tree.position_of[slots]]
     wide = bars[:, 2] - bars[:, 0]
     services = _services(scene, slots, holders) if scene.services else {}
+    segments = _segments(scene, pieces.pods[here])
     rows = data(
         left=bars[:, 0] + wide * pieces.low[here],
         top=bars[:, 1],
@@ -216,6 +229,7 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
         slot=slots,
         tenant=holders,
         **services,
+        **segments,
     )
     chosen = np.flatnonzero(scene.drawn)
     named = [scene.tenants[index] for index in chosen.tolist()]
@@ -227,6 +241,7 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
         evicted=[tenant.evicted for tenant in named],
         span=[tenant.lies_in for tenant in named],
         fill=[colours[index] for index in chosen.tolist()],
+        **_second_shades(scene, colours, chosen),
         since=scene.since[chosen],
         until=scene.until[chosen],
     )
@@ -239,19 +254,40 @@ def _held(sheet: Sheet, boxes: Boxes, scene: Scene, pieces: Pieces, colours: tup
         "span",
         "node",
     ]
-    tooltip = [label(field) for field in (*fields, *services)]
+    told, other = (["segment"], ["other"]) if segments else ([], [])
+    tooltip = [label(field) for field in (*fields, *services, *told)]
+    shades = calculated(fill="datum.second > 0 ? datum.other : datum.fill") if segments else []
     chart = marks(
         rows,
         "rect",
         {**sheet.box, "color": colour("fill"), "opacity": OPACITY, "tooltip": tooltip},
-        lookup("tenant", tenants, *fields[:-1], "fill", "since", "until"),
+        lookup("tenant", tenants, *fields[:-1], "fill", *other, "since", "until"),
         lookup("slot", nodes, "node"),
         where(THERE),
+        *shades,
         stroke="#FFFFFF",
         strokeWidth=0.35,
     )
     pointed = {"type": "point", "fields": ["tenant"], "on": "pointerover", "clear": "pointerout"}
     return {**chart, "name": "held", "params": [{"name": HOVER, "select": pointed}]}
+
+
+def _second_shades(scene: Scene, colours: tuple[str, ...], tenants: Ints) -> dict[str, Column]:
+    """The second shade of each tenant's colour, where some have segments."""
+    if scene.segments is None:
+        return {}
+    segments = scene.segments.told
+    return {
+        "other": [second_shade(colours[one]) if segments[one] else colours[one] for one in tenants.tolist()]
+    }
+
+
+def _segments(scene: Scene, pods: Ints) -> dict[str, Column]:
+    """Of each piece, by one of its pods, in which segments it is and whether it has the second shade."""
+    if scene.segments is None:
+        return {}
+    names = [scene.segments.names[pod] for pod in pods.tolist()]
+    return {"segment": names, "second": in_second_shade(scene)[pods].astype(np.intp)}
 
 
 def _services(scene: Scene, slots: Ints, tenants: Ints) -> dict[str, list[str]]:

@@ -1,15 +1,18 @@
 """What the pictures of a cluster are drawn from: who holds how much of which node, and from when to when."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.lab.pictures.moments import STOPS, Moments, moments_of
+from closeby.lab.pictures.segmented import Segmented, segmented_history
 from closeby.lab.replay.history import History
 from closeby.objects.arrays import Bools, Floats, Ints
 from closeby.objects.words import path_text, plural, plural_noun, span_text, time_text
 from closeby.quality.delays import waits
+from closeby.quality.moments import NO_OUTAGES, Outages
 from closeby.quality.placements import level_names, placements
 from closeby.quality.spans import spans
 from closeby.topology.tree import ROOT_LEVEL, Tree
@@ -38,6 +41,8 @@ class Tenant(Struct, frozen=True, kw_only=True):
     within: str
     #: ``for job-9 at 2 h 5 min`` where that ended with an eviction; else empty.
     evicted: str = ""
+    #: ``4 segments by rack``; empty where it has none.
+    segments: str = ""
 
     @property
     def lies_in(self) -> str:
@@ -46,7 +51,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
 
     @property
     def in_short(self) -> str:
-        """``job-7: 8 pods × 8 GPUs in 2 leaves of pod-1``: the finest level above nodes.
+        """``job-7: 8 pods × 8 GPUs in 2 leaves of pod-1, 4 segments by leaf``: the finest level above nodes.
 
         Where it is, to distinguish those of one colour.
         """
@@ -54,7 +59,8 @@ class Tenant(Struct, frozen=True, kw_only=True):
         where = plural(upper[0][1], upper[0][0]) if upper else ""
         if self.within:
             where = self.within if upper[0][1] == 1 else f"{where} of {self.within}"
-        return f"{self.name}: {self.asks} in {where}" if where else f"{self.name}: {self.asks}"
+        told = f"{self.name}: {self.asks} in {where}" if where else f"{self.name}: {self.asks}"
+        return f"{told}, {self.segments}" if self.segments else told
 
 
 class Keeping(Struct, frozen=True, kw_only=True):
@@ -101,8 +107,12 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
     moments: Moments
     #: The service of each pod, where tenants are whole applications; else empty.
     services: tuple[str, ...] = ()
+    #: The segments of gangs with layers.
+    segments: Segmented | None = None
     #: Reservations, of which there is at most one at a time.
     keepings: tuple[Keeping, ...] = ()
+    #: When nodes of the tree were out of order, in the unit of ``moments``.
+    outages: Outages = NO_OUTAGES
     #: What tenants with a colour are: ``gangs``, ``applications``, or both.
     coloured: str = "gangs"
     #: What was left out, as sentences.
@@ -154,11 +164,13 @@ def scene_of(history: History, at: float | None = None, most_pods: int = MOST_PO
         seen = np.zeros(len(history.jobs), dtype=np.bool_)
         seen[ran] = moments.seen(since[ran], until[ran])
         keepings = _keepings(history, moments)
-        marks = int(pods[seen].sum()) + sum(len(one.slots) for one in keepings)
+        outages = _outages(history, moments)
+        marks = int(pods[seen].sum()) + sum(len(one.slots) for one in keepings) + len(outages.slots)
         if marks <= most_pods or most <= 2:
             break
         most //= 2
-    return _scene(history, moments, np.flatnonzero(seen), (since, until), keepings, evicted)
+    scene = _scene(history, moments, np.flatnonzero(seen), (since, until), keepings, evicted)
+    return replace(scene, outages=outages)
 
 
 def _scene(
@@ -174,6 +186,7 @@ def _scene(
     offsets = np.concatenate(([0], np.cumsum(pods))).astype(np.intp)
     rows = np.repeat(history.offsets[jobs] - offsets[:-1], pods) + np.arange(offsets[-1])
     shared = _shared(history, jobs, pods)
+    segments = segmented_history(history, jobs, history.slots[rows])
     return Scene(
         tree=history.tree,
         nodes=history.nodes,
@@ -181,7 +194,7 @@ def _scene(
         usable=np.ones(len(history.nodes), dtype=np.bool_),
         resource=shared.resource,
         whole=shared.resource != CPU,
-        tenants=_tenants(history, jobs, evicted),
+        tenants=with_segments(_tenants(history, jobs, evicted), segments),
         since=since[jobs],
         until=until[jobs],
         offsets=offsets,
@@ -191,6 +204,7 @@ def _scene(
         links_of_nodes=history.node_gpus.astype(np.intp),
         moments=moments,
         services=_services(history, jobs),
+        segments=segments,
         keepings=keepings,
         coloured="applications" if history.jobs.graphs else "gangs",
         left_out=_left_out(history, moments, len(jobs), len(keepings), evictions=bool(evicted)),
@@ -224,11 +238,25 @@ def _shared(history: History, jobs: Ints, pods: Ints) -> _Shared:
 
 
 def _happened(history: History) -> Floats:
-    """When jobs came, started and ended, and when nodes began and ceased to be kept free, in seconds."""
+    """When jobs came, started and ended, when nodes began and ceased to be kept free, and when they failed
+    and came back, in seconds."""
     kept = [time for one in history.reservations for time in (one.begin, one.end)]
     came = history.jobs.submitted[history.counted]
-    times = np.concatenate((came, history.started, history.ended, kept))
+    out = history.outages
+    times = np.concatenate((came, history.started, history.ended, kept, out.begin, out.end))
     return times[~np.isnan(times)]
+
+
+def _outages(history: History, moments: Moments) -> Outages:
+    """Those that are seen at some stop of the slider."""
+    out, tree = history.outages, history.tree
+    begin = moments.in_units(out.begin)
+    # What is out when the run stops is so at the last stop too, as jobs run on there.
+    end = np.where(out.end >= history.until, moments.last + 1.0, moments.in_units(out.end))
+    known = out.slots < len(tree.position_of)
+    known[known] = tree.position_of[out.slots[known]] < tree.size
+    seen = moments.seen(begin, end) & known
+    return Outages(slots=out.slots[seen], begin=begin[seen], end=end[seen])
 
 
 def _keepings(history: History, moments: Moments) -> tuple[Keeping, ...]:
@@ -276,8 +304,19 @@ def _evicted(history: History) -> dict[int, str]:
     cut, names = history.cut, history.jobs.names
     return {
         len(names) + row: f"for {names[by]} at {time_text(at)}"
-        for row, (by, at) in enumerate(zip(cut.by.tolist(), cut.ended.tolist(), strict=True))
+        if by >= 0
+        else f"at {time_text(at)}, as {history.nodes[failed]} failed"
+        for row, (by, failed, at) in enumerate(
+            zip(cut.by.tolist(), cut.failed.tolist(), cut.ended.tolist(), strict=True)
+        )
     }
+
+
+def with_segments(tenants: Sequence[Tenant], segments: Segmented | None) -> tuple[Tenant, ...]:
+    """The tenants with how many segments each has, in words."""
+    if segments is None:
+        return tuple(tenants)
+    return tuple(replace(one, segments=told) for one, told in zip(tenants, segments.told, strict=True))
 
 
 def _tenants(history: History, jobs: Ints, evicted: Mapping[int, str]) -> tuple[Tenant, ...]:

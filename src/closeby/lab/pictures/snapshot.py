@@ -8,7 +8,8 @@ import numpy as np
 from closeby.applications.registry import workload_name
 from closeby.cluster.resources import main_resources
 from closeby.lab.pictures.moments import Moments
-from closeby.lab.pictures.scene import CPU, GPU, Scene, Tenant, amount_text, within_text
+from closeby.lab.pictures.scene import CPU, GPU, Scene, Tenant, amount_text, with_segments, within_text
+from closeby.lab.pictures.segmented import segmented_run
 from closeby.objects.arrays import Floats, Ints
 from closeby.objects.nodes import is_gpu
 from closeby.objects.pods import Pod
@@ -48,6 +49,7 @@ def snapshot(run: Run) -> Scene:
     at = np.asarray([cluster.placement(pod.uid) for pod in pods], dtype=np.intp)
     tree, others = _tree(run)
     name = GPU if is_gpu(resource) else resource
+    segments = segmented_run(run, groups)
     return Scene(
         tree=tree,
         nodes=tuple("" if node is None else node.name for node in cluster.nodes[:slots]),
@@ -58,7 +60,9 @@ def snapshot(run: Run) -> Scene:
         ),
         resource=name,
         whole=is_gpu(resource),
-        tenants=_tenants(groups, name, np.asarray(amounts), placements(tree, offsets, at), at),
+        tenants=with_segments(
+            _tenants(groups, name, np.asarray(amounts), placements(tree, offsets, at), at), segments
+        ),
         since=np.zeros(len(groups)),
         until=np.ones(len(groups)),
         offsets=offsets,
@@ -67,6 +71,7 @@ def snapshot(run: Run) -> Scene:
         links_of_pods=np.asarray([_links(members) for _, members in groups], dtype=np.intp),
         links_of_nodes=node_gpus(cluster)[:slots].astype(np.intp),
         moments=Moments(unit="s", seconds=1.0, stops=np.zeros(1), happened=1),
+        segments=segments,
         coloured=_COLOURED[frozenset(kinds)],
         left_out=others,
     )

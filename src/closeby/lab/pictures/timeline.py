@@ -26,7 +26,7 @@ from closeby.lab.pictures.paper import (
     words,
 )
 from closeby.lab.replay.history import History
-from closeby.objects.arrays import Floats
+from closeby.objects.arrays import Counts, Floats
 from closeby.objects.words import plural, time_text
 
 #: Length of an axis in pixels, and how much of it the time has in which jobs come or wait, if it is cut short
@@ -277,13 +277,15 @@ def _in_words(history: History, moments: Moments) -> Spec:
         np.where(index >= 0, one[index], 0) for one in (samples.busy, samples.queued, samples.queued_gpus)
     ]
     capacity = int(history.node_gpus.sum()) if history.told_in_gpus else 0
+    failed = _failed(history, moments)
     texts = [
         f"At {moments.named(stop)}: "
         + (f"{busy:,} of {plural(capacity, 'GPU')} busy, " if capacity else "")
         + (f"{plural(queued, 'job')} waiting" if queued else "no job waits")
         + (f" for {plural(gpus, 'GPU')}" if gpus else "")
-        for stop, busy, queued, gpus in zip(
-            range(moments.count), *(one.tolist() for one in columns), strict=True
+        + (f", {plural(out, 'node')} failed" if out else "")
+        for stop, busy, queued, gpus, out in zip(
+            range(moments.count), *(one.tolist() for one in (*columns, failed)), strict=True
         )
     ]
     rows = data(number=np.arange(moments.count), text=texts)
@@ -291,3 +293,15 @@ def _in_words(history: History, moments: Moments) -> Spec:
     here = where(f"datum.number === {STOP}")
     chart = words(rows, place, here, fontSize=13, fontWeight="bold", color=INK)
     return {**chart, "width": WIDTH, "height": 18, "name": "moment_in_words"}
+
+
+def _failed(history: History, moments: Moments) -> Counts:
+    """How many nodes are out of order at each stop of the slider."""
+    begun, over = (
+        np.searchsorted(np.sort(moments.in_units(times)), moments.stops, side="right")
+        for times in (history.outages.begin, history.outages.end)
+    )
+    # What is out when the run stops has not come back.
+    over[-1] -= np.count_nonzero(history.outages.end >= history.until)
+    failed: Counts = begun - over
+    return failed

@@ -1,6 +1,6 @@
 """The cluster that a workload runs on, made up or read from manifests, and what it could never hold."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -160,6 +160,26 @@ def _even(pods: int, leaves: int, hosts: int) -> Iterator[Node]:
         )
 
 
+def _nvl72() -> Iterator[Node]:
+    """Racks as NVIDIA's GB200 NVL72 has them: 18 trays of 4 GPUs and 144 cores; 8 racks in a block."""
+    for number in range(64 * 18):
+        rack = number // 18
+        name = f"gpu-{number + 1:04}"
+        yield Node(
+            name=name,
+            labels={BLOCK_LABEL: f"block-{rack // 8 + 1}", RACK_LABEL: f"rack-{rack + 1}", HOSTNAME: name},
+            allocatable={"cpu": 144_000, "memory": 1 << 40, GPU: 4, "pods": 110},
+        )
+
+
+BLOCK_LABEL, RACK_LABEL = "fabric.example.com/block", "fabric.example.com/rack"
+
+
+def _racks_topology() -> Topology:
+    levels = tuple(TopologyLevel(label) for label in (BLOCK_LABEL, RACK_LABEL, HOSTNAME))
+    return Topology(name="fabric", levels=levels, source="made up")
+
+
 def _in_zones() -> Iterator[Node]:
     """Two regions of three zones of 20 nodes, without GPUs."""
     for number in range(120):
@@ -192,11 +212,16 @@ def _zone_costs() -> tuple[Event, ...]:
     )
 
 
-#: Made-up clusters by name; hosts have 8 GPUs each, but for those of ``zones``.
+#: Made-up clusters by name; hosts have 8 GPUs each, but for those of ``nvl72`` and ``zones``.
 SHAPES: Mapping[str, ClusterShape] = {
     "lingjun": ClusterShape(_lingjun, "847 hosts in 119 uneven leaves, 3 pods (Alibaba's Lingjun, 2023)"),
     "small": ClusterShape(lambda: tuple(_even(2, 4, 8)), "64 hosts in 8 leaves of 8, 2 pods"),
     "superpod": ClusterShape(lambda: tuple(_even(1, 4, 32)), "128 hosts in 4 leaves of 32, 1 pod"),
+    "nvl72": ClusterShape(
+        lambda: tuple(_nvl72()),
+        "1,152 hosts with 4 GPUs in 64 racks of 18, 8 blocks (GB200 NVL72)",
+        (TopologyChanged(_racks_topology()),),
+    ),
     "zones": ClusterShape(
         lambda: tuple(_in_zones()),
         "120 nodes of 32 cores without GPUs in 6 zones, 2 regions, with costs between them",
@@ -224,19 +249,30 @@ def _by_name(pod: Pod) -> tuple[object, ...]:
     return natural_key(pod.namespace), natural_key(pod.name), pod.uid
 
 
+def gpus_of_a_pod(room: ClusterRoom) -> int:
+    """GPUs of each pod of a generated job of several: those of a host, 8 at most."""
+    return min(int(room.total.max(initial=0)), GPUS_PER_HOST) or GPUS_PER_HOST
+
+
 def largest_job(room: ClusterRoom, tree: Tree, required: str | None) -> int:
     """GPUs of the largest job that the cluster could hold if no other ran, made as generated jobs are.
 
-    That is one pod a host of 8 GPUs, all in one domain of the required level, or else a single pod.
+    That is one pod a host, all in one domain of the required level, or else a single pod.
     """
     level = None if required is None else tree.level_named(required)
-    together = _most_pods(GPUS_PER_HOST, room.free, tree, level) * GPUS_PER_HOST
-    return max(together, min(int(room.free.max(initial=0)), GPUS_PER_HOST))
+    each = gpus_of_a_pod(room)
+    together = _most_pods(each, room.free, tree, level) * each
+    return max(together, min(int(room.free.max(initial=0)), each))
 
 
-def too_large(jobs: Jobs, room: ClusterRoom, tree: Tree, required: str | None) -> dict[int, str]:
-    """Jobs that the cluster could not hold if no other job ran, with the reason, in GPUs."""
-    level = None if required is None else tree.level_named(required)
+def too_large(
+    jobs: Jobs, room: ClusterRoom, tree: Tree, bounds: Sequence[tuple[str, int | None]] = ()
+) -> dict[int, str]:
+    """Jobs that the cluster could not hold if no other job ran, with the reason, in GPUs.
+
+    ``bounds``: levels of which one domain has all pods of a job, or each segment of so many.
+    """
+    levels = [(tree.level_named(level), size) for level, size in bounds]
     found: dict[int, str] = {}
     for gpus in np.unique(jobs.gpus).tolist():
         if gpus == 0:
@@ -245,9 +281,12 @@ def too_large(jobs: Jobs, room: ClusterRoom, tree: Tree, required: str | None) -
         in_all = _most_pods(gpus, room.free, tree, None)
         for job in np.flatnonzero(asks_so & (jobs.pods > in_all)).tolist():
             found[job] = f"all nodes together take {_pods(in_all, gpus)} when no other job runs"
-        if level is not None:
+        for level, size in levels:
+            if level is None:
+                continue
             in_one = _most_pods(gpus, room.free, tree, level)
-            for job in np.flatnonzero(asks_so & (jobs.pods > max(in_one, 1))).tolist():
+            together = jobs.pods if size is None else np.minimum(jobs.pods, size)
+            for job in np.flatnonzero(asks_so & (together > max(in_one, 1))).tolist():
                 message = f"no {tree.level_names[level]} takes more than {_pods(in_one, gpus)}"
                 found.setdefault(job, f"{message} when no other job runs")
     return found

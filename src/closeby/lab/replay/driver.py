@@ -26,8 +26,10 @@ from closeby.lab.replay.clusters import (
     too_many_pods,
     usual_needs,
 )
+from closeby.lab.replay.failures import PATIENCE, FailureRate, NodeFailures
 from closeby.lab.replay.history import History
 from closeby.lab.replay.recording import Recorder
+from closeby.lab.replay.standstill import Standstill
 from closeby.lab.replay.submitting import Submitter, Wishes, talk_of, tree_of
 from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
@@ -36,7 +38,7 @@ from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, FlushUnschedulable, MeasurementsChanged, Tick
+from closeby.scheduling.events import Event, FlushUnschedulable, MeasurementsChanged, NodeUpserted, Tick
 from closeby.scheduling.extension import PlacementGenerate
 from closeby.scheduling.outcomes import (
     Binding,
@@ -74,6 +76,8 @@ class ReplaySettings(Struct, frozen=True, kw_only=True):
     #: Whether jobs of lower priority make room, and what these keep of their work.
     preempt: bool = True
     checkpoints: Checkpoints = Checkpoints()
+    #: How many nodes are out of order; None: none ever is.
+    failures: FailureRate | None = None
 
 
 def engine_of(cluster: GivenCluster, policy: Policy) -> Engine:
@@ -139,7 +143,8 @@ class _Replay:
         self._work = Work(jobs, settings.checkpoints)
         self._recorder = Recorder(jobs)
         self._now = 0.0
-        self._running: set[int] = set()
+        #: The slots of each job that runs.
+        self._running: dict[int, list[int]] = {}
         #: The plans of this moment: who gets the room, and whose pods must go.
         self._plans: list[Preemption] = []
         # Applications start pod by pod: what of them is lost with a pod is not known.
@@ -147,33 +152,54 @@ class _Replay:
             engine.preempt(Preemptible(times=self._times))
         self._pods: list[int] = jobs.pods.tolist()
         self._too_large = too_many_pods(jobs, room_of(engine, "pods").free)
-        self._too_large.update(too_large(jobs, self._room, self._tree, settings.wishes.required))
+        self._too_large.update(too_large(jobs, self._room, self._tree, settings.wishes.bounds))
         self._cpu = room_of(engine, CPU)
         self._too_large.update(too_many_cores(jobs, self._cpu))
         #: Applications of which some pods are placed: slot of each by its index.
         self._partly: dict[int, dict[int, int]] = {}
         self._done = 0
+        self._failures = self._failing(settings)
+
+    def _failing(self, settings: ReplaySettings) -> NodeFailures | None:
+        if settings.failures is None:
+            return None
+        if any(self._jobs.graphs):
+            raise UnrunnableError("--failures: applications don't start again as jobs do; leave it out")
+        failures = NodeFailures(settings.failures, self._tree, settings.seed or 0)
+        self._engine.handle(*(self._node(slot, ready=False) for slot in failures.first))
+        return failures
 
     def run(self, progress: Progress | None, after_each: Callable[[Engine], None] | None) -> History:
         now = 0.0
         moments = 0
         end = inf if self._settings.until is None else self._settings.until
+        idle = 0
+        standstill = Standstill()
         while True:
-            moment = self._agenda.next()
+            moment = self._next()
+            if self._failures is not None:
+                idle = idle + 1 if moment == inf else 0
+                if moment < inf or (self._recorder.queued and idle <= PATIENCE):
+                    moment = min(moment, self._failures.next())
             if moment > end or moment == inf:
                 if self._looks_again(now):
                     continue
                 now = end if moment < inf else now
                 break
             now = moment
-            self._moment(now)
+            standstill.moment(now, happened=self._moment(now))
             moments += 1
             if after_each is not None:
                 after_each(self._engine)
             if progress is not None and moments % _STRIDE == 0:
                 progress(self._done)
         cluster = self._engine.cluster
+        if self._failures is not None:
+            self._recorder.outages = self._failures.outages(now)
         return self._recorder.history(
+            segments=tuple(
+                (self._tree.level_named(one.level) or 0, one.size) for one in self._settings.wishes.segments
+            ),
             policy=self._settings.policy.name,
             seed=self._settings.seed,
             tree=self._tree,
@@ -182,26 +208,49 @@ class _Replay:
             until=now,
         )
 
-    def _moment(self, now: float) -> None:
-        """Everything that happens at one time, and what is decided then."""
+    def _next(self) -> float:
+        """When something happens: a job arrives or ends, or one that waits may preempt from then on."""
+        preempts = self._engine.next_preemption
+        return self._agenda.next() if preempts is None else min(self._agenda.next(), preempts)
+
+    def _moment(self, now: float) -> bool:
+        """Everything that happens at one time, and what is decided then; False if nothing came of it."""
         recorder, agenda, submitter = self._recorder, self._agenda, self._submitter
         events: list[Event] = []
         self._now = now
         for job in agenda.ends(now):
             recorder.ends(job, now)
-            self._running.discard(job)
+            self._running.pop(job, None)
             events.extend(submitter.leaves(job))
             self._done += 1
-        for job in agenda.arrivals(now):
+        events.extend(self._node_changes(now))
+        arrivals = agenda.arrivals(now)
+        for job in arrivals:
             if job in self._too_large:
                 recorder.refuses(job, self._too_large[job])
                 self._done += 1
                 continue
             recorder.arrives(job)
             events.extend(submitter.arrives(job))
-        events.append(Tick(now))
-        self._carry_out(self._engine.handle(*events), now)
-        self._make_room(now)
+        happened = bool(events) or len(arrivals) > 0
+        decisions = self._engine.handle(*events, Tick(now))
+        self._carry_out(decisions, now)
+        return self._make_room(now) or happened or bool(bindings_of(decisions))
+
+    def _node_changes(self, now: float) -> Iterator[Event]:
+        """Nodes fail and come back. A job that loses a node ends, and waits again."""
+        for slot, fails in () if self._failures is None else self._failures.changes(now):
+            for job in [job for job, slots in self._running.items() if fails and slot in slots]:
+                del self._running[job]
+                self._agenda.cuts(job)
+                self._recorder.evicts(job, -1, now, self._work.cut(job, now), failed=slot)
+                yield from self._submitter.comes_back(job, now)
+            yield self._node(slot, ready=not fails)
+
+    def _node(self, slot: int, *, ready: bool) -> NodeUpserted:
+        node = self._engine.cluster.nodes[slot]
+        assert node is not None
+        return NodeUpserted(replace(node, ready=ready))
 
     def _make_room(self, now: float) -> bool:
         """Evict whom the plans name, until none is left; True if there was one."""
@@ -218,7 +267,7 @@ class _Replay:
         for job in dict.fromkeys(job for job in victims if job is not None):
             if job not in self._running:
                 continue  # Another plan of this moment had a pod of it.
-            self._running.discard(job)
+            del self._running[job]
             self._agenda.cuts(job)
             self._recorder.evicts(job, by, now, self._work.cut(job, now))
             yield from self._submitter.comes_back(job, now)
@@ -265,7 +314,7 @@ class _Replay:
     def _start(self, job: int, slots: list[int], now: float) -> None:
         self._recorder.starts(job, now, slots)
         self._recorder.again[job] = self._work.again(job)
-        self._running.add(job)
+        self._running[job] = slots
         self._agenda.starts(job, self._work.starts(job, now))
 
     def _deployed(self, job: int, outcome: Outcome, now: float) -> None:
@@ -310,9 +359,9 @@ def _no_collection() -> Iterator[None]:
 def unconstrained_waits(history: History, cluster: GivenCluster, settings: ReplaySettings) -> Floats | None:
     """What each job of a run waits in the same run when no level is required; seconds, shape (J,).
 
-    Required is what jobs ask for, and what plugins of the policy require by themselves: these are left out of
-    the second run, so that gangs go wherever the rest of the policy puts their pods. None where neither
-    requires anything.
+    Required is what jobs ask for (segments, too), and what plugins of the policy require by themselves:
+    these are left out of the second run, so that gangs go wherever the rest of the policy puts their pods.
+    None where neither requires anything.
 
     Jobs that are too large with the requirement are left out (nan): they would run without it, and others
     would wait for them.
@@ -324,10 +373,10 @@ def unconstrained_waits(history: History, cluster: GivenCluster, settings: Repla
         if isinstance(plugin, PlacementGenerate) and plugin.requires_by_itself
         for name in (plugin.name, f"{type(plugin).__module__}:{type(plugin).__name__}")
     }
-    if settings.wishes.required is None and not confining:
+    if not settings.wishes.bounds and not confining:
         return None
     free = replace(policy, configuration=_without(policy.configuration, confining))
-    wishes = replace(settings.wishes, required=None)
+    wishes = replace(settings.wishes, required=None, segments=())
     possible = np.ones(len(history.jobs), dtype=np.bool_)
     possible[list(history.impossible)] = False
     run = replay(history.jobs.only(possible), cluster, replace(settings, policy=free, wishes=wishes))

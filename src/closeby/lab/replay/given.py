@@ -6,8 +6,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.errors import UnrunnableError
-from closeby.lab.replay.clusters import ClusterRoom, GivenCluster, largest_job, room_of
+from closeby.lab.replay.clusters import ClusterRoom, GivenCluster, gpus_of_a_pod, largest_job, room_of
 from closeby.lab.replay.driver import Policy, engine_of
+from closeby.lab.replay.failures import FailureRate, room_in_order
 from closeby.lab.replay.submitting import Wishes, in_full, tree_of
 from closeby.lab.workloads.applications import BOUTIQUE
 from closeby.lab.workloads.generating import CPU, WORKLOADS, Load, WorkloadOptions, left_out, workload_named
@@ -68,6 +69,7 @@ def given(
     wishes: Wishes,
     asked: AskedLoad | TraceJobs,
     skipped: Sequence[str] = (),
+    failures: FailureRate | None = None,
 ) -> Given:
     """Put together what a run is given; ``skipped`` says what was left aside in the cluster's files.
 
@@ -89,7 +91,7 @@ def given(
                 f"no node offers {cluster.resource}; name with --resource what jobs are to ask for"
             )
         name = asked.workload
-        jobs, notices = _load(asked, _place_for(engine, wishes, cluster))
+        jobs, notices = _load(asked, _place_for(engine, wishes, cluster, failures))
     return Given(
         policies=tuple(policies),
         cluster=cluster,
@@ -145,20 +147,23 @@ class _Place(Struct, frozen=True, kw_only=True):
     required: str
     gpus: int
     cores: float
+    #: GPUs of each pod of a job of several.
+    gpus_of_a_pod: int
     #: GPUs of the largest job, and cores of the largest pod of an application; pods of all nodes.
     largest_job: int
     largest_pod: float
     pods: int
 
 
-def _place_for(engine: Engine, wishes: Wishes, cluster: GivenCluster) -> _Place:
-    room, cores = room_of(engine, cluster.resource), room_of(engine, CPU).free
-    tree = tree_of(engine, wishes)
+def _place_for(engine: Engine, wishes: Wishes, cluster: GivenCluster, failures: FailureRate | None) -> _Place:
+    tree, cores = tree_of(engine, wishes), room_of(engine, CPU).free
+    room = room_in_order(room_of(engine, cluster.resource), tree, failures)
     return _Place(
         name=cluster.name,
         required=wishes.required or "",
         gpus=int(room.free.sum()),
         cores=int(cores.sum()) / 1000,
+        gpus_of_a_pod=gpus_of_a_pod(room),
         largest_job=largest_job(room, tree, wishes.required),
         largest_pod=int(cores.max(initial=0)) / 1000,
         pods=int(room_of(engine, "pods").free.sum()),
@@ -177,7 +182,7 @@ def _load(asked: AskedLoad, place: _Place) -> tuple[Load, tuple[str, ...]]:
         raise UnrunnableError("other pods hold all of the cluster, so that there is no load to make")
     options = WorkloadOptions(standing=asked.standing)
     if not applications:
-        options = replace(options, max_gpus=place.largest_job)
+        options = replace(options, max_gpus=place.largest_job, gpus_of_a_pod=place.gpus_of_a_pod)
     else:
         options = replace(
             options, max_cores=place.cores, max_pod_cores=place.largest_pod, max_pods=place.pods

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.arrays import Counts, Floats, Ints
 from closeby.quality.delays import SizeUnit, size_unit, waits
-from closeby.quality.moments import RunColumns
+from closeby.quality.moments import NO_OUTAGES, Outages, RunColumns
 from closeby.quality.summary import Measures, summarise
 from closeby.quality.traffic import TrafficMeasures
 from closeby.topology.tree import Tree
@@ -58,11 +58,15 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 class CutRuns(Struct, frozen=True, kw_only=True, eq=False):
-    """E runs of jobs that ended with an eviction, in the order in which they did, with Q pods in all."""
+    """E runs of jobs that ended with an eviction or with a node that failed, in the order in which they did,
+    with Q pods in all.
+    """
 
-    #: Whose run it was, and the job that got the room; shape (E,).
+    #: Whose run it was, and the job that got the room (-1: none, a node failed); shape (E,).
     job: Ints
     by: Ints
+    #: The slot of the node that failed; -1 where another job got the room; shape (E,).
+    failed: Ints
     #: Virtual seconds from which the job waited, at which this run started, and at which it was evicted;
     #: shape (E,).
     queued: Floats
@@ -83,6 +87,7 @@ NO_TIMES: Floats = np.zeros(0)
 NO_CUT_RUNS = CutRuns(
     job=_NO_INDICES,
     by=_NO_INDICES,
+    failed=_NO_INDICES,
     queued=NO_TIMES,
     started=NO_TIMES,
     ended=NO_TIMES,
@@ -132,6 +137,10 @@ class History(Struct, frozen=True, kw_only=True, eq=False):
     #: Seconds at the beginning of each job's last run in which it did what it had done before; (J,), or empty
     #: where that is nothing.
     again: Floats = NO_TIMES
+    #: When which nodes were out of order.
+    outages: Outages = NO_OUTAGES
+    #: The segments of jobs of several pods, coarse to fine: level of the tree, and pods of each.
+    segments: tuple[tuple[int, int], ...] = ()
 
     @property
     def counted(self) -> NDArray[np.bool_]:
@@ -253,4 +262,6 @@ def columns_of(history: History) -> RunColumns:
         until=history.until,
         evicted=place[history.cut.job].astype(np.intp),
         lost=runs.again[counted] if len(runs.again) else NO_TIMES,
+        outages=history.outages,
+        segments=history.segments,
     )

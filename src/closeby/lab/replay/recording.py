@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from closeby.lab.replay.history import NO_CUT_RUNS, NO_TIMES, CutRuns, History, Kept, Samples
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.arrays import Counts, Floats, Ints
+from closeby.quality.moments import NO_OUTAGES, Outages
 from closeby.quality.traffic import TrafficMeasures
 from closeby.topology.tree import Tree
 
@@ -29,7 +30,7 @@ class Recorder:
         self._queued: list[float] = jobs.submitted.tolist()
         #: Of each run that was cut short: which start it was, and its figures.
         self._cut_starts = array("q")
-        self._cut: list[tuple[int, int, float, float, float, float]] = []
+        self._cut: list[tuple[int, int, int, float, float, float, float]] = []
         self.again = np.zeros(len(jobs))
         self._times = array("d")
         self._columns = (array("q"), array("q"), array("q"))
@@ -42,6 +43,7 @@ class Recorder:
         self._kept: list[Kept] = []
         #: How close the pods of each application were when all were placed.
         self.talk: dict[int, TrafficMeasures] = {}
+        self.outages: Outages = NO_OUTAGES
 
     def arrives(self, job: int) -> None:
         """A job waits from now on."""
@@ -73,11 +75,14 @@ class Recorder:
         self.busy -= self._sizes[job]
         self.ended[job] = now
 
-    def evicts(self, job: int, by: int, now: float, lost: float) -> None:
-        """A job that ran was evicted, and waits again; ``lost`` seconds of its run were in vain."""
+    def evicts(self, job: int, by: int, now: float, lost: float, failed: int = -1) -> None:
+        """A job that ran was evicted, and waits again; ``lost`` seconds of its run were in vain.
+
+        ``by`` is -1 where it was not for another job, but ``failed``, the slot of one of its nodes, did.
+        """
         self.busy -= self._sizes[job]
         self._cut_starts.append(self._last.pop(job))
-        self._cut.append((job, by, self._queued[job], float(self.started[job]), now, lost))
+        self._cut.append((job, by, failed, self._queued[job], float(self.started[job]), now, lost))
         self.started[job] = np.nan
         self._queued[job] = now
         self.arrives(job)
@@ -118,6 +123,7 @@ class Recorder:
         nodes: tuple[str, ...],
         room: tuple[Counts, Counts],
         until: float,
+        segments: tuple[tuple[int, int], ...] = (),
     ) -> History:
         """All of it as one record; ``room`` has what jobs may use of each node: GPUs, and CPU."""
         offsets, slots, cut = self._places()
@@ -144,6 +150,8 @@ class Recorder:
             reservations=tuple(self._kept),
             cut=cut,
             again=self.again if self._cut else NO_TIMES,
+            outages=self.outages,
+            segments=segments,
         )
 
     def _places(self) -> tuple[Ints, Ints, CutRuns]:
@@ -168,7 +176,7 @@ class Recorder:
     ) -> CutRuns:
         if not self._cut:
             return NO_CUT_RUNS
-        job, by, queued, started, ended, lost = map(np.asarray, zip(*self._cut, strict=True))
+        job, by, failed, queued, started, ended, lost = map(np.asarray, zip(*self._cut, strict=True))
         position = np.full(len(pods), -1, dtype=np.int64)
         position[cut_starts] = np.arange(len(cut_starts))
         owner = position[run]
@@ -177,6 +185,7 @@ class Recorder:
         return CutRuns(
             job=job.astype(np.intp),
             by=by.astype(np.intp),
+            failed=failed.astype(np.intp),
             queued=queued,
             started=started,
             ended=ended,

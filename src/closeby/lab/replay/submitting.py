@@ -12,7 +12,7 @@ from closeby.lab.replay.clusters import judged_in
 from closeby.lab.workloads.applications import app_group
 from closeby.lab.workloads.jobs import CallGraph, Jobs
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL
-from closeby.objects.groups import PodGroup, TopologyConstraint
+from closeby.objects.groups import Layer, PodGroup, Remainder, TopologyConstraint
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.words import suggestion
@@ -107,6 +107,13 @@ def _replicas(graph: CallGraph, slots: Sequence[int]) -> dict[str, dict[int, int
 NAMESPACE = "simulated"
 
 
+class Segments(Struct, frozen=True, kw_only=True):
+    """Segments of so many pods, each in one domain of the level; the last may have fewer."""
+
+    level: str
+    size: int
+
+
 class Wishes(Struct, frozen=True, kw_only=True):
     """What all jobs of several pods ask of the topology; nothing by default: then the policy decides.
 
@@ -116,6 +123,22 @@ class Wishes(Struct, frozen=True, kw_only=True):
     required: str | None = None
     preferred: str | None = None
     topology: str | None = None
+    #: Coarse to fine.
+    segments: tuple[Segments, ...] = ()
+
+    @property
+    def bounds(self) -> tuple[tuple[str, int | None], ...]:
+        """Levels of which one domain has all pods of a job (None), or so many of them."""
+        whole = () if self.required is None else ((self.required, None),)
+        return (*whole, *((one.level, one.size) for one in self.segments))
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """As a PodGroup says it."""
+        return tuple(
+            Layer(level=one.level, size=one.size, remainder=Remainder.ALLOW, topology=self.topology)
+            for one in self.segments
+        )
 
     @property
     def constraint(self) -> TopologyConstraint | None:
@@ -150,6 +173,7 @@ class Submitter:
         self._resource = resource
         self._with_each = with_each
         self._constraint = wishes.constraint
+        self._layers = wishes.layers
         self._specs: dict[tuple[int, int], PodSpec] = {}
         #: How often each job was evicted: its pods are others each time, as those that a controller makes.
         self._evicted = [0] * len(jobs)
@@ -175,6 +199,7 @@ class Submitter:
                     priority=priority,
                     created=created,
                     constraint=self._constraint,
+                    layers=self._layers,
                 )
             )
         yield from self._members(job, created)
@@ -253,7 +278,12 @@ def in_full(engine: Engine, wishes: Wishes) -> Wishes:
         except ValueError as error:
             raise UnrunnableError(str(error)) from error
 
-    return replace(wishes, required=meant(wishes.required), preferred=meant(wishes.preferred))
+    return replace(
+        wishes,
+        required=meant(wishes.required),
+        preferred=meant(wishes.preferred),
+        segments=tuple(replace(one, level=meant(one.level) or "") for one in wishes.segments),
+    )
 
 
 def tree_of(engine: Engine, wishes: Wishes) -> Tree:
@@ -273,7 +303,7 @@ def tree_of(engine: Engine, wishes: Wishes) -> Tree:
         raise UnrunnableError(
             f"there are {len(names)} topologies; say in which one places are judged: {', '.join(names)}"
         )
-    for wish in (wishes.required, wishes.preferred):
+    for wish in (wishes.required, wishes.preferred, *(one.level for one in wishes.segments)):
         if wish is not None and tree.level_named(wish) is None:
             if not names:
                 raise UnrunnableError(
@@ -286,7 +316,27 @@ def tree_of(engine: Engine, wishes: Wishes) -> Tree:
             f"the preferred level {wishes.preferred} is coarser than the required one, {wishes.required}; "
             "prefer that one or a finer one"
         )
+    _check_segments(tree, wishes)
     return tree
+
+
+def _check_segments(tree: Tree, wishes: Wishes) -> None:
+    """Raises UnrunnableError where segments are not coarse to fine, or do not consist of whole ones."""
+    above = None if wishes.required is None else tree.level_named(wishes.required)
+    for index, one in enumerate(wishes.segments):
+        level = tree.level_named(one.level)
+        before = wishes.segments[index - 1] if index else None
+        if above is not None and level is not None and (level < above or (before and level == above)):
+            other = wishes.required if before is None else before.level
+            raise UnrunnableError(
+                f"--segment: {one.level} is not finer than {other}; give levels coarse to fine"
+            )
+        if before is not None and before.size % one.size:
+            raise UnrunnableError(
+                f"--segment: segments of {before.size} pods are not whole segments of {one.size}; "
+                f"take a divisor of {before.size}"
+            )
+        above = level
 
 
 def _no_level(tree: Tree, wish: str) -> str:

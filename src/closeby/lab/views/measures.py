@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.words import time_text
+from closeby.quality.segments import SegmentMeasures
 from closeby.quality.summary import LevelMeasures, Measures
 from closeby.report.views.layout import plain_table
 from closeby.report.views.quality import seconds_text
@@ -123,6 +124,35 @@ MODELLED: Final = (
         "job_slowdown", "… of whole jobs", _times, "what the first of the two makes of a job's run time"
     ),
 )
+
+
+SEGMENTS: Final = (
+    ShownMeasure("size", "size", "{:,}".format, "pods of each segment; the last of a job may have fewer"),
+    ShownMeasure("segments", "segments", "{:,}".format, "of all jobs that started, each time they did"),
+    ShownMeasure(
+        "span", "span", _number, "mean number of domains that a segment touches; 1 is what is asked"
+    ),
+    ShownMeasure("greatest_span", "greatest", "{:,}".format, "the most that one touches"),
+    ShownMeasure("split", "split", _share, "segments in several domains"),
+    ShownMeasure(
+        "domains_per_segment", "domains", _number, "domains that a job touches for each of its segments"
+    ),
+    ShownMeasure(
+        "outer_span", "apart", _number, "domains of the level above that a job of several segments touches"
+    ),
+)
+
+
+def by_layer(layers: Iterable[SegmentMeasures], shown: Iterable[ShownMeasure]) -> Table:
+    """A row for each measure, a column for each layer."""
+    every = list(layers)
+    names = [layer.level for layer in every]
+    table = plain_table("", *names, DEFINITION, right=tuple(names))
+    for one in shown:
+        values = [getattr(layer, one.field) for layer in every]
+        cells = ("–" if value is None else one.written(value) for value in values)
+        table.add_row(one.title, *cells, Text(one.definition, style="dim"))
+    return table
 
 
 def by_level(levels: Iterable[LevelMeasures]) -> Table:

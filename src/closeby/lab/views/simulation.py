@@ -10,11 +10,12 @@ from rich.text import Text
 
 from closeby.lab.documents.simulation import (
     ApplicationsEntry,
+    FailuresEntry,
     RefusalEntry,
     SamplesEntry,
     SimulationReport,
 )
-from closeby.lab.views.measures import MODELLED, PLACES, USE, by_level, of_run
+from closeby.lab.views.measures import MODELLED, PLACES, SEGMENTS, USE, by_layer, by_level, of_run
 from closeby.objects.words import plural, plural_noun, time_text
 from closeby.quality.delays import SizeUnit
 from closeby.quality.preemption import PreemptionMeasures
@@ -47,6 +48,10 @@ def simulation_views(report: SimulationReport, *, quality: bool = False) -> Iter
         yield section("Waiting and evictions, by priority", _by_priority(report, measures.preemption))
     if report.cluster.gpus and measures.size_unit is SizeUnit.GPU:
         yield section("Use of the GPUs", _use(report, quality=quality))
+    if isinstance(report.failures, FailuresEntry):
+        yield section("Nodes out of order", _failures(report.failures))
+    if isinstance(measures.segments, tuple):
+        yield section("Segments of jobs of several pods", by_layer(measures.segments, SEGMENTS))
     if isinstance(report.applications, ApplicationsEntry):
         yield section("How close the pods of applications were", _applications(report.applications))
     elif any(level.span is not None for level in measures.levels):
@@ -87,6 +92,8 @@ def _what_ran(report: SimulationReport) -> Text:
         details.append(f"seed {workload.seed}")
     details.append(f"configuration {policy.name}")
     asked = [f"{what} {level}" for what in ("required", "preferred") if (level := getattr(policy, what))]
+    segments = policy.segments if isinstance(policy.segments, tuple) else ()
+    asked += [f"segments of {one.size:,} in one {one.level}" for one in segments]
     if asked:
         details.append(f"jobs of several pods: {' and '.join(asked)}")
     return text.append(f"\n{', '.join(details)}", style="dim")
@@ -179,6 +186,14 @@ def _use(report: SimulationReport, *, quality: bool) -> RenderableType:
         if shown != measures.window:
             lines.append(_aside(f"over the {time_text(shown.length)} in which jobs came or waited"))
     return Group(*lines)
+
+
+def _failures(found: FailuresEntry) -> RenderableType:
+    return Text(
+        f"{found.nodes:,} of each {found.level} at any time, for {time_text(found.repair)} on average: "
+        f"{plural(found.failed, 'node')} failed and ended {plural(found.evictions, 'run')} of jobs, with "
+        f"{found.lost_gpu_hours:,.1f} GPU-hours lost since checkpoints"
+    )
 
 
 def _aside(text: str) -> RenderableType:

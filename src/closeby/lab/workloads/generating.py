@@ -126,6 +126,8 @@ class WorkloadOptions(Struct, frozen=True, kw_only=True):
     max_cores: float = math.inf
     max_pod_cores: float = math.inf
     max_pods: float = math.inf
+    #: Of each pod of a job of several: what a host has.
+    gpus_of_a_pod: int = GPUS_PER_HOST
     #: Seconds after which longer jobs end.
     max_duration: float = math.inf
     #: Whether jobs come by the hour of the day.
@@ -201,7 +203,7 @@ def generate(
         first = _standing(pool, min(load, 1.0) * capacity, random)
         submitted = np.concatenate((np.zeros(len(first.durations)), submitted))
         drawn = _joined(first, drawn)
-    return _jobs(name, drawn, submitted)
+    return _jobs(name, drawn, submitted, options.gpus_of_a_pod)
 
 
 def workload_named(name: str) -> GeneratedWorkload:
@@ -217,7 +219,8 @@ def workload_named(name: str) -> GeneratedWorkload:
 
 def _drawn(workload: GeneratedWorkload, count: int, options: WorkloadOptions, random: Generator) -> Drawn:
     drawn = workload.draw(count, options, random)
-    return replace(drawn, durations=np.minimum(drawn.durations, options.max_duration))
+    pods, gpus = _split(drawn.sizes, options.gpus_of_a_pod)
+    return replace(drawn, sizes=pods * gpus, durations=np.minimum(drawn.durations, options.max_duration))
 
 
 def _standing(pool: Drawn, held: float, random: Generator) -> Drawn:
@@ -241,7 +244,13 @@ def _joined(first: Drawn, then: Drawn) -> Drawn:
     )
 
 
-def _jobs(name: str, drawn: Drawn, submitted: Floats) -> Jobs:
+def _split(sizes: Counts, most: int) -> tuple[Counts, Counts]:
+    """Pods of jobs of so many GPUs, and GPUs of each: as few pods of at most so many as there can be."""
+    pods = np.maximum(-(-sizes // most), 1)
+    return pods, -(-sizes // pods)
+
+
+def _jobs(name: str, drawn: Drawn, submitted: Floats, gpus_of_a_pod: int) -> Jobs:
     """Jobs of whole hosts as one pod a host, smaller ones as one pod."""
     count = len(submitted)
     width = max(5, len(str(count)))
@@ -249,8 +258,7 @@ def _jobs(name: str, drawn: Drawn, submitted: Floats) -> Jobs:
         pods = np.array([graph.pods for graph in drawn.graphs], dtype=np.int64)
         gpus = np.zeros(count, dtype=np.int64)
     else:
-        pods = np.maximum(-(-drawn.sizes // GPUS_PER_HOST), 1)
-        gpus = np.minimum(drawn.sizes, GPUS_PER_HOST)
+        pods, gpus = _split(drawn.sizes, gpus_of_a_pod)
     return Jobs(
         names=tuple(f"{name}-{number:0{width}}" for number in range(1, count + 1)),
         submitted=submitted,
