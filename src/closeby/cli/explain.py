@@ -11,6 +11,7 @@ from closeby.cli.options import (
     SchedulerOptions,
     Sources,
     asks_scheduler,
+    counts_lost_work,
     output_option,
     reads_cluster_or_manifests,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     type=NAMESPACE_NAME,
     help="Namespace of NAME.  [default: all; if several match in a cluster, the context's namespace]",
 )
+@counts_lost_work
 @asks_scheduler
 def command(
     *,
@@ -44,6 +46,7 @@ def command(
     sources: Sources,
     output: str,
     namespace: str | None,
+    now: float | None,
     scheduler: SchedulerOptions,
 ) -> None:
     """Explain why a pod, gang or application waits and what would have to change, or why it was placed where
@@ -64,9 +67,11 @@ def command(
     from closeby.cli.output import emit
     from closeby.cli.reading.inputs import read_cluster_or_files
 
+    if now is not None and not sources.paths:
+        raise click.UsageError("--now is the time of manifests: give them with -f")
     address = _address(sources, scheduler)
     inputs, cluster = read_cluster_or_files(sources)
-    explanation = _explanation(subject, namespace, inputs, cluster, address)
+    explanation = _explanation(subject, namespace, inputs, cluster, address, now)
 
     def views() -> "Iterable[RenderableType]":
         from closeby.report.views.explanation import explanation_views
@@ -97,6 +102,7 @@ def _explanation(
     inputs: "Inputs",
     cluster: "ReadCluster | None",
     address: "SchedulerAddress | None",
+    now: float | None,
 ) -> "Explanation":
     """Why the pod, gang or application that the user means waits, or is where it is.
 
@@ -105,9 +111,10 @@ def _explanation(
     """
     from closeby.cli.reading.inputs import usable_configuration
     from closeby.cli.reading.measuring import measures
-    from closeby.report.documents.decided import Live, standing_of
+    from closeby.report.documents.decided import Live, refused_volumes, standing_of
     from closeby.report.documents.explanations import explain
     from closeby.report.documents.subjects import Several, choose, objects_of, schedules
+    from closeby.scheduling.events import VolumeRefused
     from closeby.simulator.runs import Asked, Simulation
     from closeby.whatif.gathering import counterfactuals
 
@@ -117,24 +124,35 @@ def _explanation(
         explain_everything=True,
         measure=measures(inputs.configuration, live=cluster is not None),
         wall=None if cluster is None else time.time(),
+        now=now,
         networks=inputs.networks,
-        # A live scheduler does not preempt yet.
+        # Live, what is there now is explained; who is evicted the scheduler says itself.
         preempt=cluster is None,
+        observe=cluster is not None and cluster.has_plans,
     )
-    with usable_configuration():
+
+    def begun() -> Simulation:
         simulation = Simulation(inputs.manifests, inputs.configuration, asked)
+        if cluster is not None and inputs.scheduler_name is not None:
+            simulation.tell(*cluster.besides(simulation.engine, inputs.scheduler_name))
+        return simulation
+
+    with usable_configuration():
+        simulation = begun()
     before = simulation.standing()
     near = None if cluster is None else cluster.namespace
     found, chosen = _meant(before, subject, namespace, near, inputs), None
     if isinstance(found, Several):  # Which of them waits is known once all is decided.
         found, chosen = choose(simulation.decided(), found)
-        simulation = Simulation(inputs.manifests, inputs.configuration, asked)
+        simulation = begun()
         before = simulation.standing()
     live = None
     if cluster is not None:
         ours = inputs.scheduler_name if schedules(before, found, inputs.scheduler_name) else None
         status = cluster.decided(found, ours, address)
         live = Live(standing=standing_of(before, found), status=status)
+        if status.story is not None:  # Where volumes could not be had only the scheduler knows.
+            simulation.tell(*map(VolumeRefused, refused_volumes(status.story)))
     run = simulation.decided(explain=[found.item])
     different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
     about = objects_of(run, found, inputs.manifests.workloads)

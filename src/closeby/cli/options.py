@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import wraps
 from typing import NamedTuple
 
@@ -176,6 +177,25 @@ def excludes(command: Command) -> Command:
     return with_exclusion
 
 
+def gates(command: Command) -> Command:
+    """``--mode bind|gate``; the command gets ``gates``, whether it is the latter."""
+
+    @click.option(
+        "--mode",
+        type=OneOf(("bind", "gate")),
+        default="bind",
+        show_default=True,
+        help="Which pods it works on. bind: it binds the pods that name this scheduler. gate: it chooses the "
+        "nodes of pods with the scheduling gate closeby.dev/placement, whatever scheduler they name, which "
+        "then binds them.",
+    )
+    @wraps(command)
+    def with_mode(*, mode: str, **options: object) -> None:
+        command(gates=mode == "gate", **options)
+
+    return with_mode
+
+
 def logs(command: Command) -> Command:
     """``--log-format text|json``; the command gets the writer of lines as ``say``."""
 
@@ -333,6 +353,22 @@ def asks_scheduler(command: Command) -> Command:
         command(scheduler=asked, **options)
 
     return with_scheduler
+
+
+def _seconds(_: click.Context, __: click.Parameter, value: datetime | None) -> float | None:
+    return None if value is None else value.replace(tzinfo=UTC).timestamp()
+
+
+def counts_lost_work(command: Command) -> Command:
+    """Add ``--now``, the time of manifests; ``now`` is in seconds since the epoch, or None."""
+    option = click.option(
+        "--now",
+        metavar="TIME",
+        type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ"]),
+        callback=_seconds,
+        help="The time by which the work of victims counts as lost.  [default: the latest in the manifests]",
+    )
+    return option(command)
 
 
 def output_option(command: Command) -> Command:

@@ -13,6 +13,7 @@ from closeby.cli.options import (
     connects,
     elects,
     excludes,
+    gates,
     logs,
     serves,
 )
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     show_default=True,
     help=POD_GROUPER_HELP,
 )
+@gates
 @elects("closeby-scheduler")
 @excludes
 @serves
@@ -53,6 +55,7 @@ def command(
     context: str | None,
     config_path: str | None,
     scheduler_name: str | None,
+    gates: bool,
     pod_grouper: bool,
     election: Election,
     excluded_namespaces: tuple[str, ...],
@@ -63,8 +66,9 @@ def command(
 ) -> None:
     """Schedule the pods of a live cluster that name this scheduler. Runs until SIGTERM or Ctrl-C.
 
-    Runs next to the cluster's own scheduler. Exits with code 1 when it loses leadership to another replica,
-    so that it is restarted. A dry run writes nothing and does not need leadership.
+    Runs next to the cluster's own scheduler, or in --mode gate before it. Exits with code 1 when it loses
+    leadership to another replica, so that it is restarted. A dry run writes nothing and does not need
+    leadership.
 
     \b
     Example:
@@ -88,6 +92,7 @@ def command(
     settings = SchedulerSettings(
         scheduler_name=scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
         instance=instance,
+        gates=gates,
         pod_grouper=pod_grouper,
         excluded_namespaces=excluded_namespaces,
         dry_run=dry_run,
@@ -109,6 +114,7 @@ def command(
                 "starting",
                 cluster=transport.source,
                 scheduler=settings.scheduler_name,
+                mode="gate" if gates else None,
                 dry_run=settings.dry_run or None,
             )
             return await scheduler.run(stop)

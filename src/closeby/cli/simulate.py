@@ -1,13 +1,12 @@
 """`closeby simulate`: schedule the pods of manifests, or run a workload over time, and report."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from closeby.cli.names import OneOf
-from closeby.cli.options import Sources, may_read_manifests, output_or_csv_option
+from closeby.cli.options import Sources, counts_lost_work, may_read_manifests, output_or_csv_option
 from closeby.cli.simulating.over_time import OverTime, runs_over_time
 from closeby.cli.simulating.pictures import Pictures, check_written, draws
 
@@ -57,12 +56,7 @@ class Scheduled(NamedTuple):
     is_flag=True,
     help="Let nothing that runs end to make room for pods of higher priority.",
 )
-@click.option(
-    "--now",
-    metavar="TIME",
-    type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ"]),
-    help="The time by which the work of victims counts as lost.  [default: the latest in the manifests]",
-)
+@counts_lost_work
 @click.option(
     "--scheduler-name",
     metavar="NAME",
@@ -79,7 +73,7 @@ def command(
     quality: bool,
     strict: bool,
     no_preemption: bool,
-    now: datetime | None,
+    now: float | None,
     scheduler_name: str | None,
     over_time: OverTime,
     pictures: Pictures,
@@ -120,8 +114,7 @@ def command(
             raise click.UsageError(
                 "Missing option '-f' / '--filename': give manifests, or --workload or --trace to run jobs."
             )
-        seconds = None if now is None else now.replace(tzinfo=UTC).timestamp()
-        scheduled = Scheduled(scheduler_name, not no_preemption, seconds)
+        scheduled = Scheduled(scheduler_name, not no_preemption, now)
         waiting = _once(sources, output, explain, optimum, scheduled, quality, pictures)
     if strict and waiting:
         click.get_current_context().exit(STILL_PENDING)
@@ -229,6 +222,6 @@ def _over_time(
 
 def _only_over_time(over_time: OverTime) -> None:
     for name, value in over_time._asdict().items():
-        if value is not None and value is not False:
+        if value is not None and value is not False and value != ():
             option = name.replace("_", "-")
             raise click.UsageError(f"--{option} belongs to a run over time: add --workload or --trace")

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -16,19 +16,27 @@ from closeby.cli.reading.progress import Progress
 from closeby.kube.client.connection import Connection, connect, connection_to, own_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
+from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.status_records import MIRRORS
 from closeby.kube.metrics.asking import DEFAULT_NAMESPACE, SchedulerAddress, ask_for_story
+from closeby.kube.preempting.nominated import NominatedPods
+from closeby.kube.preempting.records import PodPlan
+from closeby.kube.preempting.restoring import written_plans
 from closeby.kube.scheduler.live import DEFAULT_NAME
+from closeby.kube.state.ownership import ForeignMembers, OwnGangs
 from closeby.kube.state.reading import WholeCluster, read_cluster, read_nodes
 from closeby.kube.state.recorded import read_pods_of, read_recorded
+from closeby.kube.watch.changes import Change
 from closeby.kube.watch.reflector import settle
-from closeby.kube.watch.resources import PODS, is_name
+from closeby.kube.watch.resources import PODS, Resource, is_name
 from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.problems import Problem
 from closeby.objects.recorded import SchedulerStatus, Story
 from closeby.objects.words import harmless
 from closeby.reading.manifests import Manifests
 from closeby.report.documents.subjects import APP_GROUP, POD, Subject
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import Event, PreemptionRestored
 from closeby.scheduling.outcomes import ItemKind
 
 T = TypeVar("T")
@@ -39,11 +47,26 @@ class ReadCluster(Struct, frozen=True):
 
     connection: Connection
     whole: WholeCluster
+    #: All PodGroups as they are, and by uid what waiting pods with a nominated node say.
+    objects: GangObjects
+    nominated: Mapping[str, PodPlan]
 
     @property
     def namespace(self) -> str:
         """The namespace of the context."""
         return self.connection.namespace
+
+    @property
+    def has_plans(self) -> bool:
+        """Whether a plan of preemption may be in force."""
+        return bool(self.nominated) or any(one.preemption for one in self.objects)
+
+    def besides(self, engine: Engine, scheduler: str) -> Iterator[Event]:
+        """What the scheduler of this name wrote down, beside what the records of the cluster say."""
+        yield from self.whole.places
+        own = OwnGangs(scheduler, engine.state, ForeignMembers())
+        plans = written_plans(engine.state, self.objects, own, self.nominated)
+        yield from (PreemptionRestored(one.plan) for one in plans)
 
     def decided(
         self, subject: Subject, scheduler: str | None, address: SchedulerAddress | None
@@ -135,13 +158,21 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
     if isinstance(connection, Problem):
         raise Unusable(str(connection), "or read manifests: -f PATH")
     progress = Progress(sys.stderr, "reading the cluster")
+    scheduler_name = sources.scheduler_name or configuration.scheduler_name or DEFAULT_NAME
+    objects, nominated = GangObjects(), NominatedPods()
+
+    def look(resource: Resource, change: Change) -> None:
+        objects.take([(resource, change)])
+        nominated.take([(resource, change)])
 
     async def read(transport: Transport) -> WholeCluster | Problem:
         return await read_cluster(
             transport,
             keep_going=sources.keep_going,
             pod_grouper=sources.pod_grouper,
+            scheduler_name=scheduler_name,
             progress=progress.tell,
+            look=look,
         )
 
     try:
@@ -157,14 +188,14 @@ def read_live(sources: Sources) -> tuple[Inputs, ReadCluster]:
         manifests=whole.manifests,
         configuration=configuration,
         errors=whole.skipped,
-        scheduler_name=sources.scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
+        scheduler_name=scheduler_name,
         networks=live_scope(
             configuration.network_topology_namespaces,
             own_namespace(),
             beside=configuration.tenant_network_topologies,
         ),
     )
-    return inputs, ReadCluster(connection, whole)
+    return inputs, ReadCluster(connection, whole, objects, nominated.plans)
 
 
 def read_live_nodes(kubeconfig: str | None, context: str | None) -> Manifests:

@@ -66,6 +66,7 @@ def compare(wanted: Wanted) -> Compared:
         cluster=given.cluster,
         wishes=given.wishes,
         checkpoints=over_time.checkpoints,
+        failures=over_time.failure_rate,
         with_histories=wanted.with_histories,
     )
     try:

@@ -27,7 +27,7 @@ from closeby.errors import UnknownWorkloadError, UnrunnableError
 from closeby.lab.replay.clusters import SHAPES, GivenCluster, cluster_of, made_up
 from closeby.lab.replay.driver import Policy
 from closeby.lab.replay.given import AskedLoad, Given, TraceJobs, asks_for_cores, given
-from closeby.lab.replay.submitting import Wishes
+from closeby.lab.replay.submitting import Segments, Wishes
 from closeby.lab.workloads.traces import read_trace
 from closeby.objects.words import not_known
 from closeby.plugins.configurations import DEFAULT
@@ -46,7 +46,12 @@ def read_given(
     if over_time.trace == STANDARD_INPUT and STANDARD_INPUT in sources.paths:
         raise click.UsageError("-f - and --trace - can't both read standard input: give one of them a file")
     cluster, skipped = _cluster(sources, over_time)
-    wishes = Wishes(required=over_time.required, preferred=over_time.preferred, topology=over_time.topology)
+    wishes = Wishes(
+        required=over_time.required,
+        preferred=over_time.preferred,
+        topology=over_time.topology,
+        segments=tuple(Segments(level=level, size=size) for level, size in over_time.segment),
+    )
     asked: AskedLoad | TraceJobs
     if over_time.trace is not None:
         asked = _read_trace(over_time.trace)
@@ -64,7 +69,7 @@ def read_given(
                 replace(policy, measurements=measure_once(policy.configuration, live=False))
                 for policy in policies
             ]
-            return given(known, cluster, wishes, asked, skipped)
+            return given(known, cluster, wishes, asked, skipped, over_time.failure_rate)
     except (UnknownWorkloadError, UnrunnableError) as error:
         raise Unusable(str(error)) from error
 

@@ -12,6 +12,7 @@ from closeby.cli.options import Command, with_options
 
 if TYPE_CHECKING:
     from closeby.lab.replay.agenda import Checkpoints
+    from closeby.lab.replay.failures import FailureRate
 
 DEFAULT_CLUSTER = "lingjun"
 #: Where applications run, which need no GPUs.
@@ -47,6 +48,8 @@ class OverTime(NamedTuple):
     priorities: str | None = None
     checkpoint_every: float | None = None
     restart_time: float | None = None
+    segment: tuple[tuple[str, int], ...] = ()
+    failures: tuple[str, int, float] | None = None
 
     @property
     def wanted(self) -> bool:
@@ -63,6 +66,16 @@ class OverTime(NamedTuple):
             every=usual.every if self.checkpoint_every is None else self.checkpoint_every,
             restart=usual.restart if self.restart_time is None else self.restart_time,
         )
+
+    @property
+    def failure_rate(self) -> "FailureRate | None":
+        """How many nodes are out of order at any time."""
+        from closeby.lab.replay.failures import FailureRate
+
+        if self.failures is None:
+            return None
+        level, nodes, repair = self.failures
+        return FailureRate(level=level, nodes=nodes, repair=repair)
 
     def check(self, **others: object) -> None:
         """Says which options contradict each other; ``others`` belong to a made-up workload too.
@@ -104,6 +117,46 @@ class Seconds(click.ParamType[float]):
         if seconds is None or seconds == 0:
             self.fail(f"{value!r} is not a span of time; write seconds, or like 36h, 1h30m or 2d", param, ctx)
         return seconds
+
+
+class PodsOfLevel(click.ParamType[tuple[str, int]]):
+    """A level and a number, like ``rack=16``."""
+
+    name = "level"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        level, _, number = str(value).rpartition("=")
+        if not level or not number.isdecimal() or not 0 < int(number) < _GREATEST:
+            self.fail(f"{value!r} is not a level and how many pods share one; write like rack=16", param, ctx)
+        return level, int(number)
+
+
+class FailuresOfLevel(click.ParamType[tuple[str, int, float]]):
+    """A level, a number of nodes and a span of time, like ``rack=2:7d``."""
+
+    name = "failures"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int, float]:
+        level, _, rest = str(value).rpartition("=")
+        number, _, time = rest.partition(":")
+        if not level or not number.isdecimal() or not 0 < int(number) < _GREATEST:
+            self.fail(
+                f"{value!r} is not a level and how many nodes of each of its domains are out of order; write "
+                "like rack=2, or rack=2:7d with how long they are",
+                param,
+                ctx,
+            )
+        return level, int(number), Seconds().convert(time, param, ctx) if time else REPAIR
+
+
+#: No cluster has as many pods or nodes.
+_GREATEST = 10**9
+#: Seconds for which a node that failed is out of order on average, if nothing is said.
+REPAIR = 7 * 86_400.0
 
 
 def _is_number(text: str) -> bool:
@@ -171,8 +224,8 @@ FROM_EMPTY_OPTION = click.option(
 CLUSTER_OPTION = click.option(
     "--cluster",
     metavar="NAME",
-    help="The synthetic cluster to run on if -f gives none: lingjun, small, superpod, zones or racks.  "
-    f"[default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
+    help="The synthetic cluster to run on if -f gives none: lingjun, small, superpod, nvl72, zones or "
+    f"racks.  [default: {DEFAULT_CLUSTER}; {APPLICATIONS_CLUSTER} for applications]",
 )
 
 
@@ -210,6 +263,22 @@ def says_where(command: Command) -> Command:
             metavar="LEVEL",
             help="Place each job of several pods within one domain of this level (label, alias, short "
             "name or its last word) if possible.",
+        ),
+        click.option(
+            "--segment",
+            type=PodsOfLevel(),
+            multiple=True,
+            metavar="LEVEL=PODS",
+            help="Place each job of several pods in segments of so many pods, each within one domain of this "
+            "level, such as rack=16; the last may be smaller. May be repeated, coarse to fine.",
+        ),
+        click.option(
+            "--failures",
+            type=FailuresOfLevel(),
+            metavar="LEVEL=NODES[:TIME]",
+            help="Let so many nodes of each domain of this level be out of order at any time, such as "
+            "rack=2:7d: which ones changes at random, each is out for that long on average (7d), and jobs "
+            "that run there are evicted.  [default: none]",
         ),
     )
     return with_options(options, command)

@@ -55,6 +55,7 @@ def run_over_time(sources: Sources, over_time: OverTime, *, preempt: bool = True
         until=over_time.until,
         preempt=preempt,
         checkpoints=over_time.checkpoints,
+        failures=over_time.failure_rate,
     )
     long = len(jobs) >= (LONG_OF_APPLICATIONS if jobs.graphs else LONG)
     try:
@@ -72,6 +73,8 @@ def run_over_time(sources: Sources, over_time: OverTime, *, preempt: bool = True
         cores=given.cores,
         required=over_time.required,
         preferred=over_time.preferred,
+        segments=over_time.segment,
+        failures=over_time.failure_rate,
         notices=given.notices,
     )
     return Ran(history=history, measures=measure(history, unconstrained=free), asked=asked)
