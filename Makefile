@@ -30,7 +30,7 @@ PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-che
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test fast golden mutants soak schemas pictures bench benchlive conformance cluster lint format lock clean
+.PHONY: help install demo test fast golden mutants soak kueue schemas pictures bench benchlive benchkueue conformance cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -61,10 +61,15 @@ pictures: $(PROJECT)  ## Redraw the pictures of the documentation (docs/pictures
 	cp "$$folder/rack-map.svg" "$$folder/fabric.svg" docs/pictures && \
 	$(BIN)/closeby compare --config closeby --config slurm-tree --config most-allocated --workload seren \
 	    --seeds 3 --plot "$$folder" >/dev/null && \
-	cp "$$folder/span.svg" docs/pictures/compare-span.svg
+	cp "$$folder/span.svg" docs/pictures/compare-span.svg && \
+	$(BIN)/closeby simulate -f docs/examples/layers --plot "$$folder" >/dev/null && \
+	cp "$$folder/rack-map.svg" docs/pictures/segments.svg
 
 soak: $(PROJECT)  ## Run the soaks, one after the other: load, faults and attacks on a real API server
-	@$(BIN)/pytest -m soak
+	@$(BIN)/pytest -m soak --ignore=tests/kueue
+
+kueue: $(PROJECT)  ## Run the tests beside a real Kueue, which Go builds once
+	@$(BIN)/pytest -m soak tests/kueue
 
 mutants: $(PROJECT)  ## Change MODULE in small ways and show what TESTS do not notice
 	@$(BIN)/python -m tests.mutants $(MODULE) $(TESTS)
@@ -72,8 +77,12 @@ mutants: $(PROJECT)  ## Change MODULE in small ways and show what TESTS do not n
 bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON
 	@$(BIN)/closeby bench --json -
 
-benchlive: $(PROJECT)  ## Measure bindings on a real API server, beside kube-scheduler
+benchlive: $(PROJECT)  ## Measure bindings and preemption on a real API server, beside kube-scheduler
 	@$(BIN)/python -m tests.benchmarks.live_cluster
+	@$(BIN)/python -m tests.benchmarks.live_preemption
+
+benchkueue: $(PROJECT)  ## Measure Kueue's own search beside closeby's placement; Go builds it once
+	@$(BIN)/python -m tests.benchmarks.beside_kueue
 
 conformance: $(PROJECT)  ## Judge random pods by the real kube-scheduler and by closeby, and compare
 	@$(BIN)/python -m tests.conformance
