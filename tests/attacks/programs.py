@@ -38,13 +38,20 @@ class Program:
 
 @asynccontextmanager
 async def running(folder: Path, command: str, kubeconfig: Path, *arguments: str) -> AsyncIterator[Program]:
-    """``closeby COMMAND`` runs inside the context, and is killed in the end if it still does."""
+    """``closeby COMMAND`` runs inside the context, and is killed in the end if it still does.
+
+    When the context ends with an error, what the program said goes to standard output.
+    """
     log = folder / f"{command}-{unique('log')}.txt"
     whole = [sys.executable, "-m", "closeby", command, "--kubeconfig", str(kubeconfig), *arguments]
     with log.open("wb") as written:
         process = await asyncio.to_thread(subprocess.Popen, whole, stderr=written)
+    started = Program(process, log)
     try:
-        yield Program(process, log)
+        yield started
+    except BaseException:
+        sys.stdout.write(f"\n{command}: exit code {process.poll()}, its log:\n{started.said()[-8000:]}\n")
+        raise
     finally:
         process.kill()
         await asyncio.to_thread(process.wait)

@@ -166,7 +166,7 @@ def test_applications_that_fit_nowhere_keep_no_other_tenant_waiting(
             async def all_decided() -> bool:
                 return turns.decided(evil) == APPLICATIONS
 
-            await until(all_decided)
+            await until(all_decided, 300)
             assert max(turns.suspended) <= STEPS + BEYOND
             sys.stdout.write(
                 f"\na gang of {GANG} alone: {median(alone):.2f} s, beside the attack {median(beside):.2f} s; "

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from closeby.controllers.grouping.writes import Writes
 from closeby.kube.client.transport import Transport
+from closeby.kube.state.held_nodes import taint_of
+from closeby.kube.writing.node_taints import set_taint
 from closeby.kube.writing.volume_writes import ClaimReference, VolumeWriter
 from closeby.kube.writing.writer import StatusCondition, Writer
 from closeby.objects.pods import Pod, PodSpec
@@ -83,12 +86,12 @@ def labelled(**labels: str | None) -> Object:
 
 @asynccontextmanager
 async def stolen(
-    helm: Path, control_plane: ControlPlane, namespace: str, component: str
+    helm: Path, control_plane: ControlPlane, namespace: str, component: str, *more: str
 ) -> AsyncIterator[Theft]:
-    """The chart is installed, and the component's token is in wrong hands."""
+    """The chart is installed (``more``: arguments of helm), and the component's token is in wrong hands."""
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(Api(control_plane.access()))
-        release = await stack.enter_async_context(installed(helm, admin, namespace))
+        release = await stack.enter_async_context(installed(helm, admin, namespace, *more))
         file = await kubeconfig(control_plane, admin, release, component)
         thief = await stack.enter_async_context(Api(read_kubeconfig(file)))
         transport = await stack.enter_async_context(direct(file))
@@ -202,11 +205,13 @@ def test_with_the_schedulers_token_a_pod_is_not_called_ready_or_moved_into_a_ser
     """Of a waiting pod's status two conditions alone are written, and with a binding our label alone."""
     ready = {"type": "Ready", "status": "True"}
     attempts: list[tuple[Object, str]] = [
-        ({"status": {"phase": "Running"}}, "conditions alone"),
-        ({"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}, "conditions alone"),
-        ({"status": {"nominatedNodeName": "n"}}, "conditions alone"),
-        ({"status": {"conditions": [ready]}}, "AppGroupFound alone"),
-        ({"status": {"conditions": [unschedulable() | {"status": "True"}]}}, "AppGroupFound alone"),
+        ({"status": {"phase": "Running"}}, "conditions and nominatedNodeName alone"),
+        (
+            {"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}},
+            "conditions and nominatedNodeName alone",
+        ),
+        ({"status": {"conditions": [ready]}}, "closeby.dev/Preempting alone"),
+        ({"status": {"conditions": [unschedulable() | {"status": "True"}]}}, "closeby.dev/Preempting alone"),
         (labelled(app="payments"), "may not change its metadata"),
         (annotated(note="yours"), "may not change its metadata"),
         ({"metadata": {"$deleteFromPrimitiveList/finalizers": [KEPT]}}, "may not change its metadata"),
@@ -245,8 +250,9 @@ def test_with_the_schedulers_token_a_pod_is_not_called_ready_or_moved_into_a_ser
                 condition = StatusCondition(
                     type="PodScheduled", status="False", reason="Unschedulable", message="no room"
                 )
-                for _ in range(2):
-                    written = await writer.pod_conditions(record(ours), [condition])
+                preempting = StatusCondition(type="closeby.dev/Preempting", status="True", reason="Evicting")
+                for node_name in (UNSET, host, None):
+                    written = await writer.pod_conditions(record(ours), [condition, preempting], node_name)
                     assert written.ok, written.error
                 bound = await writer.bind(Binding(record(ours), host, rank=3, domain=("z1", "r1")))
                 assert bound.ok, bound.error
@@ -296,6 +302,50 @@ def test_with_the_schedulers_token_volumes_are_bound_and_not_changed(
             finally:
                 await admin.patch(volume, {"metadata": {"finalizers": None}})
                 await admin.delete(volume)
+
+    asyncio.run(run())
+
+
+def test_with_the_schedulers_token_a_node_gets_one_taint_and_loses_no_other(
+    helm: Path, control_plane: ControlPlane, namespace: str
+) -> None:
+    """Only where the chart was asked to let it taint nodes; the taint is this scheduler's own."""
+    kept = {"key": "example.com/broken", "value": "yes", "effect": "NoExecute"}
+    one = node(f"{namespace}-1", labels={"rack": "r1"}, taints=[kept])
+    url = f"/api/v1/nodes/{one['metadata']['name']}"
+
+    def tainted(*taints: Object) -> Object:
+        return {"spec": {"taints": list(taints)}}
+
+    async def run() -> None:
+        async with (
+            stolen(
+                helm, control_plane, namespace, "scheduler", "--set", "scheduler.taintNodes=true"
+            ) as theft,
+            joined(theft.admin, [one]) as (name,),
+        ):
+            ours = taint_of(namespace)
+            mine = {"key": ours.key, "value": ours.value, "effect": "NoSchedule"}
+
+            async def learnt() -> bool:
+                attempt = theft.thief.patch(url, tainted(), dryRun="All")
+                return await at_work(f"{namespace}-{namespace}-scheduler-taint", attempt)
+
+            await eventually(learnt)
+            theirs = {**mine, "value": "another"}
+            evicting = {**mine, "effect": "NoExecute"}
+            for wrong in ((), (kept, theirs), (kept, evicting), (mine,), ({**kept, "value": "no"}, mine)):
+                await refused(theft.thief.patch(url, tainted(*wrong)), "of the taints of a node")
+            await refused(theft.thief.patch(url, {"spec": {"unschedulable": True}}), "of the spec of a node")
+            for part in ("labels", "annotations"):
+                await refused(
+                    theft.thief.patch(url, {"metadata": {part: {"rack": "r2"}}}), "of the metadata of a node"
+                )
+            for present in (True, False):
+                assert await set_taint(theft.transport, name, ours, present=present) is None
+                now = await theft.admin.get(url)
+                assert now["spec"]["taints"] == ([kept, mine] if present else [kept])
+            assert now["metadata"]["labels"]["rack"] == "r1"
 
     asyncio.run(run())
 

@@ -5,10 +5,11 @@ scheduler starts; the clock runs from the first to the last binding, as one watc
 CPU is that of each process from its start to the last binding, less what it needs to start on the same
 cluster without pods to schedule.
 
-    python -m tests.benchmarks.live_cluster [--repeat 3] [--json FILE]
+    python -m tests.benchmarks.live_cluster [--repeat 3] [--only terms] [--json FILE]
 
 With ``--start`` it measures instead how long closeby takes from its start until it is ready, on a cluster of
-5,000 nodes and 30,000 bound pods.
+5,000 nodes and 30,000 bound pods; with ``--claims`` each of these has a claim with an attached volume, and
+some pods with claims wait.
 """
 
 import asyncio
@@ -21,25 +22,39 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 import click
 import msgspec
 
+from tests.benchmarks.into_etcd import put_all
+from tests.benchmarks.live_loads import (
+    GPU,
+    LEAF,
+    LEAVES,
+    NODES,
+    WAITING,
+    all_nodes,
+    check_terms,
+    storage_of,
+    volumes,
+    with_terms,
+    with_volume,
+)
 from tests.control_plane.api import Api, ApiError, Object, create_namespace, delete_namespace
 from tests.control_plane.binaries import find_programs
 from tests.control_plane.cluster import ControlPlane, started
 from tests.control_plane.commands import Settings
 from tests.control_plane.definitions import define
-from tests.control_plane.nodes import joined, node
+from tests.control_plane.nodes import joined
 
-NODES, LEAVES, GANG = 2_000, 125, 16
+GANG = 16
 PLAIN_PODS, GANGS = 5_000, 125
+TERM_PODS, VOLUME_PODS = 1_500, 200
 MANY_NODES, BOUND_PODS = 5_000, 30_000
-LEAF = "benchmarks.closeby.dev/leaf"
-GPU = "nvidia.com/gpu"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE = 300.0
 #: Without any pod: long enough for a scheduler to have listed everything.
@@ -72,9 +87,16 @@ class Load:
     name: str
     pods: int
     gang: int = 0
+    #: Whether each pod has a claim; the number of the first pod.
+    claims: bool = False
+    first: int = 0
+    #: Whether pods mind each other; whether each has a volume, half of which are made with its node.
+    terms: bool = False
+    volumes: bool = False
 
 
 PLAIN, IN_GANGS = Load("plain", PLAIN_PODS), Load("gangs", GANGS * GANG, GANG)
+LOADS = (PLAIN, IN_GANGS, Load("terms", TERM_PODS, terms=True), Load("volumes", VOLUME_PODS, volumes=True))
 
 
 @dataclass(frozen=True)
@@ -130,11 +152,19 @@ def pod(name: str, contender: Contender, load: Load, gang: str) -> Object:
     container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}
     spec: Object = {"schedulerName": contender.scheduler_name, "containers": [container]}
     labels = {}
+    if load.claims:
+        claim = {"claimName": f"c-{name.removeprefix('p-')}"}
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": claim}]
     if load.gang and contender.upstream_gangs:
         spec["schedulingGroup"] = {"podGroupName": gang}
     elif load.gang:
         labels["closeby.dev/pod-group"] = gang
-    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+    made: Object = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+    if load.terms:
+        with_terms(int(name.removeprefix("p-")), made)
+    if load.volumes:
+        with_volume(int(name.removeprefix("p-")), made)
+    return made
 
 
 def pod_group(name: str, contender: Contender) -> tuple[str, Object]:
@@ -158,10 +188,15 @@ async def submit(api: Api, namespace: str, contender: Contender, load: Load) -> 
             body |= {"apiVersion": version, "kind": "PodGroup"}
             await api.create(f"/apis/{version}/namespaces/{namespace}/podgroups", body)
     path = f"/api/v1/namespaces/{namespace}/pods"
-    for first in range(0, load.pods, 500):
-        numbers = range(first, min(first + 500, load.pods))
-        pods = (pod(f"p-{i}", contender, load, f"g-{i // load.gang}" if load.gang else "") for i in numbers)
-        await asyncio.gather(*(api.create(path, one) for one in pods))
+    numbers = range(load.first, load.first + load.pods)
+    pods = (pod(f"p-{i}", contender, load, f"g-{i // load.gang}" if load.gang else "") for i in numbers)
+    await create_all(api, ((path, one) for one in pods))
+
+
+async def create_all(api: Api, objects: Iterator[tuple[str, Object]]) -> None:
+    """Creates objects at their paths, some hundreds at a time."""
+    while some := list(islice(objects, 500)):
+        await asyncio.gather(*(api.create(path, one) for path, one in some))
 
 
 class Watch:
@@ -230,8 +265,11 @@ async def measure(plane: ControlPlane, contender: Contender, load: Load, folder:
                 start = cpu(pid)
         namespace = await create_namespace(api)
         try:
-            await submit(api, namespace, contender, load)
-            async with watching(api, namespace, load.pods) as watch:
+            async with contextlib.AsyncExitStack() as stack:
+                if load.volumes:
+                    await stack.enter_async_context(volumes(api, namespace, load.pods))
+                await submit(api, namespace, contender, load)
+                watch = await stack.enter_async_context(watching(api, namespace, load.pods))
                 servers = {name: cpu(plane.processes[name].pid) for name in ("kube-apiserver", "etcd")}
                 began = time.perf_counter()
                 used, most = 0.0, 0.0
@@ -245,6 +283,8 @@ async def measure(plane: ControlPlane, contender: Contender, load: Load, folder:
                 spent = {name: cpu(plane.processes[name].pid) - before for name, before in servers.items()}
                 if load.gang:
                     check_leaves(watch.nodes, load)
+                if load.terms:
+                    check_terms(watch.nodes)
                 return Result(
                     contender=contender.name,
                     load=load.name,
@@ -272,46 +312,55 @@ def check_leaves(nodes: dict[str, str], load: Load) -> None:
         assert len(leaves) == 1, f"gang {gang} is in leaves {sorted(leaves)}"
 
 
-def all_nodes(number: int = NODES) -> list[Object]:
-    """The cluster's nodes, 16 in a leaf."""
-    return [
-        node(f"n-{i:04}", labels={LEAF: f"leaf-{i // (NODES // LEAVES)}"}, allocatable={GPU: "8"})
-        for i in range(number)
-    ]
-
-
 def until_ready(log: Path) -> None:
     """Waits until the log says so."""
     while "msg=ready" not in log.read_text():
         time.sleep(0.05)
 
 
-async def measure_starts(plane: ControlPlane, folder: Path, repeat: int) -> None:
+def full_cluster(namespace: str, load: Load) -> Iterator[tuple[str, Object]]:
+    """Paths and objects of a cluster on whose nodes pods run in turn."""
+    names = []
+    for one in all_nodes(MANY_NODES):
+        names.append(one["metadata"]["name"])
+        yield "/api/v1/nodes", one
+    if load.claims:
+        yield from storage_of(namespace, load.pods, MANY_NODES)
+    for number in range(load.pods):
+        made = pod(f"p-{number}", CLOSEBY, load, "")
+        made["spec"]["nodeName"] = names[number % len(names)]
+        made["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+        yield f"/api/v1/namespaces/{namespace}/pods", made
+
+
+async def measure_starts(plane: ControlPlane, folder: Path, repeat: int, claims: bool) -> None:
     """Seconds from the start of the process to its first decision, and its memory, on a full cluster."""
-    big = Load("bound", BOUND_PODS)
+    big = Load("bound", BOUND_PODS, claims=claims)
     async with Api(plane.access()) as api:
         await define(api)
-        async with joined(api, all_nodes(MANY_NODES)):
-            namespace = await create_namespace(api)
-            await submit(api, namespace, CLOSEBY, big)
-            await bind_all(plane, namespace, big.pods, MANY_NODES)
-            for number in range(repeat):
-                log = folder / f"start-{number}"
-                log.mkdir()
-                began = time.perf_counter()
-                with running(CLOSEBY, plane, log) as pid:
-                    await asyncio.to_thread(until_ready, log / "closeby.log")
-                    took = time.perf_counter() - began
-                    click.echo(
-                        f"{MANY_NODES:,} nodes, {big.pods:,} pods: ready after {took:.1f} s, "
-                        f"{cpu(pid):.1f} s CPU, {memory(pid):.0f} MB"
-                    )
+        namespace = await create_namespace(api, service_accounts=False)
+        began = time.perf_counter()
+        await put_all(plane, full_cluster(namespace, big))
+        if claims:
+            await submit(api, namespace, CLOSEBY, Load("waiting", WAITING, claims=True, first=big.pods))
+        click.echo(f"the cluster is there after {time.perf_counter() - began:.1f} s")
+        for number in range(repeat):
+            log = folder / f"start-{number}"
+            log.mkdir()
+            began = time.perf_counter()
+            with running(CLOSEBY, plane, log) as pid:
+                await asyncio.to_thread(until_ready, log / "closeby.log")
+                took = time.perf_counter() - began
+                click.echo(
+                    f"{MANY_NODES:,} nodes, {big.pods:,} pods: ready after {took:.1f} s, "
+                    f"{cpu(pid):.1f} s CPU, {memory(pid):.0f} MB"
+                )
 
 
 async def compare(
-    plane: ControlPlane, folder: Path, repeat: int, tell: Callable[[Result], None]
+    plane: ControlPlane, folder: Path, repeat: int, loads: Sequence[Load], tell: Callable[[Result], None]
 ) -> list[Result]:
-    """All contenders and loads, ``repeat`` times in turn."""
+    """All contenders and these loads, ``repeat`` times in turn."""
     results = []
     async with Api(plane.access()) as api:
         await define(api)
@@ -325,9 +374,10 @@ async def compare(
         await api.create("/apis/closeby.dev/v1alpha1/topologies", topology)
         async with joined(api, all_nodes()):
             for _ in range(repeat):
-                for load in (PLAIN, IN_GANGS):
-                    contenders = [RAW, CLOSEBY, CLOSEBY_EVENTS, KUBE]
-                    for contender in contenders:
+                for load in loads:
+                    # What binds alone asks nobody whether pods may be there, nor for their volumes.
+                    bare = [] if load.terms or load.volumes else [RAW]
+                    for contender in [*bare, CLOSEBY, CLOSEBY_EVENTS, KUBE]:
                         results.append(await measure(plane, contender, load, folder))
                         tell(results[-1])
     return results
@@ -345,18 +395,27 @@ def line(result: Result) -> str:
 
 @click.command()
 @click.option("--repeat", default=1, show_default=True, help="Rounds; all contenders take turns in each.")
+@click.option(
+    "--only", multiple=True, type=click.Choice([one.name for one in LOADS]), help="These loads alone."
+)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there.")
 @click.option("--start", is_flag=True, help="Measure starts on a cluster full of pods.")
-def main(repeat: int, json_file: Path | None, start: bool) -> None:
+@click.option("--claims", is_flag=True, help="With --start: each pod has a claim.")
+def main(repeat: int, only: tuple[str, ...], json_file: Path | None, start: bool, claims: bool) -> None:
     """Measures closeby beside kube-scheduler on one real API server."""
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="closeby-benchmark-") as name:
         folder = Path(name)
-        with started(find_programs(click.echo), folder, Settings()) as plane:
+        # Without kubelets the controllers would take the nodes for lost, and the pods from them.
+        settings = Settings(controllers=not start)
+        with started(find_programs(click.echo), folder, settings) as plane:
             if start:
-                asyncio.run(measure_starts(plane, folder, repeat))
+                asyncio.run(measure_starts(plane, folder, repeat, claims))
             else:
-                results = asyncio.run(compare(plane, folder, repeat, lambda one: click.echo(line(one))))
+                loads = [one for one in LOADS if not only or one.name in only]
+                results = asyncio.run(
+                    compare(plane, folder, repeat, loads, lambda one: click.echo(line(one)))
+                )
     if json_file is not None:
         machine = {"cpus": os.cpu_count(), "python": platform.python_version()}
         rows = [asdict(one) | {"rate": one.rate} for one in results]

@@ -84,7 +84,7 @@ def test_lines_that_are_not_wrapped_are_short(path: tuple[str, ...]) -> None:
 
 def test_names_in_help_exist() -> None:
     shown = " ".join(closeby("simulate", "--help").stdout.split())
-    clusters = re.search(r"synthetic cluster .*?: ([a-z, ]+)\.", shown)
+    clusters = re.search(r"synthetic cluster .*?: ([a-z0-9, ]+)\.", shown)
     assert clusters is not None
     assert set(re.split(r", | or ", clusters[1])) == set(SHAPES)
     workloads = re.search(r"synthetic workload, such as ([a-z, ]+);", shown)
@@ -99,7 +99,8 @@ def test_help_lists_the_options_for_runs_over_time_correctly() -> None:
     later = names[names.index("--workload") + 2 :]
     for name in later:
         flag = name in ("--from-empty", "--full")
-        result = closeby("simulate", "-f", "-", name, *(() if flag else ("1",)), stdin="")
+        value = "rack=1" if name in ("--segment", "--failures") else "1"
+        result = closeby("simulate", "-f", "-", name, *(() if flag else (value,)), stdin="")
         assert f"{name} belongs to a run over time" in result.stderr, name
     for given in (("--explain",), ("--optimum",), ("--scheduler-name", "x")):
         result = closeby("simulate", "--workload", "seren", *given)

@@ -39,7 +39,10 @@ def test_version_and_help() -> None:
     [
         (("simulat",), "no such command 'simulat'; did you mean simulate?"),
         (("discover", "slrum"), "no such command 'slrum'; did you mean slurm?"),
-        (("simulate", "--filenam", "x"), "no such option '--filenam'; did you mean '--filename'?"),
+        (
+            ("simulate", "--filenam", "x"),
+            "no such option '--filenam'; did you mean '--failures', '--filename'?",
+        ),
         (("simulate", "--jobs", "ten"), "invalid value for '--jobs': 'ten' is not a whole number"),
         (("explain",), "missing argument "),
         (("bench", "--only", "x"), "'x' is not a known benchmark; known benchmarks: placement,"),

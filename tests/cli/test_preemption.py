@@ -93,6 +93,13 @@ def test_the_cheapest_rack_is_cleared() -> None:
 def test_the_time_of_lost_work_can_be_said() -> None:
     found = simulated(*cluster(), options=("--now", "2026-01-01T09:00:30Z"))
     assert found["preemptions"][0]["cost"]["lostAcceleratorSeconds"] == 30 * 16
+    explained = report("explain", "train", "-f", "-", "--now", "2026-01-01T09:00:30Z", stdin=text(*cluster()))
+    assert explained["preemptions"][0]["cost"]["lostAcceleratorSeconds"] == 30 * 16
+
+
+def test_a_live_cluster_has_its_own_time() -> None:
+    refused = closeby("explain", "train", "--now", "2026-01-01T09:00:30Z")
+    assert (refused.exit_code, "--now is the time of manifests" in refused.stderr) == (2, True)
 
 
 def test_without_preemption_the_gang_waits() -> None:

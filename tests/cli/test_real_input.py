@@ -74,13 +74,12 @@ def test_kueue_job_without_constraint_and_jobset_that_requires_one() -> None:
     assert (group["scheduled"], len(group["domain"])) == (4, 3)
 
 
-def test_kueue_jobset_in_slices_waits_and_says_what_is_not_supported() -> None:
-    """Its slices are a hard constraint that closeby does not know, so nothing is placed wrongly."""
-    found = kueue("sample-jobset-tas-sliced")
-    group = only_group(found)
-    assert (group["scheduled"], group["reason"]) == (0, "Unsupported")
-    assert "podset-slice-required-topology" in group["message"]
-    assert {pod["reason"] for pod in found["pods"]} == {"Unsupported"}
+def test_kueue_jobset_in_slices_has_each_slice_in_one_rack() -> None:
+    group = only_group(kueue("sample-jobset-tas-sliced"))
+    assert (group["scheduled"], group["reason"]) == (8, None)
+    assert [(one["level"], len(one["pods"]), one["together"]) for one in group["segments"]] == [
+        ("topology-rack", 4, True)
+    ] * 2
 
 
 def test_kueue_samples_all_at_once_do_not_disturb_each_other() -> None:

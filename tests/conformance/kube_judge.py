@@ -98,6 +98,19 @@ class Judge:
                 await self._api.patch(f"{path}/status", {"status": status}, kind="strategic")
         pods = f"/api/v1/namespaces/{world.namespace}/pods"
         await asyncio.gather(*(self._create(pods, one) for one in world.probes))
+        await self._make_owned(world)
+
+    async def _make_owned(self, world: World) -> None:
+        """Claims that belong to pods, which must be there to be named; without a pod they are another's."""
+        path = f"/api/v1/namespaces/{world.namespace}/persistentvolumeclaims"
+        listed = await self._listed(f"/api/v1/namespaces/{world.namespace}/pods")
+        uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in listed}
+        for name, claim, status in world.owned:
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": name or "another", "controller": True}
+            claim["metadata"]["ownerReferences"] = [{**owner, "uid": uids.get(name, "another")}]
+            await self._create(path, claim)
+            if status:
+                await self._api.patch(f"{path}/{claim['metadata']['name']}/status", {"status": status})
 
     async def _create(self, path: str, made: Object) -> None:
         try:

@@ -15,6 +15,15 @@ DRIVER, CAPPED = "csi.example.com", "capped.example.com"
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _ZONES = ("east", "west", "north")
 _STORAGE = "/apis/storage.k8s.io/v1"
+_RWO, _PVC = "ReadWriteOnce", "PersistentVolumeClaim"
+#: Drivers that attach the disks that specs of pods name.
+_MIGRATED = (
+    "ebs.csi.aws.com",
+    "pd.csi.storage.gke.io",
+    "disk.csi.azure.com",
+    "cinder.csi.openstack.org",
+    "pxd.portworx.com",
+)
 _BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
 _BOUND_CLAIMS, _FREE_VOLUMES = 14, 6
 #: The first of the bound claims may be attached. Pods that are judged use the others: a volume that is
@@ -78,7 +87,34 @@ def use_claims(world: "World", random: Random, pod: Object) -> None:
         names = [f"{kind}-{size}" for kind in kinds for size in ("1gi", "3gi")] + ["lost", "missing"]
     chosen = sorted(set(random.choices(names, k=random.choice((1, 1, 1, 2)))))
     volumes = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": one}} for i, one in enumerate(chosen)]
+    if random.random() < 0.4:
+        volumes.append(_ephemeral(world, random, pod))
     pod["spec"].setdefault("volumes", []).extend(volumes)
+
+
+def _ephemeral(world: "World", random: Random, pod: Object) -> Object:
+    """A volume of the pod's own, with the claim that its controller made: bound, or open for a probe."""
+    name = pod["metadata"]["name"]
+    bound = "schedulerName" not in pod["spec"] or random.random() < 0.5
+    storage = "later" if bound else random.choice(("later", "here", "static", "capped"))
+    claim = _claim(world, f"{name}-own", storage, "1Gi", ["ReadWriteOnce"])
+    template = {"spec": dict(claim["spec"])}
+    status: Object = {}
+    if bound:
+        made = _volume(
+            world, random, f"{world.name}-of-{name}", claim["spec"]["storageClassName"], "1Gi", [_RWO]
+        )
+        # kube-scheduler does not look at the zone of a volume of the pod's own, and closeby does.
+        made["metadata"]["labels"] = {}
+        made["spec"]["claimRef"] = {"namespace": world.namespace, "name": f"{name}-own", "kind": _PVC}
+        world.add("/api/v1/persistentvolumes", made, {"phase": "Bound"})
+        claim["metadata"]["annotations"] = _BOUND
+        claim["spec"] = {**claim["spec"], "volumeName": made["metadata"]["name"]}
+        status = {"phase": "Bound", "accessModes": [_RWO], "capacity": {"storage": "1Gi"}}
+    # A claim of that name may belong to another pod; where a pod runs kube-scheduler takes that for a fault.
+    own = "schedulerName" not in pod["spec"] or random.random() < 0.9
+    world.owned.append((name if own else "", claim, status))
+    return {"name": "own", "ephemeral": {"volumeClaimTemplate": template}}
 
 
 def _claims(world: "World") -> str:
@@ -125,7 +161,12 @@ def _node_drivers(world: "World", random: Random, name: str) -> None:
     driver: Object = {"name": DRIVER, "nodeID": name}
     if random.random() < 0.7:
         driver["allocatable"] = {"count": random.choice((1, 2, 3))}
-    world.add(f"{_STORAGE}/csinodes", {"metadata": {"name": name}, "spec": {"drivers": [driver]}})
+    drivers = [driver]
+    for migrated in _MIGRATED:
+        if random.random() < 0.6:
+            count = random.choice((0, 1, 1, 2))
+            drivers.append({"name": migrated, "nodeID": name, "allocatable": {"count": count}})
+    world.add(f"{_STORAGE}/csinodes", {"metadata": {"name": name}, "spec": {"drivers": drivers}})
 
 
 def _bound(world: "World", random: Random, i: int) -> None:

@@ -49,6 +49,8 @@ class World:
     #: (path of the object, status to be written to it).
     statuses: list[tuple[str, Object]] = field(default_factory=list)
     probes: list[Object] = field(default_factory=list)
+    #: (name of a pod, claim that was made for it, status of the claim): they are made after the pods.
+    owned: list[tuple[str, Object, Object]] = field(default_factory=list)
 
     @property
     def namespace(self) -> str:
@@ -237,12 +239,23 @@ def _ports(world: World, random: Random, pod: Object) -> None:
 
 
 def _disks(world: World, random: Random, pod: Object) -> None:
-    if random.random() < 0.4:
-        name, reads = random.choice(("d1", "d2")), random.random() < 0.5
+    for number in range(random.choice((0, 0, 0, 1, 1, 2))):
+        name, reads = random.choice(("d1", "d2", "d3")), random.random() < 0.5
         source: Object = random.choice(
             (
                 {"gcePersistentDisk": {"pdName": name, "readOnly": reads}},
-                {"awsElasticBlockStore": {"volumeID": name, "readOnly": reads}},
+                {"awsElasticBlockStore": {"volumeID": f"vol-{name}", "readOnly": reads}},
+                {"awsElasticBlockStore": {"volumeID": f"aws://east/vol-{name}", "readOnly": reads}},
+                {
+                    "azureDisk": {
+                        "diskName": name,
+                        "diskURI": f"/subscriptions/s/disks/{name}",
+                        "kind": "Managed",
+                        "readOnly": reads,
+                    }
+                },
+                {"cinder": {"volumeID": name, "readOnly": reads}},
+                {"portworxVolume": {"volumeID": name, "readOnly": reads}},
                 {
                     "iscsi": {
                         "targetPortal": "10.0.0.9",
@@ -261,7 +274,7 @@ def _disks(world: World, random: Random, pod: Object) -> None:
                 },
             )
         )
-        pod["spec"].setdefault("volumes", []).append({"name": "disk", **source})
+        pod["spec"].setdefault("volumes", []).append({"name": f"disk-{number}", **source})
 
 
 def _selector(world: World, random: Random, pod: Object) -> None:

@@ -65,7 +65,7 @@ class Site:
 def make_site(folder: Path) -> Site:
     """Free ports, new certificates and tokens, and a kubeconfig for each user, in `folder`."""
     names = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    ports = dict(zip(names, _free_ports(len(names)), strict=True))
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
     certificates = make_certificates(folder)
     server = f"https://127.0.0.1:{ports['kube-apiserver']}"
     tokens = folder / "tokens.csv"
@@ -197,7 +197,8 @@ def _client(site: Site, name: str) -> list[str]:
     ]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nothing listens on."""
     # All are held until all are known, so that none is given out twice.
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]

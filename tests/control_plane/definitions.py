@@ -13,7 +13,7 @@ FILES = sorted((Path(__file__).parents[2] / "deploy" / "crds").glob("*.yaml"))
 
 async def define(api: Api) -> dict[str, Object]:
     """Applies the definitions and waits until their kinds are served; returns them by name, as they stand."""
-    return {name: await _defined(api, name, one) for name, one in _definitions().items()}
+    return {name: await applied(api, one) for name, one in _definitions().items()}
 
 
 def _definitions() -> dict[str, Object]:
@@ -21,7 +21,9 @@ def _definitions() -> dict[str, Object]:
     return {one["metadata"]["name"]: one for one in found}
 
 
-async def _defined(api: Api, name: str, definition: Object) -> Object:
+async def applied(api: Api, definition: Object) -> Object:
+    """Applies one definition and waits until its kind is served; returns it as it stands."""
+    name = definition["metadata"]["name"]
     await api.patch(f"{CRDS}/{name}", definition, kind="apply", fieldManager="closeby-tests", force="true")
     async with asyncio.timeout(60):
         while True:

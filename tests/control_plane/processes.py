@@ -62,6 +62,11 @@ class Process:
             raise StartError(f"{self.name} does not run\n{self.log_tail()}")
         return self._process.pid
 
+    @property
+    def address(self) -> str:
+        """Where it answers: `http://127.0.0.1:2379`."""
+        return self._command.ready_url.rpartition("/")[0]
+
     def start(self, timeout: float = 100) -> None:
         """Starts it and waits for at most `timeout` seconds until it answers that it is ready."""
         if self.running:

@@ -73,7 +73,7 @@ def test_an_invalid_annotation_is_reported_and_holds_the_pods_until_it_is_correc
             await it.job("both", 2, {**it.wish(), KUEUE_REQUIRED: "tests.closeby.dev/rack"})
             await it.job("many", 2, {"kai.scheduler/batch-min-member": "many"})
             both = await it.condition("both", "False")
-            assert both["reason"] == "InvalidSpec" and "two schedulers" in both["message"]
+            assert both["reason"] == "InvalidSpec" and "several schedulers" in both["message"]
             many = await it.condition("many", "False")
             assert "'many' is not a number of pods" in many["message"]
 

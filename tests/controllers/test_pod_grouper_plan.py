@@ -392,3 +392,17 @@ def test_what_stands_is_not_written_again() -> None:
     del found["metadata"]["labels"]
     assert not seen_group(POD_GROUPS, msgspec.json.encode(found)).managed
     assert not seen_group(POD_GROUPS, b'{"metadata": 3}').managed
+
+
+def test_a_gang_waits_for_no_pods_that_follow_others() -> None:
+    # JobSet refuses the other pods of a job until its first one has a node, a LeaderWorkerSet makes none.
+    job = {"parallelism": 3, "completions": 3, "template": TEMPLATE}
+    jobs = {"replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": job}}]}
+    key = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+    found = lineage("jobset.x-k8s.io/v1alpha2", "JobSet", jobs, annotations=key)
+    layer = {"level": "rack", "size": 3, "remainder": "allow", "exclusive": "kind"}
+    assert specs(plan_of(found, [], NO_QUEUES)) == {"w": {"minMember": 2, "layers": [layer]}}
+    group = {"replicas": 1, "leaderWorkerTemplate": {"size": 3, "workerTemplate": TEMPLATE}}
+    key = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
+    found = lineage("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", group, annotations=key)
+    assert specs(plan_of(found, [], NO_QUEUES)) == {"w-0": {"minMember": 1, "layers": [layer]}}

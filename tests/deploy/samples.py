@@ -82,6 +82,33 @@ TAKEN = {
             for i in range(128)
         ]
     ),
+    "segments of racks within blocks": gang(
+        minMember=128,
+        layers=[
+            {"level": "block", "size": 64, "topology": "fabric"},
+            {
+                "level": "rack",
+                "size": 16,
+                "mode": "preferred",
+                "arrangement": "spread",
+                "exclusive": "kind",
+                "remainder": "forbid",
+            },
+        ],
+    ),
+    "segments of several sizes": gang(minMember=8, layers=[{"level": "rack", "counts": [1, 3, 4]}]),
+    "segments of which some may come later": gang(
+        layers=[{"level": "rack", "size": 4, "minSegments": 2, "remainder": "allow"}]
+    ),
+    "two racks for half an hour": gang(
+        minMember=8, layers=[{"level": "rack", "maxDomains": 2, "relaxAfter": "30m"}]
+    ),
+    "segments of subgroups": gang(
+        subGroups=[
+            {"name": "driver"},
+            {"name": "workers", "minMember": 8, "layers": [{"level": "rack", "size": 4}]},
+        ]
+    ),
     "a fraction of an hour": placement(completionTimeout="1.5h"),
     "the spans of Go": placement(completionTimeout=".5s250ms3us1ns"),
     "a topology": levels(
@@ -158,6 +185,44 @@ REFUSED = {
         gang(subGroups=[{"name": ""}]),
         "spec.subGroups[0].name",
         "at least 1 chars",
+    ),
+    "a size that does not divide the one above": (
+        gang(minMember=12, layers=[{"level": "block", "size": 6}, {"level": "rack", "size": 4}]),
+        "spec.layers",
+        "a size does not divide that of the layer above",
+    ),
+    "layers that become coarser": (
+        gang(minMember=8, layers=[{"level": "rack", "size": 4}, {"level": "block", "size": 8}]),
+        "spec.layers",
+        "a layer is coarser than the one above",
+    ),
+    "a minimum of segments in an inner layer": (
+        gang(
+            minMember=8,
+            layers=[{"level": "block", "size": 4}, {"level": "rack", "size": 2, "minSegments": 1}],
+        ),
+        "spec.layers",
+        "minSegments stands in another layer than the first; write it there",
+    ),
+    "a layer of any size": (
+        gang(minMember=8, layers=[{"level": "block"}]),
+        "spec.layers[0]",
+        "give either size or counts",
+    ),
+    "a layer of two sizes": (
+        gang(minMember=8, layers=[{"level": "block", "size": 8, "counts": [8]}]),
+        "spec.layers[0]",
+        "give either size or counts",
+    ),
+    "a layer for no time": (
+        gang(minMember=8, layers=[{"level": "block", "size": 8, "relaxAfter": "0s"}]),
+        "spec.layers[0].relaxAfter",
+        "must be longer than 0s",
+    ),
+    "a mode that nobody knows": (
+        gang(minMember=8, layers=[{"level": "block", "size": 8, "mode": "hard"}]),
+        "spec.layers[0].mode",
+        'supported values: "", "required", "preferred"',
     ),
     "no levels": (levels(), "spec.levels", "at least 1 items"),
     "too many levels": (levels(*(f"a/level-{i}" for i in range(17))), "spec.levels", "at most 16 items"),

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import closeby
+from closeby.kube.state.held_nodes import taint_of
 from tests.cli.calling import closeby as call
 from tests.deploy.helm import CHART, PLAIN, PLAIN_ARGUMENTS, ROOT, called, objects, rendered
 
@@ -310,6 +311,11 @@ def test_a_changed_configuration_starts_new_pods(helm: Path) -> None:
         ("scheduler.replicas=two", "replicas"),
         ("modules.rm=x", "rm"),
         ("excludedNamespaces={Kube_System}", "excludedNamespaces"),
+        ("scheduler.taintNodes=maybe", "taintNodes"),
+        (
+            "configuration.plugins[0].name=DefaultPreemption,configuration.plugins[0].arguments.hold=taint",
+            "scheduler.taintNodes=true",
+        ),
     ],
 )
 def test_values_are_checked(helm: Path, values: str, complaint: str) -> None:
@@ -360,6 +366,23 @@ def test_labels_that_plugins_bind_with_can_be_named(helm: Path) -> None:
     text = rendered(helm, "--set", "scheduler.bindingLabels={example.com/numa}")
     expression = policies(text)["default-closeby-scheduler-binding"]["spec"]["validations"][0]["expression"]
     assert '["closeby.dev/rank","example.com/numa"]' in expression
+
+
+@pytest.mark.parametrize("name", ["near", "x" * 70])
+def test_nodes_may_be_tainted_if_asked_for_and_by_the_own_taint_alone(helm: Path, name: str) -> None:
+    assert "default-closeby-scheduler-taint" not in policies(rendered(helm))
+    text = rendered(helm, "--set", f"scheduler.taintNodes=true,configuration.schedulerName={name}")
+    variables = policies(text)["default-closeby-scheduler-taint"]["spec"]["variables"]
+    assert {one["name"]: one["expression"] for one in variables}["value"] == f'"{taint_of(name).value}"'
+    (rule,) = (
+        one
+        for one in of_kind(text, "ClusterRole")["closeby-scheduler"]["rules"]
+        if one["resources"] == ["nodes"]
+    )
+    assert rule["verbs"] == ["get", "list", "watch", "patch"]
+    # Where another scheduler binds there is nothing to hold.
+    gates = rendered(helm, "--set", "scheduler.taintNodes=true,scheduler.mode=gate")
+    assert "default-closeby-scheduler-taint" not in policies(gates)
 
 
 def test_clusters_that_enforce_no_policies_get_none(helm: Path) -> None:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from closeby.kube.state.following import FOLLOWED
-from closeby.kube.watch.resources import SELECTED_BY, VOLUMES, WATCHED, WORKLOADS
+from closeby.kube.watch.resources import (
+    OWNERS,
+    REPLICATION_CONTROLLERS,
+    SELECTED_BY,
+    VOLUMES,
+    WATCHED,
+    WORKLOADS,
+)
 from closeby.reading.registry import READERS
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
@@ -93,7 +100,8 @@ def plural(kind: str) -> str:
 
 def test_the_scheduler_may_follow_the_kinds_that_it_follows_and_no_others(helm: Path) -> None:
     followed = {(one.group, plural(one.kind)) for one in FOLLOWED} | {("", "nodes"), ("", "pods")}
-    followed |= {(one.group, one.plural) for one in (*SELECTED_BY, *VOLUMES)}
+    followed |= {(one.group, plural(one.kind)) for one in OWNERS}
+    followed |= {(one.group, one.plural) for one in (*SELECTED_BY, *VOLUMES, REPLICATION_CONTROLLERS)}
     for verb in ("list", "watch"):
         assert resources(rules(helm, "scheduler"), verb) == followed
 
@@ -106,7 +114,7 @@ def test_the_controllers_may_follow_no_kinds_that_closeby_does_not_read(helm: Pa
     assert resources(found, "list") <= known
 
 
-#: Kinds that pods refer to, and that own none.
+#: Kinds that pods and their owners refer to, and that own none.
 REFERRED_TO = {
     ("", "Namespace"),
     ("", "PersistentVolume"),
@@ -114,6 +122,8 @@ REFERRED_TO = {
     ("", "Service"),
     ("node.k8s.io", "RuntimeClass"),
     ("policy", "PodDisruptionBudget"),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"),
+    ("trainer.kubeflow.org", "TrainingRuntime"),
 }
 
 

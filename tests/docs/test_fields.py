@@ -15,6 +15,7 @@ from closeby.reading.dialects import (
     app_groups,
     closeby,
     coscheduling,
+    hypernodes,
     jobset,
     kai,
     kubeflow,
@@ -67,6 +68,7 @@ def named(text: str) -> set[str]:
         ("PodGroups", coscheduling.SpecWire),
         ("PodGroups", volcano.SpecWire),
         ("PodGroups", upstream.SpecWire),
+        ("Topologies, queues and networks", hypernodes.SpecWire),
         ("Topologies, queues and networks", kueue.FlavorSpecWire),
         ("Topologies, queues and networks", kueue.ClusterQueueSpecWire),
         ("Topologies, queues and networks", app_groups.KepSpecWire),
@@ -103,6 +105,10 @@ SECTIONS = {
     "policy": "Topologies, queues and networks",
     "kai.scheduler": "Topologies, queues and networks",
     "kueue.x-k8s.io": "Topologies, queues and networks",
+    "grove.io/PodCliqueSet": "Workloads",
+    "trainer.kubeflow.org": "Workloads",
+    "grove.io/ClusterTopologyBinding": "Topologies, queues and networks",
+    "topology.volcano.sh": "Topologies, queues and networks",
 }
 #: Types whose fields stand in a section of their own, or that are honoured, or waited for, as a whole.
 ELSEWHERE = {
@@ -145,6 +151,8 @@ def unlisted(called: str, title: str, seen: frozenset[str] = frozenset()) -> Ite
         inner = (kind or "").lstrip("[{")
         if field not in here:
             yield f"{called}.{field}"
+        elif inner == "PodSpec" and title != "Pods":
+            continue
         elif inner and field not in aside and inner not in seen | ELSEWHERE:
             yield from unlisted(inner, title, seen | {inner})
 

@@ -59,6 +59,7 @@ def told() -> dict[str, set[str]]:
     for one in bindings_of(decisions):
         meters.binding(one.pod.uid)
         meters.bound(one.pod.uid)
+    meters.volumes_ended(1.0, "gone")
     return families(meters)
 
 

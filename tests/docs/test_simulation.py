@@ -13,6 +13,7 @@ from closeby.lab.documents.simulation import (
     ApplicationsEntry,
     ClusterEntry,
     EvictionEntry,
+    FailuresEntry,
     PolicyEntry,
     RefusalEntry,
     ReservationEntry,
@@ -23,6 +24,7 @@ from closeby.lab.documents.simulation import (
     WorkloadEntry,
 )
 from closeby.lab.replay.clusters import SHAPES
+from closeby.quality.segments import SegmentMeasures
 from tests.cli.calling import closeby
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +59,7 @@ def test_the_options_exist() -> None:
 
 def test_the_clusters_are_all_there() -> None:
     table = PAGE.split("| cluster | shape |")[1].split("\n\n")[0]
-    assert re.findall(r"^\| `([a-z]+)`", table, re.MULTILINE) == list(SHAPES)
+    assert re.findall(r"^\| `([a-z0-9]+)`", table, re.MULTILINE) == list(SHAPES)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,8 @@ def test_the_clusters_are_all_there() -> None:
         ("policy", PolicyEntry),
         ("summary", SummaryEntry),
         ("applications", ApplicationsEntry),
+        ("failures", FailuresEntry),
+        ("measures.segments[]", SegmentMeasures),
         ("refusals[]", RefusalEntry),
         ("reservations[]", ReservationEntry),
         ("samples", SamplesEntry),

@@ -30,6 +30,7 @@ _MORE: Types = {
         "topologyConstraints": "scheduling.run.ai/PodGroup.spec.topologyConstraint",
     },
     "scheduling.run.ai/PodGroup.spec.subGroups": {"minSubGroup": None},
+    "trainer.kubeflow.org/TrainJob.spec": {"podTemplateOverrides": None},
     "scheduling.TopologyConstraint": {"key": None, "level": None},
 }
 #: Parts of custom resources that have no bearing on placement, by the name of their field.
@@ -37,8 +38,15 @@ _ASIDE = frozenset(
     {
         "autoscalerOptions",
         "gcsFaultToleranceOptions",
+        "initializer",
         "metrics",
+        "mlPolicy",
+        "podGroupPolicy",
+        "podTemplateOverrides",
         "policies",
+        "resourceClaimTemplates",
+        "resourceSharing",
+        "runtimePatches",
         "volumeClaim",
         "volumeClaimPolicies",
         "volumeClaimTemplates",

@@ -58,10 +58,12 @@ class World:
         discover_every: float = 0.5,
         steps: Sequence[PreBindStep] = (),
         reporting: ReportingSettings = SOON,
+        gates: bool = False,
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
         settings = SchedulerSettings(
             scheduler_name=self.name,
+            gates=gates,
             dry_run=dry_run,
             reporting=reporting,
             discover_every=discover_every,
@@ -195,8 +197,10 @@ class World:
             pod = (await self.pods())[name]
             for one in pod["status"].get("conditions", ()):
                 if one["type"] == "PodScheduled" and one["status"] == "False":
-                    assert one["reason"] == "Unschedulable"
-                    if says in one["message"]:
+                    # What kube-apiserver writes itself as a pod with gates is made.
+                    gated = one["reason"] == "SchedulingGated"
+                    assert gated or one["reason"] == "Unschedulable"
+                    if says in one["message"] and not gated:
                         found.append(one["message"])
             return bool(found)
 

@@ -26,6 +26,8 @@ class Provisioner:
         #: Claims whose volume it does not make, and how often; claims and all for which it does not answer.
         self.refuses: dict[str, int] = {}
         self.silent: set[str] = set()
+        #: Nodes for which it makes none.
+        self.full: set[str] = set()
         self.asked: list[tuple[str, str]] = []
         self._made: list[str] = []
 
@@ -85,8 +87,8 @@ class Provisioner:
                 if not mine or node is None or name in self.silent or name in served:
                     continue
                 self.asked.append((name, node))
-                if self.refuses.get(name):
-                    self.refuses[name] -= 1
+                if self.refuses.get(name) or node in self.full:
+                    self.refuses[name] = max(0, self.refuses.get(name, 0) - 1)
                     change = {"metadata": {"annotations": {SELECTED: None}}}
                     await self.api.patch(f"{self.claims}/{name}", change)
                     continue

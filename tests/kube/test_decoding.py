@@ -15,6 +15,8 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.selectors import PodOwner
+from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.manifests import read_manifests
@@ -255,3 +257,22 @@ def test_only_so_many_large_app_groups_are_remembered() -> None:
     for i in range(64):
         record_of(decoder, application(60, namespace=f"n{i}"))
     assert record_of(decoder, application(60)) is not first
+
+
+def test_an_owner_of_pods_is_read_as_a_workload_unless_only_selectors_are_asked_for() -> None:
+    resource = Resource(
+        group="apps", version="v1", kind="StatefulSet", plural="statefulsets", namespaced=True
+    )
+    found = change(
+        {
+            "metadata": {"name": "db", "namespace": "a"},
+            "spec": {
+                "replicas": 3,
+                "selector": {"matchLabels": {"app": "x"}},
+                "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": []}},
+            },
+        }
+    )
+    whole, selector = (Decoder(selectors=alone).read(resource, found) for alone in (False, True))
+    assert isinstance(whole, Decoded) and isinstance(whole.record, Workload) and whole.record.pod_sets
+    assert isinstance(selector, Decoded) and isinstance(selector.record, PodOwner)

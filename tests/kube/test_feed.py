@@ -1,15 +1,16 @@
 """What happens to a cluster's objects, and what the engine hears of it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from closeby.kube.client.errors import ApiError
+from closeby.kube.state.awaited_kinds import AwaitedKinds, with_claims
 from closeby.kube.state.feed import Fed, Feed
-from closeby.kube.state.volumes_of_pods import VolumesOfPods
 from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, upserted
 from closeby.kube.watch.resources import (
+    ABOUT_VOLUMES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -18,6 +19,7 @@ from closeby.kube.watch.resources import (
     Resource,
 )
 from closeby.objects.selectors import Namespace, PodOwner, selector_of
+from closeby.objects.topologies import tier_level
 from closeby.objects.volumes import CSINode, PersistentVolumeClaim
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
@@ -31,6 +33,7 @@ from closeby.scheduling.events import (
     GroupDeleted,
     NetworkTopologyChanged,
     NodeDeleted,
+    NodeUpserted,
     PodDeleted,
     PodUpserted,
     PriorityClassChanged,
@@ -170,11 +173,17 @@ def test_volumes_come_change_and_go() -> None:
     assert fed.events == (StorageDeleted(PersistentVolumeClaim, "a/p"), StorageDeleted(CSINode, "n1"))
 
 
+def awaited(
+    follow: Callable[[], None] = lambda: None, listed: Callable[[], bool] = lambda: True
+) -> AwaitedKinds:
+    return AwaitedKinds(ABOUT_VOLUMES, "the claims and volumes", with_claims, follow, listed)
+
+
 def test_pods_with_claims_wait_until_volumes_are_listed() -> None:
     asked: list[str] = []
     there: list[str] = []
-    volumes = VolumesOfPods(lambda: asked.append("volumes"), lambda: bool(there))
-    feed = Feed("closeby", volumes=volumes)
+    volumes = awaited(lambda: asked.append("volumes"), lambda: bool(there))
+    feed = Feed("closeby", awaited=[volumes])
     feed.take([put(PODS, pod("plain")), put(PODS, claiming("theirs", "d") | {"spec": {"nodeName": "n"}})])
     assert asked == []
     (seen,) = feed.take([put(PODS, claiming("p", "data"))]).events
@@ -185,10 +194,21 @@ def test_pods_with_claims_wait_until_volumes_are_listed() -> None:
     assert feed.take([]).events == ()
 
 
+def test_a_pod_that_came_to_need_no_volumes_is_not_given_as_it_was() -> None:
+    there: list[str] = []
+    feed = Feed("closeby", awaited=[awaited(listed=lambda: bool(there))])
+    feed.take([put(PODS, claiming("p", "data"))])
+    (later,) = feed.take([put(PODS, pod("p"))]).events
+    assert isinstance(later, PodUpserted) and not later.pod.spec.claims
+    there.append("all")
+    events = feed.take([put(PODS, claiming("q", "data"))]).events
+    assert {one.pod.name for one in events if isinstance(one, PodUpserted)} == {"q"}
+
+
 def test_pods_with_claims_wait_for_a_right() -> None:
     """They are decided about again as soon as it is there; one that is gone is not."""
-    volumes = VolumesOfPods()
-    feed = Feed("closeby", volumes=volumes)
+    volumes = awaited()
+    feed = Feed("closeby", awaited=[volumes])
     (p, q) = feed.take([put(PODS, claiming("p", "data")), put(PODS, claiming("q", "data"))]).events[:2]
     assert isinstance(p, PodUpserted)
     nodes = served("storage.k8s.io", "CSINode", "v1", namespaced=False)
@@ -476,3 +496,32 @@ def test_a_pod_with_its_node_does_not_follow_its_resource_claim() -> None:
     waiting, placed = pod("p", resourceClaims=claims), pod("p", on="n1", resourceClaims=claims)
     feed.take([put(PODS, waiting), put(PODS, placed)])
     assert feed.take([put(CLAIMS, allocated("gpu", "n2"))]).events == ()
+
+
+def test_hypernodes_give_nodes_their_tiers_and_take_them_back() -> None:
+    feed, resource = Feed("closeby"), served("topology.volcano.sh", "HyperNode", "v1alpha1", namespaced=False)
+
+    def hypernode(name: str, *members: str) -> Object:
+        chosen = [{"type": "Node", "selector": {"exactMatch": {"name": one}}} for one in members]
+        return {"metadata": {"name": name}, "spec": {"tier": 1, "members": chosen}}
+
+    def racks(fed: Fed) -> dict[str, str | None]:
+        return {
+            event.node.name: event.node.labels.get(tier_level(1))
+            for event in fed.events
+            if isinstance(event, NodeUpserted)
+        }
+
+    assert racks(feed.take([put(NODES, node("n0")), put(NODES, node("n1"))])) == {"n0": None, "n1": None}
+    fed = feed.take([put(resource, hypernode("a", "n0"))])
+    assert racks(fed) == {"n0": "a"}
+    (changed,) = (one for one in fed.events if isinstance(one, TopologyChanged))
+    assert changed.topology.name == "hypernodes"
+    # A heartbeat says nothing, a node that changes keeps its HyperNode, and a new one gets it.
+    assert feed.take([put(NODES, node("n0"))]).events == ()
+    assert racks(feed.take([put(NODES, node("n0", cpu="8"))])) == {"n0": "a"}
+    assert racks(feed.take([put(resource, hypernode("a", "n0", "n1", "n2"))])) == {"n1": "a"}
+    assert racks(feed.take([put(NODES, node("n2"))])) == {"n2": "a"}
+    fed = feed.take([gone(resource, "a")])
+    assert racks(fed) == {"n0": None, "n1": None, "n2": None}
+    assert [one for one in fed.events if isinstance(one, TopologyDeleted)] == [TopologyDeleted("hypernodes")]

@@ -12,7 +12,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import CRDS, FILES, define
 from tests.kube.live_world import World, group_of, host, until, world
 
-NEWER = ("lastDecision", "reservation")
+NEWER = ("lastDecision", "reservation", "preemption", "evictions")
 pytestmark = pytest.mark.timeout(300)
 
 

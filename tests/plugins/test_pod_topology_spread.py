@@ -56,7 +56,7 @@ def test_the_emptiest_domains_take_the_pod() -> None:
     assert allowed(plugin, pod) == "b1 b2 c1 c2"
     found = plugin.rejection(STATE, pod, 0)
     assert found.reason == Reason.TOPOLOGY_SPREAD_VIOLATION
-    assert "zone=a has 1 such pods, the emptiest domain 0" in found.message
+    assert "zone=a has 1 such pod, the emptiest domain 0" in found.message
     assert "no label zone" in plugin.rejection(STATE, pod, 6).message
 
 
@@ -65,7 +65,10 @@ def test_with_too_few_domains_the_minimum_is_0() -> None:
     for i, name in enumerate(("a1", "b1", "c1")):
         place(plugin.handle.cluster, web(f"w-{i}"), name)
     assert allowed(plugin, web("w", over("zone"))) == "a1 a2 b1 b2 c1 c2"
-    assert allowed(plugin, web("w", over("zone", min_domains=4))) == ""
+    more = web("w", over("zone", min_domains=4))
+    assert allowed(plugin, more) == ""
+    found = plugin.rejection(STATE, more, 0)
+    assert "zone=a has 1 such pod, and there are only 3 of minDomains 4" in found.message
 
 
 def test_an_empty_selector_counts_no_pod() -> None:

@@ -127,7 +127,7 @@ def test_the_selected_node_pins() -> None:
             "no volume",
             [claim("data", volume="v", bound=True)],
             Reason.VOLUME_NOT_BINDABLE,
-            "volume that is not there",
+            "volume v, which is not there",
         ),
         ("binds at once", [claim("data", "at-once")], Reason.VOLUME_NOT_BINDABLE, "at-once binds at once"),
         ("no class", [claim("data", None)], Reason.VOLUME_NOT_BINDABLE, "names no storage class"),

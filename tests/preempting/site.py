@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from closeby.objects.groups import PodGroup
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine
@@ -45,12 +45,17 @@ class Site:
         explain: bool = False,
         whose: Preemptible | None = None,
         configuration: Configuration | None = None,
+        backoff: bool = False,
         **arguments: Any,
     ) -> None:
-        """``arguments`` are those of DefaultPreemption, unless there is a whole ``configuration``."""
+        """``backoff``: what is refused backs off, by the same clock.
+
+        ``arguments`` are those of DefaultPreemption, unless there is a whole ``configuration``.
+        """
         entry = PluginEntry(name="DefaultPreemption", arguments=arguments)
         chosen = Configuration(plugins=(entry,)) if configuration is None else configuration
-        self.engine = Engine(lambda handle: profile_for(chosen, handle), explain=explain, backoff=False)
+        self.engine = Engine(lambda handle: profile_for(chosen, handle), explain=explain, backoff=backoff)
+        self._backs_off = backoff
         self.engine.preempt(Preemptible() if whose is None else whose)
         nodes = draw(drawing) if isinstance(drawing, str) else drawing
         topology = TopologyChanged(fabric("zone", "rack", HOSTNAME))
@@ -62,7 +67,7 @@ class Site:
         self, name: str, on: Sequence[str], *, priority: int = 0, minimum: int | None = None, **fields: Any
     ) -> list[Pod]:
         """A gang that runs: one pod of one GPU for each node named, unless ``gpu`` says how many."""
-        needs = replace(spec(gpu=fields.pop("gpu", 1)), priority=priority)
+        needs = self._needs(priority, fields)
         group: dict[str, Any] = fields.pop("group", {})
         made = [
             replace(pod, node_name=node)
@@ -76,18 +81,23 @@ class Site:
 
     def alone(self, name: str, on: str | None = None, *, priority: int = 0, **fields: Any) -> Pod:
         """A plain pod of one GPU, unless ``gpu`` says how many."""
-        needs = replace(spec(gpu=fields.pop("gpu", 1)), priority=priority, **fields.pop("needs", {}))
+        needs = self._needs(priority, fields)
         made = replace(pods(None, 1, needs, prefix=name, on=on, **{"created": 0.0, **fields})[0], name=name)
         self.tell(PodUpserted(made))
         return made
 
     def waiting(
-        self, name: str, count: int, *, priority: int = 100, gpu: int = 1, group: PodGroup | None = None
+        self, name: str, count: int, *, priority: int = 100, group: PodGroup | None = None, **fields: Any
     ) -> None:
         """A gang that looks for one rack, unless ``group`` asks for something else."""
         record = gang(name, count, required="rack") if group is None else group
-        needs = replace(spec(gpu=gpu), priority=priority)
-        self.tell(GroupChanged(record), *map(PodUpserted, pods(name, count, needs)))
+        needs = self._needs(priority, fields)
+        self.tell(GroupChanged(record), *map(PodUpserted, pods(name, count, needs, **fields)))
+
+    def _needs(self, priority: int, fields: dict[str, Any]) -> PodSpec:
+        """The spec of which ``fields`` tell (``gpu``, ``cpu``, ``needs``), which are taken from them."""
+        asked = spec(gpu=fields.pop("gpu", 1), cpu=fields.pop("cpu", 0))
+        return replace(asked, priority=priority, **fields.pop("needs", {}))
 
     def tell(self, *events: Event) -> None:
         """Pass events on without deciding."""
@@ -96,7 +106,7 @@ class Site:
     def tick(self, now: float = NOW) -> list[Preemption]:
         """Decide; the plans that are made."""
         before = self._columns()
-        outputs = self.engine.handle(Tick(wall=now))
+        outputs = self.engine.handle(Tick(now if self._backs_off else None, wall=now))
         bound = bindings_of(outputs)
         self.where.update({one.pod.name: one.node for one in bound})
         found: list[Preemption] = []

@@ -5,8 +5,14 @@ from msgspec.structs import replace
 
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.labels import HOSTNAME
+from closeby.objects.pods import PriorityClass
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
-from closeby.scheduling.events import BudgetChanged, PodDeleted, PodUpserted
+from closeby.scheduling.events import (
+    BudgetChanged,
+    PodDeleted,
+    PodUpserted,
+    PriorityClassChanged,
+)
 from closeby.scheduling.preempting.records import Preemption
 from tests.preempting.site import NOW, Site, names
 from tests.worlds import gang, subgroup
@@ -48,6 +54,16 @@ def test_equal_priority_is_never_a_victim() -> None:
     for name, rack in (("one", RACK_1), ("two", RACK_2), ("three", RACK_3)):
         site.running(name, rack, priority=100)
     site.waiting("train", 4, priority=100)
+    assert site.tick() == []
+
+
+def test_the_priority_that_a_trusted_group_gives_its_members_protects_them() -> None:
+    site = Site()
+    for name, rack in (("one", RACK_1), ("two", RACK_2), ("three", RACK_3)):
+        site.running(name, rack, group={"priority": 50 if name == "two" else 200})
+    site.waiting("train", 4, priority=100)
+    assert only(site.tick()).path == ("zone-a", "rack-2")
+    site.waiting("more", 4, priority=100)
     assert site.tick() == []
 
 
@@ -311,3 +327,36 @@ def test_an_explained_gang_shows_all_domains_and_what_priority_would_do() -> Non
     why = other.why("train")
     assert why is not None
     assert (why.above, why.path) == (200, ("zone-a", "rack-2"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "named", "whose"),
+    [
+        ("Never", "", "pod"),
+        ("", "polite", "PriorityClass/polite"),
+        ("Never", "polite", "PriorityClass/polite"),
+        ("PreemptLowerPriority", "polite", ""),
+        ("", "", ""),
+    ],
+)
+def test_an_explanation_names_the_policy_that_forbids_to_preempt(policy: str, named: str, whose: str) -> None:
+    site = Site("zone-a rack-1 : a1=2", explain=True)
+    polite = PriorityClass(name="polite", value=100, preemption_policy="Never")
+    site.tell(PriorityClassChanged(polite))
+    site.running("low", [A1, A1], priority=1)
+    needs = {"preemption_policy": policy, "priority_class_name": named}
+    site.alone("high", priority=100, needs=needs)
+    plans, why = site.tick(), site.why("high")
+    assert bool(plans) == (not whose)
+    if whose:
+        assert why is not None
+        assert (why.policy_of, why.path, why.above) == (whose, (A1,), None)
+
+
+def test_a_policy_is_not_named_where_nothing_would_be_cleared_anyway() -> None:
+    site = Site("zone-a rack-1 : a1=1", explain=True)
+    site.alone("low", A1, priority=500)
+    site.alone("high", priority=100, needs={"preemption_policy": "Never"})
+    assert site.tick() == []
+    why = site.why("high")
+    assert why is None or not why.policy_of

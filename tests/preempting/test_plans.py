@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from closeby.scheduling.events import (
     FlushUnschedulable,
     PodDeleted,
+    PodUpserted,
     PreemptionGivenUp,
     PreemptionRestored,
     Tick,
@@ -138,3 +140,32 @@ def test_only_reported_evictions_count() -> None:
     site.tell(VictimEvicted(plan, plan.victims[0].uid, NOW), PreemptionGivenUp(plan, "it took too long"))
     [plan] = site.tick(NOW + 60)
     assert names(plan)[0] == "dear-0"
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_higher_priority_that_comes_between_takes_over_the_victims(leaving: bool) -> None:
+    site = Site("zone-a rack-1 : a1=2 a2=2", whose=Preemptible(reports=True))
+    site.running("low", RACK_1)
+    site.waiting("train", 4, priority=1_000)
+    [plan] = site.tick()
+    if leaving:
+        site.tell(*(PodUpserted(replace(pod, terminating=True)) for pod in plan.victims))
+    site.waiting("vip", 4, priority=2_000)
+    [other] = site.tick()
+    assert (other.preemptor, other.nodes) == ("default/vip", plan.nodes)
+    assert {pod.uid for pod in other.victims} == {pod.uid for pod in plan.victims}
+    assert all(pod.terminating is leaving for pod in other.victims)
+    assert other.cost.pods == (0 if leaving else 4)
+    assert site.engine.preemptions == (other,)
+    site.evict(other)
+    assert {name.partition("-")[0] for name in site.where} == {"vip"}
+
+
+def test_a_higher_priority_elsewhere_leaves_a_plan_in_force() -> None:
+    site = full()
+    [plan] = site.tick()
+    site.tell(*(PodDeleted(pod.uid) for pod in site.engine.state.placed("default/dear")))
+    site.waiting("vip", 4, priority=2_000)
+    assert site.tick() == []
+    assert {node for name, node in site.where.items() if name.startswith("vip")} == {"a3", "a4"}
+    assert site.engine.preemptions == (plan,)

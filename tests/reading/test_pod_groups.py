@@ -1,9 +1,11 @@
 """PodGroup in every dialect: how each says gang, constraint and tree, and what is said about nonsense."""
 
 import pytest
+from msgspec.structs import replace
 
-from closeby.objects.groups import PodGroup, Strategy, SubGroup, TopologyConstraint
+from closeby.objects.groups import Layer, LayerMode, PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition
+from closeby.objects.topologies import tier_level
 from tests.golden.fixture import Golden
 from tests.reading.manifest_text import error_of, read_good
 
@@ -146,19 +148,77 @@ def test_volcano_looks_at_tasks_only_where_all_of_them_must_start() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "blocking"),
+    ("wish", "constraint"),
     [
-        ("networkTopology: {}", True),
-        ("networkTopology: {mode: hard, highestTierAllowed: 2}", True),
-        ("networkTopology: {mode: soft, highestTierAllowed: 2}", False),
-        ("subGroupPolicy: [{name: p, subGroupSize: 4, networkTopology: {highestTierName: rack}}]", True),
-        ("subGroupPolicy: [{name: p, subGroupSize: 4}]", False),
+        ("{highestTierAllowed: 2}", TopologyConstraint(topology="hypernodes", required=tier_level(2))),
+        ("{mode: hard, highestTierName: rack}", TopologyConstraint(topology="hypernodes", required="rack")),
+        (
+            "{mode: soft, highestTierAllowed: 2}",
+            TopologyConstraint(topology="hypernodes", preferred=tier_level(1)),
+        ),
     ],
 )
-def test_volcanos_tiers_are_not_known_and_a_hard_wish_waits(wish: str, blocking: bool) -> None:
-    found = condition(group(VOLCANO, f"{{minMember: 2, {wish}}}"))
+def test_volcanos_tiers_are_levels_of_its_hypernodes(wish: str, constraint: TopologyConstraint) -> None:
+    result = group(VOLCANO, f"{{minMember: 2, networkTopology: {wish}}}")
+    assert (result.constraint, result.conditions) == (constraint, ())
+
+
+@pytest.mark.parametrize(
+    ("wish", "field", "blocking"),
+    [
+        ("{}", "spec.networkTopology.highestTierAllowed", False),
+        ("{mode: firm}", "spec.networkTopology.mode", True),
+        ("{highestTierAllowed: 1, highestTierName: rack}", "spec.networkTopology", True),
+    ],
+)
+def test_volcanos_wishes_that_make_no_sense(wish: str, field: str, blocking: bool) -> None:
+    result = group(VOLCANO, f"{{minMember: 2, networkTopology: {wish}}}")
+    found = condition(result)
+    assert (found.reason, found.field, found.blocking) == ("InvalidSpec", field, blocking)
+    assert result.constraint is None
+
+
+#: As Volcano's controller writes the partitions of a task.
+PARTITIONS = (
+    "{name: t0, subGroupSize: 4, minSubGroups: 2, networkTopology: {mode: hard, highestTierAllowed: 1},"
+    " labelSelector: {matchLabels: {volcano.sh/task-spec: t0}}, matchLabelKeys: [volcano.sh/partition-id]}"
+)
+
+
+def test_volcanos_partitions_are_layers() -> None:
+    layer = Layer(level=tier_level(1), size=4, min_segments=2, topology="hypernodes")
+    result = group(VOLCANO, f"{{minMember: 7, subGroupPolicy: [{PARTITIONS}]}}")
+    assert (result.min_member, result.layers, result.subgroups, result.conditions) == (8, (layer,), (), ())
+    minima = "minTaskMember: {t0: 8, t1: 1}"
+    result = group(VOLCANO, f"{{minMember: 9, {minima}, subGroupPolicy: [{PARTITIONS}]}}")
+    assert result.subgroups == (
+        SubGroup(name="t0", min_member=8, layers=(layer,)),
+        SubGroup(name="t1", min_member=1),
+    )
+    two = f"{PARTITIONS}, {PARTITIONS.replace('t0', 't1').replace('hard', 'soft')}"
+    result = group(VOLCANO, f"{{minMember: 16, subGroupPolicy: [{two}]}}")
+    preferred = replace(layer, mode=LayerMode.PREFERRED)
+    assert result.subgroups == (
+        SubGroup(name="t0", min_member=8, layers=(layer,)),
+        SubGroup(name="t1", min_member=8, layers=(preferred,)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "blocking"),
+    [
+        # Volcano groups them by the values of any label; closeby divides pods by their index.
+        ("{name: p, subGroupSize: 4, networkTopology: {highestTierName: rack}}", True),
+        (PARTITIONS.replace("partition-id", "anything"), True),
+        (PARTITIONS.replace("partition-id", "anything").replace("hard", "soft"), False),
+        ("{name: p, subGroupSize: 4}", False),
+        ("{name: p, subGroupSize: 4, matchLabelKeys: [volcano.sh/partition-id]}", False),
+    ],
+)
+def test_volcanos_subgroups_of_other_kinds_wait_where_they_are_hard(policy: str, blocking: bool) -> None:
+    found = condition(group(VOLCANO, f"{{minMember: 2, subGroupPolicy: [{policy}]}}"))
     assert (found.reason, found.blocking) == ("Unsupported", blocking)
-    assert found.field.startswith(f"spec.{wish.partition(':')[0]}")
+    assert found.field.startswith("spec.subGroupPolicy")
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])

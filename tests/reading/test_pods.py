@@ -80,6 +80,7 @@ def test_a_pod_as_kubectl_prints_it() -> None:
         phase="Running",
         created=3600.0,
         terminating=True,
+        deleted_by=7200.0,
         group="train",
         subgroup="workers",
         index=7,
@@ -251,6 +252,27 @@ def test_a_node_affinity_term_that_no_api_server_accepts_matches_nothing(
     assert pod.spec.invalid == (f"{path} {said.partition(';')[0]}",)
     (notice,) = manifests.notices
     assert (notice.reason, notice.field) == (Reason.INVALID_SPEC, path)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "field", "said"),
+    [
+        ("{key: metadata.nam, operator: In, values: [n]}", ".key", "'metadata.nam' is not a field of nodes"),
+        ("{key: metadata.name, operator: Exists}", ".operator", "'Exists' is for labels"),
+        ("{key: metadata.name, operator: In, values: [n, m]}", ".values", "operator In needs exactly one"),
+        ("{operator: In, values: [n]}", ".key", "is missing"),
+    ],
+)
+def test_the_only_field_of_nodes_is_their_name(requirement: str, field: str, said: str) -> None:
+    term = f"{{matchFields: [{requirement}]}}"
+    affinity = f"{{nodeAffinity: {{{REQUIRED}: {{nodeSelectorTerms: [{term}]}}}}}}"
+    spec = f"{{affinity: {affinity}}}"
+    manifests = read_good(f"{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {spec}}}")
+    assert manifests.pods[0].spec.required_affinity == ()
+    (notice,) = manifests.notices
+    assert notice.reason == Reason.INVALID_SPEC
+    assert (notice.field or "").endswith(f".matchFields[0]{field}")
+    assert said in notice.message
 
 
 def test_a_pod_on_a_node_holds_its_resources_whatever_its_affinity_says() -> None:

@@ -15,16 +15,11 @@ MISSPELT = [
     ("kai.scheduler/topologys", "kai.scheduler/topology"),
 ]
 HARD = [
-    ("kueue.x-k8s.io/podset-slice-required-topology", "rack"),
-    ("kueue.x-k8s.io/podset-slice-required-topology-constraints", "[]"),
-    ("kai.scheduler/segment-topology-required-placement", "rack"),
     ("kai.scheduler/topology-required", "rack"),
-    ("volcano.sh/network-topology-mode", "hard"),
-    ("volcano.sh/network-topology-highest-tier", "2"),
-    ("alpha.jobset.sigs.k8s.io/exclusive-topology", "rack"),
-    ("leaderworkerset.sigs.k8s.io/exclusive-topology", "rack"),
     ("volcano.sh/numa-topology-policy", "single-numa-node"),
     ("gang.scheduling.koordinator.sh/network-topology-spec", '{"gatherStrategy": "MustGather"}'),
+    ("gang.scheduling.koordinator.sh/networkTopologyAware", '{"strategy": "MustGather"}'),
+    ("gang.scheduling.koordinator.sh/groups", '["default/a", "default/b"]'),
     ("gang.scheduling.koordinator.sh/name", "g"),
     ("scheduling.koordinator.sh/gpu-partition-spec", "{}"),
     ("yunikorn.apache.org/task-group-name", "workers"),
@@ -51,12 +46,7 @@ HARD = [
     ("armadaproject.io/gangId", "g"),
 ]
 SOFT = [
-    ("kueue.x-k8s.io/podset-slice-size", "4"),
-    ("kueue.x-k8s.io/podset-group-name", "g"),
-    ("kai.scheduler/segment-size", "4"),
-    ("kai.scheduler/segment-topology-preferred-placement", "rack"),
     ("kai.scheduler/node-pool", "a"),
-    ("volcano.sh/network-topology-mode", "soft"),
     ("closeby.dev/placement-stategy", "spread"),
     ("volcano.sh/numa-topology-policy", "best-effort"),
     ("scheduling.koordinator.sh/device-joint-allocate", "{}"),
@@ -90,6 +80,20 @@ PARTS = [
 WHOLE = ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "amd.com/gpu", "google.com/tpu"]
 
 READ = [
+    "kueue.x-k8s.io/podset-slice-required-topology",
+    "kueue.x-k8s.io/podset-slice-size",
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints",
+    "kueue.x-k8s.io/podset-group-name",
+    "kai.scheduler/segment-size",
+    "kai.scheduler/segment-topology-required-placement",
+    "kai.scheduler/segment-topology-preferred-placement",
+    "alpha.jobset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
+    "closeby.dev/segment-size",
+    "closeby.dev/exclusive-level",
+    "volcano.sh/network-topology-mode",
+    "volcano.sh/network-topology-highest-tier",
     "kueue.x-k8s.io/podset-required-topology",
     "kueue.x-k8s.io/podset-preferred-topology",
     "kueue.x-k8s.io/podset-unconstrained-topology",
@@ -151,21 +155,6 @@ def test_a_label_without_a_domain_is_no_wish() -> None:
     assert wish_conditions({"gpu-memory": "2500"}, "Job/default/j", "spec.template.metadata.labels") == ()
 
 
-def test_a_tier_is_as_hard_as_its_mode() -> None:
-    wishes = unread_wishes(
-        {"volcano.sh/network-topology-mode": "soft", "volcano.sh/network-topology-highest-tier": "2"}
-    )
-    assert [wish.hard for wish in wishes] == [False, False]
-
-
-def test_pod_sets_that_must_share_a_domain_wait_and_those_that_should_do_not() -> None:
-    group = {"kueue.x-k8s.io/podset-group-name": "g"}
-    (wish,) = unread_wishes(group | {"kueue.x-k8s.io/podset-required-topology": "rack"})
-    assert wish.hard
-    (wish,) = unread_wishes(group | {"kueue.x-k8s.io/podset-preferred-topology": "rack"})
-    assert not wish.hard
-
-
 def test_a_slip_in_our_own_keys_is_met_with_the_right_one() -> None:
     (condition,) = wish_conditions({"closeby.dev/placement-stategy": "spread"}, "Job/default/j")
     assert (condition.reason, condition.remedy) == (
@@ -195,7 +184,7 @@ def test_whole_devices_are_honoured(name: str) -> None:
 
 
 def test_a_soft_wish_of_many_pods_is_said_once(golden: Golden) -> None:
-    annotations = "{{kai.scheduler/segment-size: '4'}}"
+    annotations = "{{kai.scheduler/node-pool: '4'}}"
     pod = f"{{{{apiVersion: v1, kind: Pod, metadata: {{{{name: {{}}, annotations: {annotations}}}}}}}}}"
     manifests = read_good("\n---\n".join(pod.format(name) for name in "ab"))
     assert all(one.spec.unsupported == () for one in manifests.pods)
@@ -210,13 +199,13 @@ def test_a_hard_wish_of_a_workload_keeps_its_pods_waiting() -> None:
         kind: JobSet
         metadata:
           name: j
-          annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}
+          annotations: {alpha.jobset.sigs.k8s.io/required-topology: rack}
         spec:
           replicatedJobs: [{name: w}]
         """
     ).workloads
     assert workload.pod_sets[0].template.spec.unsupported == (
-        'JobSet/j metadata.annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"]',
+        'JobSet/j metadata.annotations["alpha.jobset.sigs.k8s.io/required-topology"]',
     )
 
 

@@ -242,17 +242,25 @@ def test_a_volcano_job_needs_all_its_pods_unless_it_says_otherwise() -> None:
 @pytest.mark.parametrize(
     ("wish", "field", "blocking"),
     [
-        ("networkTopology: {highestTierAllowed: 1}", "spec.networkTopology", True),
-        ("networkTopology: {mode: soft}", "spec.networkTopology", False),
         (
-            "tasks: [{partitionPolicy: {networkTopology: {}}}]",
-            "spec.tasks[0].partitionPolicy.networkTopology",
+            "tasks: [{replicas: 4, partitionPolicy: {totalPartitions: 2, partitionSize: 2}}]",
+            "spec.tasks[0].partitionPolicy",
+            False,
+        ),
+        (
+            "tasks: [{replicas: 4, partitionPolicy: {totalPartitions: 3, partitionSize: 2}}]",
+            "spec.tasks[0].partitionPolicy.totalPartitions",
             True,
         ),
-        ("tasks: [{partitionPolicy: {totalPartitions: 2}}]", "spec.tasks[0].partitionPolicy", False),
+        ("tasks: [{partitionPolicy: {}}]", "spec.tasks[0].partitionPolicy.partitionSize", True),
+        (
+            "tasks: [{partitionPolicy: {totalPartitions: 1, partitionSize: 1, minPartitions: 2}}]",
+            "spec.tasks[0].partitionPolicy.minPartitions",
+            True,
+        ),
     ],
 )
-def test_a_volcano_jobs_topology_is_not_known(wish: str, field: str, blocking: bool) -> None:
+def test_a_volcano_jobs_partitions_that_are_not_followed(wish: str, field: str, blocking: bool) -> None:
     one = workload("batch.volcano.sh/v1alpha1", "Job", f"{{{wish}}}")
     assert one.gang is not None
     (condition,) = one.gang.conditions

@@ -16,7 +16,20 @@ from closeby.report.views.quality import constants
 from tests.lab.pictures.histories import story
 
 #: Shown elsewhere: numbers of jobs, delays, preemption, the window and the model's constants.
-ELSEWHERE = {"jobs", "started", "ended", "size_unit", "delays", "levels", "window", "model", "preemption"}
+ELSEWHERE = {
+    *(
+        "jobs",
+        "started",
+        "ended",
+        "size_unit",
+        "delays",
+        "levels",
+        "segments",
+        "window",
+        "model",
+        "preemption",
+    ),
+}
 
 
 def printed(view: object, width: int = 80) -> str:

@@ -59,6 +59,11 @@ class Oracle:
         free = left(self.nodes[name], self.placed[name])
         return any(amount > 0 and is_accelerator(resource) for resource, amount in free.items())
 
+    def spared(self, spec: PodSpec) -> Where:
+        """The nodes that pods take first: those without free accelerators if they ask for none, else all."""
+        asks = any(is_accelerator(resource) for resource, amount in spec.requests if amount)
+        return frozenset(name for name in self.nodes if asks or not self.has_free_accelerators(name))
+
     def room(self, names: Iterable[str], spec: PodSpec) -> int:
         """How many more pods of a spec a set of nodes takes."""
         return sum(self.fits(name, spec) for name in names)

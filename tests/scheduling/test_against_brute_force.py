@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.groups import Strategy, SubGroup
-from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from tests.scheduling.drawn import Site, levels_asked, on_nodes, sites, specs, strategies
@@ -75,9 +74,7 @@ def check_preferred(
     """
     count, spec = len(members), members[0].spec
     required, preferred = index(site, asked[0]), index(site, asked[1])
-    scopes = [frozenset(oracle.nodes)]
-    if not any(is_accelerator(resource) for resource, amount in spec.requests if amount):
-        scopes.insert(0, frozenset(name for name in oracle.nodes if not oracle.has_free_accelerators(name)))
+    scopes = dict.fromkeys((oracle.spared(spec), frozenset(oracle.nodes)))
     # Where the preferred domains are in required ones, all nodes are tried for the preferred level first.
     nested = all(oracle.labelled(name, required) for name in oracle.nodes if oracle.labelled(name, preferred))
     coarser = range(preferred - 1, required - 1, -1)
@@ -117,9 +114,13 @@ def test_a_required_domain_uses_the_fewest_domains_of_the_next_level(data: st.Da
         return
     oracle = site.oracle()
     level = index(site, required)
+    holding = [
+        where for where in oracle.domains(level) if oracle.room(where & oracle.spared(spec), spec) >= count
+    ]
+    scope = oracle.spared(spec) if holding else frozenset(oracle.nodes)
     [chosen] = [where for where in oracle.domains(level) if used <= where]
     parts = oracle.domains(level + 1, chosen, private=True)
-    sizes = sorted((oracle.room(where, spec) for where in parts), reverse=True)
+    sizes = sorted((oracle.room(where & scope, spec) for where in parts), reverse=True)
     fewest = next(number for number in range(1, len(sizes) + 1) if sum(sizes[:number]) >= count)
     assert sum(1 for where in parts if where & used) == fewest
 

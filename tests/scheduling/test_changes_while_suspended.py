@@ -7,6 +7,8 @@ two of its workloads near each other.
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
 from closeby.objects.labels import REGION, ZONE
 from closeby.scheduling.engine import Engine
@@ -112,6 +114,7 @@ def test_an_application_of_another_namespace_wakes_and_restarts_no_item() -> Non
     assert one.handle(Tick(limit=1)) == [] and one.unschedulable == waiting
 
 
+@pytest.mark.slow
 def test_rehearsals_for_a_reservation_are_bounded() -> None:
     """Nine unequal subgroups that fit into no zone, not even an empty one: to find that out takes seconds."""
     one = resting_engine(backoff=True, reserve_after=600.0)

@@ -183,6 +183,13 @@ class TestRefusedAlike:
         assert decided(drawn, PodDeleted("default/old-0")) == ["high-0"]
         assert decided(drawn, PodDeleted("default/old-1"), PodDeleted("default/old-2")) == ["high-1", "low-0"]
 
+    def test_a_turn_takes_no_more_of_them_than_its_limit(self) -> None:
+        drawn = full()
+        drawn.tell(*map(PodUpserted, pods(None, 6, spec(gpu=2))))
+        turns = [outcomes_of(drawn.engine.handle(Tick(limit=limit))) for limit in (3, 1, None)]
+        assert [[one.key[-1] for one in turn] for turn in turns] == [["0", "1", "2"], ["3"], ["4", "5"]]
+        drawn.engine.validate_state()
+
     def test_what_is_placed_in_between_counts(self) -> None:
         drawn = world("zone-a rack-1 : a1=3")
         ages = [

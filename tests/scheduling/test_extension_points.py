@@ -10,19 +10,16 @@ from closeby.objects.arrays import Bools, Scores
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.reading.configuration import PluginEntry
+from closeby.scheduling.commit_points import Bind, Permit, PostBind, PreBind
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from closeby.scheduling.extension import (
-    Bind,
     Candidate,
     Filter,
     PartView,
-    Permit,
     Placement,
     PlacementGenerate,
     PlacementScore,
-    PostBind,
     PostFilter,
-    PreBind,
     PreFilter,
     Scope,
     Score,

@@ -14,6 +14,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
+from closeby.scheduling.commit_points import Bind, Permit, PreBind
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -25,18 +26,7 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
 )
-from closeby.scheduling.extension import (
-    Bind,
-    Filter,
-    Permit,
-    PostFilter,
-    PreBind,
-    PreFilter,
-    Reserve,
-    Scope,
-    Score,
-    Undo,
-)
+from closeby.scheduling.extension import Filter, PostFilter, PreFilter, Reserve, Scope, Score, Undo
 from closeby.scheduling.outcomes import Decision, Output, bindings_of, outcomes_of
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.applications.networks import network, replicas

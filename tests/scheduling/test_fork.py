@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup
+from closeby.objects.groups import Exclusive, Layer
 from closeby.plugins.network_min_cost import NetworkMinCost
 from closeby.plugins.network_topology import NetworkTopology
 from closeby.reading.configuration import Configuration, PluginEntry
@@ -20,6 +21,7 @@ from closeby.simulator.runs import simulate
 from tests.crowded import world, worlds
 from tests.talking import talking_worlds
 from tests.worlds import GPU, gang, node, pods, spec
+from tests.worlds import world as drawn_world
 
 #: With a plugin that remembers the order in which members were placed.
 REMEMBERING = Configuration(
@@ -136,3 +138,16 @@ def test_a_fork_tells_no_story() -> None:
     with run.engine.fork() as fork:
         fork.decide()
     assert run.engine.story("default/train") == before
+
+
+def test_a_fork_and_the_engine_mean_the_same_nodes_that_others_have_for_themselves() -> None:
+    site = drawn_world("a r1 : n1=2\na r2 : n2=2", levels=("block", "rack"))
+    alone = (Layer(level="rack", size=1, exclusive=Exclusive.ALL),)
+    for name, node_name in (("one", "n1"), ("two", "n2")):
+        site.run(replace(gang(name), layers=alone), members=pods(name, 1, on=node_name))
+    site.run(members=pods(None, 1, prefix="plain"))
+    assert site.where == {}
+    with site.engine.fork() as fork:
+        fork.apply(Change(gone=tuple(pods("one", 1))))
+        placed = [one for outcome in fork.decide() for one in outcome.bindings]
+    assert [(one.pod.name, one.node) for one in placed] == [("plain-0", "n1")]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.scheduling.by_domain import DomainLimit
-from closeby.scheduling.placing.limits import bounds, capped, room_of
+from closeby.scheduling.placing.limits import bounds, capped, most_inside, room_of
 
 
 @st.composite
@@ -74,3 +74,17 @@ def test_no_domain_keeps_more_room_than_its_share(
     cut = capped(limit, np.asarray(fits), most, order)
     assert all(cut <= fits)
     assert list(room_of(limit, cut)) == list(np.minimum(room, most))
+
+
+@given(limits(), st.data())
+def test_a_set_of_nodes_takes_as_many_pods_as_some_way_inside_it(
+    drawn: tuple[DomainLimit, list[int]], data: st.DataObject
+) -> None:
+    limit, fits = drawn
+    owners = np.asarray(data.draw(st.lists(st.integers(-1, 2), min_size=8, max_size=8)))
+    most = most_inside(limit, np.asarray(fits), owners, 3)
+    for one in range(3):
+        room = room_of(limit, np.where(owners == one, fits, 0))
+        ways = product(*(range(int(most) + 1) for most in room))
+        best = max(sum(way) for way in ways if allowed(limit, way))
+        assert most[one] == best

@@ -8,10 +8,12 @@ from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup
 from closeby.objects.arrays import Bools
+from closeby.objects.groups import Layer
 from closeby.objects.nodes import Taint
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Condition, Reason, ReasonToken, Rejection
 from closeby.reading.configuration import PluginEntry
+from closeby.scheduling.commit_points import Permit
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -29,7 +31,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
     TopologyDeleted,
 )
-from closeby.scheduling.extension import Filter, Permit, Plugin, PreFilter, Scope
+from closeby.scheduling.extension import Filter, Plugin, PreFilter, Scope
 from closeby.scheduling.outcomes import Binding, bindings_of
 from closeby.scheduling.placing.rechecking import NEVER, Checked, Surprises
 from closeby.scheduling.plugin_view import CycleState, Nodes
@@ -494,3 +496,14 @@ def _by_item(made: Engine, binds: Sequence[Binding]) -> list[list[Binding]]:
         key = made.state.item_key(bind.pod) if bind.pod.group else bind.pod.uid
         items.setdefault(key, []).append(bind)
     return list(items.values())
+
+
+def test_a_segment_holds_only_in_one_domain() -> None:
+    asked = replace(gang(min_member=8), layers=(Layer(level="rack", size=4),))
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 8))]
+    drawn = Deciding(world(TWO_RACKS), members, GroupChanged(asked))
+    assert len(drawn.binds) == 8
+    assert drawn.broken(NodeUpserted(replace(NODES["a1"], taints=()))) is None
+    moved = replace(NODES["a1"], labels={**NODES["a1"].labels, "rack": "rack-9"})
+    assert drawn.reason(NodeUpserted(moved)) is Reason.TOPOLOGY_PLACEMENT_FAILED
+    assert drawn.broken(NodeUpserted(NODES["a1"])) is None

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.groups import Strategy
+from closeby.objects.groups import Layer, Strategy
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason
@@ -613,3 +613,16 @@ def test_no_pod_that_must_keep_off_ever_gets_a_reserved_node(seed: int) -> None:
                         mine = outcome.key
                         earlier = (-priority_of[mine], mine) <= (-priority_of[held.key], held.key)
                         assert earlier, f"{mine} took {taken} of {held.key}"
+
+
+def test_a_gang_in_segments_keeps_the_nodes_of_whole_segments() -> None:
+    site = Site().full()
+    asked = replace(gang(min_member=8), layers=(Layer(level="rack", size=4),))
+    site.at(1.0, GroupChanged(asked), *map(PodUpserted, pods("train", 8)))
+    site.at(1.0 + AFTER)
+    (current,) = [one for one in (site.engine.reservation,) if one is not None]
+    kept = {name[:2] for name in current.nodes}
+    assert len(kept) == 4
+    # Two whole racks: a1 and a2, a3 and a4, or b1 and b2.
+    racks = {"a1": 1, "a2": 1, "a3": 2, "a4": 2, "b1": 3, "b2": 3}
+    assert len({racks[name] for name in kept}) == 2

@@ -85,8 +85,92 @@ def test_members_that_share_a_claim_stay_where_its_volume_will_be() -> None:
 def test_of_two_members_with_a_claim_for_one_pod_one_has_to_wait() -> None:
     drawn = stocked(world(RACKS), claim("data", "disks", modes=("ReadWriteOncePod",)))
     drawn.run(gang(min_member=2), members=pods("train", 2, with_claims(spec(gpu=1), "data", own=False)))
-    assert drawn.reason("train") in (Reason.VOLUME_IN_USE, Reason.SEARCH_BUDGET_EXHAUSTED)
+    assert drawn.reason("train") == Reason.VOLUME_IN_USE
+    assert "claim default/data" in said(drawn)
     assert drawn.used() == {}
+
+
+def test_members_that_share_a_claim_for_one_pod_are_named_wherever_room_lacks() -> None:
+    modes = ("ReadWriteOncePod",)
+    drawn = stocked(world(RACKS), claim("data", "disks", modes=modes), *claims_of("train", 2, "disks"))
+    (full,) = pods(None, 1, spec(gpu=4), prefix="full")
+    drawn.tell(PodUpserted(replace(full, node_name="a1")))
+    names = ("data-train-0", "data"), ("data-train-1", "data")
+    members = pods("train", 2, spec(gpu=1))
+    drawn.run(
+        gang(min_member=2, required="rack"),
+        members=[naming(pod, *own) for pod, own in zip(members, names, strict=True)],
+    )
+    assert drawn.reason("train") == Reason.VOLUME_IN_USE
+    for part in ("train-0..1", "default/data", "ReadWriteOncePod", "a claim of its own"):
+        assert part in said(drawn)
+
+
+def said(drawn: World) -> str:
+    return drawn.outcome("train").message or ""
+
+
+def bound(name: str, *, node: str = "", zone: str = "") -> list[StorageObject]:
+    """A claim that is bound to a volume of one node or zone."""
+    there = volume(f"v-{name}", node, zone, claim=f"default/{name}", available=False)
+    return [there, claim(name, volume=there.name, bound=True)]
+
+
+def zoned() -> World:
+    return world([replace(one, labels={**one.labels, ZONE: one.labels["rack"]}) for one in draw(RACKS)])
+
+
+def test_members_whose_volumes_are_in_other_racks_say_which_and_where() -> None:
+    drawn = stocked(zoned(), *bound("here", zone="r1"), *bound("there", zone="r2"))
+    one, other, *rest = pods("train", 4, spec(gpu=1))
+    drawn.run(
+        gang(min_member=4, required="rack"), members=[naming(one, "here"), naming(other, "there"), *rest]
+    )
+    assert drawn.reason("train") == Reason.TOPOLOGY_PLACEMENT_FAILED
+    for part in (other.name, "2 VolumeNotBindable", "v-there", "default/there", f"{ZONE}=r2"):
+        assert part in said(drawn)
+
+
+def test_a_member_whose_volume_is_on_no_node_says_which_and_where() -> None:
+    drawn = stocked(world(RACKS), *bound("lost", node="gone"))
+    one, *rest = pods("train", 3, spec(gpu=1))
+    drawn.run(gang(min_member=3), members=[naming(one, "lost"), *rest])
+    assert drawn.reason("train") == Reason.GANG_DOES_NOT_FIT
+    for part in (one.name, "4 nodes VolumeNotBindable", "default/lost", "kubernetes.io/hostname=gone"):
+        assert part in said(drawn)
+
+
+@pytest.mark.parametrize("shelf", [0, 20])
+def test_more_members_are_bound_to_a_zone_than_it_has_room_for(shelf: int) -> None:
+    """Nine of ten are to be where eight fit, each with another claim that many volumes suit: sums tell."""
+    free = [volume(f"free-{i}", zone=f"r{i % 2 + 1}") for i in range(shelf)]
+    members = pods("train", 10, spec(gpu=1))
+    more = [claim(f"more-{one.name}") for one in members] if shelf else []
+    drawn = stocked(zoned(), *bound("here", zone="r1"), *bound("there", zone="r2"), *free, *more)
+    claims = [
+        ["there" if i else "here", *([f"more-{one.name}"] if shelf else [])] for i, one in enumerate(members)
+    ]
+    drawn.run(
+        gang(min_member=10), members=[naming(one, *own) for one, own in zip(members, claims, strict=True)]
+    )
+    assert drawn.reason("train") == Reason.GANG_DOES_NOT_FIT
+    for part in ("VolumeNotBindable", "default/there", f"{ZONE}=r2"):
+        assert part in said(drawn)
+
+
+def test_members_take_volumes_from_each_other_until_none_is_left() -> None:
+    """Each alone finds a volume of its size; the large one takes what the small ones need."""
+    drawn = stocked(
+        world(RACKS),
+        *(volume(f"v{i}", size=2) for i in range(2)),
+        *(claim(f"data-train-{i}", size=1 + i % 2) for i in range(3)),
+    )
+    drawn.run(gang(min_member=3), members=pods("train", 3, with_claims(spec(gpu=1), "data")))
+    assert drawn.reason("train") == Reason.VOLUME_NOT_BINDABLE
+    assert "finds no node beside 2 other members" in said(drawn)
+    assert "finds no free volume" in said(drawn)
+    drawn.tell(StorageChanged(volume("v2", "b2", size=2))).run()
+    assert len(drawn.where) == 3
 
 
 def test_a_member_beyond_the_minimum_waits_alone_for_its_claim() -> None:
@@ -183,6 +267,110 @@ def test_what_concerns_no_pod_that_waits_wakes_none() -> None:
     elsewhere = VolumeAttachment(name="free", driver="other", node="a1", volume="pv-x")
     assert wakes(StorageChanged(elsewhere), StorageDeleted(VolumeAttachment, "free")) == set()
     assert wakes(StorageDeleted(VolumeAttachment, "to-b1")) == {"ours-0"}
+
+
+def test_what_leaves_a_full_node_wakes_those_alone_that_would_go_there() -> None:
+    """Most nodes lack GPUs, and one has all the volumes attached that it can have."""
+    one = NodeDriver("disk.example.com", 2)
+    names = ("theirs", "ours", *(f"large-{i}" for i in range(20)))
+    here: list[StorageObject] = [
+        *(claim(name, "disks", volume=f"pv-{name}", bound=True) for name in names),
+        *(
+            volume(f"pv-{name}", storage_class="disks", claim=f"default/{name}", driver=one.name, handle=name)
+            for name in (*names, "old")
+        ),
+        CSINode(name="a1", drivers=(one,)),
+        VolumeAttachment(name="at", driver=one.name, node="a1", volume="pv-old"),
+    ]
+    drawn = stocked(world(RACKS), *here)
+    full = zip(pods(None, 3, spec(gpu=4), prefix="full"), ("a2", "b1", "b2"), strict=True)
+    (theirs,) = (replace(naming(pod, "theirs"), node_name="a1") for pod in pods(None, 1, prefix="theirs"))
+    drawn.tell(PodUpserted(theirs), *(PodUpserted(replace(pod, node_name=name)) for pod, name in full))
+    large = [naming(pod, pod.name) for pod in pods(None, 20, spec(gpu=5), prefix="large")]
+    (ours,) = (naming(pod, "ours") for pod in pods(None, 1, prefix="ours"))
+    drawn.run(members=[*large, *pods(None, 20, spec(gpu=6), prefix="none"), ours])
+    assert drawn.reason("ours-0") == Reason.INSUFFICIENT_RESOURCES
+    drawn.tell(StorageDeleted(VolumeAttachment, "at"))
+    assert decided(drawn) == {"ours-0"}
+    assert drawn.engine.cluster.placement(ours.uid) is not None
+
+
+def test_a_pod_with_volumes_that_leaves_a_full_node_wakes_whom_it_kept_off() -> None:
+    one = NodeDriver("disk.example.com", 1)
+    said = [CSINode(name=name, drivers=(one,)) for name in ("a1", "a2")]
+    drawn = stocked(
+        world("a r1 : a1=4 a2=4"), *said, *claims_of("theirs", 1, "disks"), claim("ours", "disks")
+    )
+    theirs = [
+        replace(one, node_name="a1") for one in pods(None, 1, with_claims(spec(), "data"), prefix="theirs")
+    ]
+    full = [replace(one, node_name="a2") for one in pods(None, 1, spec(gpu=4), prefix="full")]
+    drawn.tell(*map(PodUpserted, (*theirs, *full)))
+    drawn.run(members=[naming(one, "ours") for one in pods(None, 1, prefix="ours")])
+    assert drawn.reason("ours-0") in (Reason.INSUFFICIENT_RESOURCES, Reason.VOLUME_LIMIT_REACHED)
+    drawn.tell(PodDeleted(theirs[0].uid))
+    assert decided(drawn) == {"ours-0"}
+
+
+def test_a_pod_that_leaves_wakes_those_alone_whom_it_kept_off() -> None:
+    """The one that waits for its claim, for its volume, or for its attachment; none of the 40 others."""
+    modes = ("ReadWriteOncePod",)
+    most = {"a1": 1, "a2": 0, "b1": 0, "b2": 0}
+    here: list[StorageObject] = [
+        *(CSINode(name=on, drivers=(NodeDriver("disk.example.com", n),)) for on, n in most.items()),
+        claim("once", volume="v-once", bound=True, modes=modes),
+        volume("v-once", claim="default/once", access_modes=modes),
+        volume("shelf"),
+        *(claim(name) for name in ("taken", "free")),
+        *(claim(name, "disks") for name in ("attached", "attaches")),
+        *(claim(f"none-{i}", size=50) for i in range(20)),
+        *(claim(f"unbound-{i}", "at-once") for i in range(20)),
+    ]
+    drawn = stocked(world(RACKS), *here)
+
+    def runs(name: str, *claims: str) -> str:
+        (pod,) = (replace(naming(one, *claims), node_name="a1") for one in pods(None, 1, prefix=name))
+        drawn.tell(PodUpserted(pod))
+        return pod.uid
+
+    used, had, filled, plain = runs("u", "once"), runs("h", "taken"), runs("f", "attached"), runs("p")
+    waits = {"ours": "once", "shelved": "free", "attaching": "attaches"}
+    waits |= {name: name for i in range(20) for name in (f"none-{i}", f"unbound-{i}")}
+    drawn.run(members=[naming(pod, own) for name, own in waits.items() for pod in pods(None, 1, prefix=name)])
+    assert len(decided(drawn)) == 0
+
+    def leaves(uid: str) -> set[str]:
+        drawn.tell(PodDeleted(uid))
+        return decided(drawn)
+
+    assert leaves(plain) == set()
+    assert leaves(used) == {"ours-0"}
+    assert leaves(had) == {"shelved-0"}
+    assert leaves(filled) == {"attaching-0"}
+
+
+def test_a_pod_that_leaves_wakes_the_gang_alone_whose_claim_it_used() -> None:
+    modes = ("ReadWriteOncePod",)
+    shared = [
+        one
+        for name in ("once", "other")
+        for one in (
+            claim(name, volume=f"v-{name}", bound=True, modes=modes),
+            volume(f"v-{name}", claim=f"default/{name}", access_modes=modes),
+        )
+    ]
+    drawn = stocked(world(RACKS), *shared)
+    users = [naming(pod, name) for name in ("once", "other") for pod in pods(None, 1, prefix=f"by-{name}")]
+    drawn.tell(*(PodUpserted(replace(pod, node_name="a1")) for pod in users))
+    (plain,) = pods(None, 1, prefix="plain")
+    drawn.tell(PodUpserted(replace(plain, node_name="a1")))
+    for name in ("once", "other"):
+        leader, *rest = pods(name, 3, spec(gpu=1))
+        drawn.run(gang(min_member=3, name=name), members=[naming(leader, name), *rest])
+    drawn.tell(PodDeleted(plain.uid))
+    assert decided(drawn) == set()
+    drawn.tell(PodDeleted(users[0].uid))
+    assert decided(drawn) == {"once"}
 
 
 # Random worlds

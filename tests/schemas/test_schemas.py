@@ -105,6 +105,7 @@ def test_the_demo() -> None:
     check("SchedulingReport", report("demo"))
 
 
+@pytest.mark.slow
 def test_a_run_over_time() -> None:
     jobs = ("--workload", "seren", "--jobs", "60", "--cluster", "small", "--seed", "7")
     check("SimulationReport", report("simulate", *jobs))
@@ -113,6 +114,7 @@ def test_a_run_over_time() -> None:
     check("SimulationReport", report("simulate", *shop))
 
 
+@pytest.mark.slow
 def test_a_comparison() -> None:
     jobs = ("--workload", "seren", "--jobs", "40", "--cluster", "small", "--seeds", "2")
     check("ComparisonReport", report("compare", "--config", "closeby", "--config", "default", *jobs))

@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from closeby.objects.groups import TopologyConstraint
+from closeby.objects.groups import Layer, TopologyConstraint
 from closeby.objects.pods import ClaimRequest, Pod
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
@@ -160,6 +160,13 @@ def test_pods_that_kueue_holds_count_as_admitted_too() -> None:
     assert expansion.pods[0].spec is expansion.pods[1].spec
     (condition,) = expansion.conditions
     assert (condition.reason, condition.object) == ("SchedulingGated", "Pod/default/a")
+
+
+def test_our_own_gate_is_one_that_we_remove() -> None:
+    gates = "schedulingGates: [{name: closeby.dev/placement}, {name: mine}]"
+    expansion = expanded(pod("a", spec=gates, phase="Pending"))
+    assert expansion.pods[0].spec.scheduling_gates == ("mine",)
+    assert not expansion.conditions
 
 
 def test_pods_whose_gang_is_not_in_the_input_are_said() -> None:
@@ -369,11 +376,11 @@ def test_kueues_samples() -> None:
     assert all(group.conditions == () for group in expansion.groups)
 
 
-def test_kueues_sliced_job_set_waits() -> None:
-    expansion = expand(read_manifests([str(shared_data("kueue/sample-jobset-tas-sliced.yaml"))]))
-    blocking = [one for one in only_group(expansion).conditions if one.blocking]
-    assert [one.reason for one in blocking] == ["Unsupported"]
-    assert 'kueue.x-k8s.io/podset-slice-required-topology"]' in blocking[0].field
+def test_kueues_sliced_job_set_has_a_layer() -> None:
+    group = only_group(expand(read_manifests([str(shared_data("kueue/sample-jobset-tas-sliced.yaml"))])))
+    assert group.conditions == ()
+    assert group.constraint is None
+    assert group.layers == (Layer(level="cloud.provider.com/topology-rack", size=4),)
 
 
 def test_kais_pipeline() -> None:

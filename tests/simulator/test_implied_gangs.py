@@ -304,7 +304,7 @@ def test_what_contradicts_itself_or_is_not_known_keeps_the_gang_waiting(keys: st
 
 
 def test_wishes_of_a_workload_without_a_gang_are_reported() -> None:
-    (condition,) = expanded(job("annotations: {kai.scheduler/segment-size: '2'}")).conditions
+    (condition,) = expanded(job("annotations: {kai.scheduler/node-pool: a}")).conditions
     assert (condition.object, condition.blocking) == ("Job/default/train", False)
 
 
@@ -321,6 +321,21 @@ spec: {{minMember: 3}}
     assert {one.group for one in expansion.pods} == {"mine"}
     (condition,) = expansion.conditions
     golden("manifest-problems", condition.message)
+
+
+def test_what_a_template_asks_for_whose_pods_name_their_group_is_reported() -> None:
+    segments = "pod-group-name: mine, closeby.dev/segment-size: '2', closeby.dev/segment-level: rack"
+    text = f"""
+apiVersion: closeby.dev/v1alpha1
+kind: PodGroup
+metadata: {{name: mine}}
+spec: {{minMember: 3}}
+{job("", template=annotated(segments))}
+"""
+    expansion = expanded(text)
+    assert only_group(expansion).layers == ()
+    (condition,) = expansion.conditions
+    assert condition.field == "spec.template.metadata.annotations"
 
 
 def test_pods_that_name_a_group_which_is_not_there_are_left_as_they_are() -> None:

@@ -8,7 +8,8 @@ import pytest
 from closeby.lab.pictures.album import Heading, pictures_of_history, to_svg
 from closeby.lab.pictures.below_the_map import GANGS_NAMED
 from closeby.lab.pictures.boxes import boxes_of
-from closeby.lab.pictures.gang_marks import GANGS, colours_of, ink_on, numbers, pieces_of
+from closeby.lab.pictures.gang_marks import GANGS, colours_of, ink_on, pieces_of
+from closeby.lab.pictures.gang_numbers import numbers
 from closeby.lab.pictures.paper import ON_DARK, ON_LIGHT, Sheet, with_datasets
 from closeby.lab.pictures.scene import Scene, scene_of
 from tests.lab.pictures.histories import Job, history, story, tree_of

@@ -104,7 +104,9 @@ def holds_together(history: History) -> None:
     assert (samples.queued >= 0).all() and (samples.queued_gpus >= 0).all()
 
     cut = history.cut
-    assert (jobs.priorities[cut.by] > jobs.priorities[cut.job]).all(), "victims have lower priority"
+    assert ((cut.by >= 0) != (cut.failed >= 0)).all(), "a run is cut short for a job, or by a node"
+    for_jobs = cut.by >= 0
+    assert (jobs.priorities[cut.by] > jobs.priorities[cut.job])[for_jobs].all(), "victims have lower priority"
     assert (cut.lost >= 0).all() and (cut.lost <= cut.ended - cut.started).all()
 
 

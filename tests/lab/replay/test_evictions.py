@@ -89,6 +89,46 @@ def test_the_job_that_loses_least_goes() -> None:
     assert evicted(run(workload, leaves(1, 1), keeping(60))) == [("fresh", "high", 90, 10)]
 
 
+def preempting(**arguments: str) -> ReplaySettings:
+    """These arguments of DefaultPreemption."""
+    entry = PluginEntry(name="DefaultPreemption", arguments=arguments)
+    return ReplaySettings(policy=Policy(configuration=Configuration(plugins=(entry,))))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "when"), [({"minRuntime": "10m"}, 600), ({"preemptionDelay": "5m"}, 320), ({}, 20)]
+)
+def test_a_job_preempts_when_its_time_has_come_though_nothing_else_happens(
+    arguments: dict[str, str], when: float
+) -> None:
+    """Between the arrival of high and the end of low no job comes or ends."""
+    workload = jobs(("low", 0, 5_000, 1, 8), ("high", 20, 10, 1, 8), priorities=(0, 5))
+    history = run(workload, leaves(1), preempting(**arguments))
+    assert [one[:3] for one in evicted(history)] == [("low", "high", when)]
+    assert history.started[1] == when
+
+
+@pytest.mark.parametrize("began", [6.4, 6.5, 6.9])
+def test_a_victim_is_of_age_at_the_very_moment(began: float) -> None:
+    """6.4 + 10 - 6.4 is less than 10."""
+    workload = jobs(("low", began, 5_000, 1, 8), ("high", 8, 10, 1, 8), priorities=(0, 5))
+    history = run(workload, leaves(1), preempting(minRuntime="10s"))
+    assert history.started[1] == began + 10
+
+
+def test_a_victim_that_is_back_preempts_after_a_minute() -> None:
+    """middle goes for high at 20. From 40 on it would fit on h2 but for least, which is of lower priority."""
+    workload = jobs(
+        ("middle", 0, 5_000, 1, 8),
+        ("part", 0, 40, 1, 4),
+        ("high", 20, 9_000, 1, 8),
+        ("least", 30, 9_000, 1, 1),
+        priorities=(3, 9, 5, 0),
+    )
+    history = run(workload, leaves(2), ReplaySettings(until=1_000))
+    assert [one[:3] for one in evicted(history)] == [("middle", "high", 20), ("least", "middle", 80)]
+
+
 def test_equal_priority_evicts_no_job() -> None:
     workload = jobs(("a", 0, 100, 1, 8), ("b", 10, 10, 1, 8), ("c", 0, 5, 1, 1), priorities=(5, 5, 0))
     assert not len(run(jobs(*_rows(workload), priorities=(5, 5, 5)), leaves(1)).cut)

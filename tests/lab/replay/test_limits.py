@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from closeby.lab.replay.clusters import GivenCluster, largest_job, made_up, room_of, too_large
+from closeby.lab.replay.clusters import GivenCluster, gpus_of_a_pod, largest_job, made_up, room_of, too_large
 from closeby.lab.replay.driver import Policy, engine_of
 from closeby.lab.replay.submitting import Wishes, tree_of
 from closeby.lab.workloads.generating import WorkloadOptions, generate
@@ -25,9 +25,9 @@ def largest(cluster: GivenCluster, required: str | None = None) -> int:
         (leaves(2, 3, 1), None, 48),
         (leaves(2, 3, 1), "leaf", 24),
         (leaves(2, 3, 1), "pod", 48),
-        # No host takes a pod of 8 GPUs, so that jobs of one pod are all there are.
-        (leaves(2, 3, gpus=4), None, 4),
-        (leaves(2, 3, gpus=4), "leaf", 4),
+        # Pods are as large as hosts of fewer than 8 GPUs.
+        (leaves(2, 3, gpus=4), None, 20),
+        (leaves(2, 3, gpus=4), "leaf", 12),
         # A second pod of 8 GPUs fits on no host of 12.
         (leaves(2, 3, gpus=12), "leaf", 24),
         (leaves(2, gpus=16), None, 32),
@@ -60,9 +60,11 @@ def test_all_jobs_up_to_it_can_run_and_no_larger_ones(cluster: GivenCluster, req
     engine = engine_of(cluster, Policy())
     room, tree = room_of(engine, GPU), tree_of(engine, Wishes(required=required))
     most = largest_job(room, tree, required)
-    whole = generate("seren", jobs=2_000, load=0.85, capacity=4_000, seed=1)
+    bounds = Wishes(required=required).bounds
+    of_hosts = WorkloadOptions(gpus_of_a_pod=gpus_of_a_pod(room))
+    whole = generate("seren", jobs=2_000, load=0.85, capacity=4_000, seed=1, options=of_hosts)
     refused = np.zeros(len(whole), dtype=np.bool_)
-    refused[list(too_large(whole, room, tree, required))] = True
+    refused[list(too_large(whole, room, tree, bounds))] = True
     assert (refused == (whole.sizes > most)).all()
     fitting = generate(
         "seren",
@@ -70,6 +72,6 @@ def test_all_jobs_up_to_it_can_run_and_no_larger_ones(cluster: GivenCluster, req
         load=0.85,
         capacity=4_000,
         seed=1,
-        options=WorkloadOptions(max_gpus=most, standing=True),
+        options=replace(of_hosts, max_gpus=most, standing=True),
     )
-    assert too_large(fitting, room, tree, required) == {}
+    assert too_large(fitting, room, tree, bounds) == {}

@@ -1,0 +1,388 @@
+"""``--mode gate``: closeby chooses the nodes of pods with its gate, and the real kube-scheduler binds."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from closeby.kube.client.connection import Connection, connect
+from closeby.kube.client.errors import ApiError
+from closeby.kube.client.transport import Request, Transport
+from closeby.reading.decoding.keys import PLACED_ON, PLACEMENT_GATE
+from tests.control_plane.api import Object
+from tests.control_plane.cluster import ControlPlane
+from tests.kube.faulty_proxy import Cut, Fault, Proxy, Refuse
+from tests.kube.live import FAST, through_proxy
+from tests.kube.live_world import (
+    RACK,
+    World,
+    condition,
+    group_of,
+    host,
+    planned,
+    replica,
+    until,
+    until_said,
+    world,
+)
+
+#: On a machine that does much else besides, one wait alone may take a minute.
+pytestmark = pytest.mark.timeout(400)
+
+FAULTS: tuple[Fault, ...] = (
+    Refuse(500),
+    Cut(),
+    Cut(carried_out=True),
+    Refuse(409, reason="Conflict"),
+    Refuse(403, reason="Forbidden"),
+    Refuse(410, reason="Expired"),
+    Refuse(429, {"Retry-After": "1"}),
+)
+GATES = [{"name": PLACEMENT_GATE}]
+
+
+class Gated(World):
+    """A world whose pods name kube-scheduler, and have our gate."""
+
+    def pod(
+        self, name: str, gpus: int = 1, *, gang: str | None = None, cpu: str = "1", **spec: Any
+    ) -> Object:
+        asked = {"schedulerName": "default-scheduler", "schedulingGates": GATES, **spec}
+        return super().pod(name, gpus, gang=gang, cpu=cpu, **asked)
+
+    async def refused(self, name: str) -> str:
+        """Waits until an Event says that kube-scheduler can't bind the pod; what it says."""
+        found: list[str] = []
+
+        async def said() -> bool:
+            events = await self.events("NotBound")
+            found[:] = [one["note"] for one in events if one["regarding"]["name"] == name]
+            return bool(found)
+
+        await until(said)
+        return found[0]
+
+    async def gated(self) -> set[str]:
+        """Names of the pods that have our gate."""
+        pods = await self.pods()
+        return {name for name, one in pods.items() if one["spec"].get("schedulingGates")}
+
+    async def ungated(self, number: int) -> dict[str, str]:
+        """Waits until so many pods have their node, bound or not."""
+        found: dict[str, str] = {}
+
+        async def enough() -> bool:
+            pods = await self.pods()
+            found.clear()
+            for name, one in pods.items():
+                if node := one["metadata"].get("annotations", {}).get(PLACED_ON):
+                    found[name] = node
+            return len(found) >= number
+
+        await until(enough)
+        assert len(found) == number
+        return found
+
+
+@asynccontextmanager
+async def gated(control_plane: ControlPlane, namespace: str, *hosts: Object) -> AsyncIterator[Gated]:
+    async with world(control_plane, namespace, *hosts) as seen:
+        yield Gated(seen.api, seen.transport, namespace, topology=seen.topology)
+
+
+@asynccontextmanager
+async def gated_behind_proxy(
+    control_plane: ControlPlane, namespace: str, *hosts: Object
+) -> AsyncIterator[tuple[Gated, Proxy]]:
+    async with (
+        gated(control_plane, namespace, *hosts) as seen,
+        through_proxy(control_plane.access()) as (proxy, transport),
+    ):
+        yield Gated(seen.api, transport, namespace, topology=seen.topology), proxy
+
+
+def racks(number: int, nodes: int = 2, gpus: int = 4) -> list[Object]:
+    return [host(f"r{rack}-{i}", f"r{rack}", gpus) for rack in range(number) for i in range(nodes)]
+
+
+def test_a_gang_is_placed_in_a_rack_and_kube_scheduler_binds_it(
+    whole_control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with gated(whole_control_plane, namespace, *racks(3)) as it:
+            with whole_control_plane.also("kube-scheduler"):
+                async with it.scheduling(gates=True):
+                    await it.gang("g", 8, required="rack")
+                    placed = await it.bound(8)
+                    assert len({node.partition("-")[0] for node in placed.values()}) == 1
+                    said = await until_said(it, "g", "Placed")
+                    assert said["status"] == "True"
+                    pods = await it.pods()
+                    assert {name: placed_on(one) for name, one in pods.items()} == placed
+                    ranks = [one["metadata"]["labels"]["closeby.dev/rank"] for one in pods.values()]
+                    assert sorted(ranks, key=int) == [str(i) for i in range(8)]
+                    notes = [one["note"] for one in await it.events("Placed")]
+                    assert all("default-scheduler is to bind it" in note for note in notes)
+
+    asyncio.run(run())
+
+
+def placed_on(pod: Object) -> str:
+    return str(pod["metadata"]["annotations"][PLACED_ON])
+
+
+def test_nothing_is_written_before_the_whole_gang_fits(
+    whole_control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with gated(whole_control_plane, namespace, *racks(2)) as it:
+            with whole_control_plane.also("kube-scheduler"):
+                async with it.scheduling(gates=True):
+                    await it.gang("g", 9, required="rack")
+                    message = await it.refusal("g-0", "TopologyPlacementFailed")
+                    assert len(await it.gated()) == 9
+                    assert "rack" in message
+                    await it.delete("g-8")
+                    await it.change_group("g", {"spec": {"minMember": 8}})
+                    await it.bound(8)
+
+    asyncio.run(run())
+
+
+def test_the_node_is_added_to_every_term_that_is_there(
+    whole_control_plane: ControlPlane, namespace: str
+) -> None:
+    terms = [
+        {"matchExpressions": [{"key": RACK, "operator": "In", "values": ["r0"]}]},
+        {
+            "matchExpressions": [{"key": RACK, "operator": "In", "values": ["r1"]}],
+            "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["r1-0"]}],
+        },
+    ]
+    required = {"nodeSelectorTerms": [*terms, {}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+    async def run() -> None:
+        async with gated(whole_control_plane, namespace, *racks(2)) as it:
+            with whole_control_plane.also("kube-scheduler"):
+                async with it.scheduling(gates=True):
+                    await it.create(it.pod("full", 4, nodeSelector={RACK: "r0"}))
+                    await it.create(it.pod("full-too", 4, nodeSelector={RACK: "r0"}))
+                    await it.bound(2)
+                    await it.create(it.pod("p", 1, affinity=affinity))
+                    assert (await it.bound(3))["p"] == "r1-1"
+                    node_affinity = (await it.pods())["p"]["spec"]["affinity"]["nodeAffinity"]
+                    (found,) = node_affinity.values()
+                    pin = {"key": "metadata.name", "operator": "In", "values": ["r1-1"]}
+                    assert found["nodeSelectorTerms"] == [
+                        {**terms[0], "matchFields": [pin]},
+                        {**terms[1], "matchFields": [*terms[1]["matchFields"], pin]},
+                        {},
+                    ]
+
+    asyncio.run(run())
+
+
+def test_a_member_that_kube_scheduler_can_not_bind_is_said_and_bound_later(
+    whole_control_plane: ControlPlane, namespace: str
+) -> None:
+    """Another scheduler took the room after closeby chose it, before kube-scheduler came to the pod."""
+
+    async def run() -> None:
+        async with gated(whole_control_plane, namespace, *racks(1)) as it, it.scheduling(gates=True):
+            await it.gang("g", 8, required="rack")
+            nodes = await it.ungated(8)
+            said = await condition(it, "g")
+            assert (said["status"], said["reason"]) == ("False", "Starting")
+            assert planned(await group_of(it, "g")) == nodes
+            thief = it.pod("thief", 1, nodeName=nodes["g-3"], schedulingGates=[])
+            await it.create(thief)
+            with whole_control_plane.also("kube-scheduler"):
+                placed = await it.bound(8)
+                (left,) = {f"g-{i}" for i in range(8)} - placed.keys()
+                assert nodes[left] == nodes["g-3"]
+                assert f"can't bind {namespace}/{left} to {nodes[left]}" in await it.refused(left)
+                said = await until_said(it, "g", "NotBound")
+                assert left in said["message"]
+                assert (await it.pods())[left]["metadata"].get("deletionTimestamp") is None
+                await it.delete("thief")
+                assert (await it.bound(8))[left] == nodes[left]
+                await until_said(it, "g", "Placed")
+                assert "plan" not in (await group_of(it, "g"))["status"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH"])
+def test_faults_of_each_request(whole_control_plane: ControlPlane, namespace: str, method: str) -> None:
+    async def run() -> None:
+        async with gated_behind_proxy(whole_control_plane, namespace, *racks(3)) as (it, proxy):
+            with whole_control_plane.also("kube-scheduler"):
+                async with it.scheduling(gates=True):
+                    for number, fault in enumerate(FAULTS):
+                        proxy.inject(method, f"/pods/g-{number}", fault)
+                    await it.gang("g", 8, required="rack")
+                    placed = await it.bound(8)
+                    assert len({node.partition("-")[0] for node in placed.values()}) == 1
+                    assert {name: placed_on(one) for name, one in (await it.pods()).items()} == placed
+                    await until_said(it, "g", "Placed")
+
+    asyncio.run(run())
+
+
+class Late(Transport):
+    """Answers to writes on pods come when they are released."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, FAST)
+        self.released = asyncio.Event()
+
+    async def send(self, request: Request) -> bytes | ApiError:
+        answer = await super().send(request)
+        if request.method == "PATCH" and "/pods/g-" in request.path and "status" not in request.path:
+            await self.released.wait()
+        return answer
+
+
+def test_a_pod_that_is_bound_before_the_write_is_answered(
+    whole_control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        connection = connect(str(whole_control_plane.kubeconfig))
+        assert isinstance(connection, Connection)
+        async with (
+            gated(whole_control_plane, namespace, *racks(1)) as seen,
+            Late(connection) as transport,
+        ):
+            it = Gated(seen.api, transport, namespace, topology=seen.topology)
+            with whole_control_plane.also("kube-scheduler"):
+                async with it.scheduling(gates=True) as scheduler:
+                    await it.gang("g", 8, required="rack")
+                    await it.bound(8)
+
+                    async def heard() -> bool:
+                        pods = scheduler.engine.state.pods.values()
+                        return sum(pod.node_name is not None for pod in pods) == 8
+
+                    await until(heard)
+                    transport.released.set()
+                    await until_said(it, "g", "Placed")
+
+    asyncio.run(run())
+
+
+def test_a_process_that_is_killed_in_the_middle_is_carried_on(
+    whole_control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """Half of the members have their node when the process is killed, and none is bound."""
+
+    async def run() -> None:
+        async with gated_behind_proxy(whole_control_plane, namespace, *racks(3)) as (it, proxy):
+            for member in (1, 3, 5, 7):
+                proxy.inject("PATCH", f"/pods/g-{member}?", Refuse(503), times=1000)
+            async with replica(it, proxy, tmp_path, "--mode", "gate"):
+                await it.gang("g", 8, required="rack")
+                before = await it.ungated(4)
+                plan = planned(await group_of(it, "g"))
+            assert await it.gated() == {f"g-{member}" for member in (1, 3, 5, 7)}
+            proxy.forgive()
+            # It would fit where they are to go.
+            await it.create(it.pod("rival", 4))
+            second = Gated(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            async with second.scheduling(gates=True):
+                nodes = await second.ungated(9)
+                assert {name: nodes[name] for name in before} == before
+                assert {name: node for name, node in nodes.items() if name != "rival"} == plan
+                with whole_control_plane.also("kube-scheduler"):
+                    assert await second.bound(9) == nodes
+                    await until_said(second, "g", "Placed")
+
+    asyncio.run(run())
+
+
+def test_a_gate_that_a_user_removes(whole_control_plane: ControlPlane, namespace: str) -> None:
+    """The pod is kube-scheduler's own from then on, and what it holds is not free for ours."""
+
+    async def run() -> None:
+        async with gated(whole_control_plane, namespace, *racks(1, nodes=1)) as it:
+            with whole_control_plane.also("kube-scheduler"):
+                async with it.scheduling(gates=True) as scheduler:
+                    await it.create(it.pod("first", 3), it.pod("big", 5))
+                    await it.bound(1)
+                    await it.refusal("big", "InsufficientResources")
+                    await it.create(it.pod("next", 2))
+                    await it.refusal("next", "InsufficientResources")
+                    path = f"/api/v1/namespaces/{namespace}/pods"
+                    await it.api.patch(f"{path}/next", {"spec": {"schedulingGates": None}})
+
+                    async def unknown() -> bool:
+                        known = {pod.name for pod in scheduler.engine.state.pods.values()}
+                        return known == {"first", "big"}
+
+                    await until(unknown)
+                    await it.delete("first")
+                    assert "next" in await it.bound(1)
+
+    asyncio.run(run())
+
+
+def test_in_the_other_mode_no_gate_is_removed(whole_control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with gated(whole_control_plane, namespace, *racks(1)) as it, it.scheduling():
+            ours = it.pod("ours", 1, schedulerName=it.name)
+            await it.create(ours, it.pod("theirs", 1))
+            await it.create(it.pod("free", 1, schedulerName=it.name, schedulingGates=[]))
+            assert (await it.bound(1)).keys() == {"free"}
+            assert await it.gated() == {"ours", "theirs"}
+
+    asyncio.run(run())
+
+
+def test_a_node_that_goes_after_its_pods_were_sent_there(
+    whole_control_plane: ControlPlane, namespace: str
+) -> None:
+    """kube-scheduler says that it can't bind them, and so does closeby; no pod is deleted."""
+
+    async def run() -> None:
+        async with gated(whole_control_plane, namespace, *racks(2)) as it, it.scheduling(gates=True):
+            await it.gang("g", 8, required="rack")
+            nodes = await it.ungated(8)
+            lost = nodes["g-0"]
+            await it.api.delete(f"/api/v1/nodes/{lost}")
+            there = {name for name, node in nodes.items() if node != lost}
+            with whole_control_plane.also("kube-scheduler"):
+                placed = await it.bound(len(there))
+                assert placed.keys() == there
+                assert lost in await it.refused("g-0")
+                await until_said(it, "g", "NotBound")
+                pods = await it.pods()
+                assert len(pods) == 8
+                assert not any("deletionTimestamp" in one["metadata"] for one in pods.values())
+
+    asyncio.run(run())
+
+
+def test_a_node_that_goes_while_the_plan_is_written(
+    whole_control_plane: ControlPlane, namespace: str
+) -> None:
+    """Nothing was written yet: the gang is decided again, and goes to the other rack as a whole."""
+
+    async def run() -> None:
+        async with gated_behind_proxy(whole_control_plane, namespace, *racks(2)) as (it, proxy):
+            gone: list[Object] = []
+
+            async def go() -> None:
+                gone.append(await it.api.delete("/api/v1/nodes/r0-0"))
+
+            proxy.before("PATCH", "/podgroups/g", go)
+            proxy.inject("PATCH", "/podgroups/g", Refuse(503), times=8)
+            async with it.scheduling(gates=True):
+                await it.gang("g", 8, required="rack")
+                nodes = await it.ungated(8)
+                assert gone
+                assert {node.partition("-")[0] for node in nodes.values()} == {"r1"}
+
+    asyncio.run(run())

@@ -1,0 +1,99 @@
+"""Places for pods to come, asked for by a PodGroup in closeby's own namespace, on a real API server."""
+
+import asyncio
+
+from tests.control_plane.api import Object
+from tests.control_plane.cluster import ControlPlane
+from tests.kube.live_world import RACK, World, condition, group_of, host, planned, until, until_said, world
+
+WORKLOAD = "closeby.dev/workload"
+
+
+def question(it: World, count: int, *, uid: str = "0123", required: str = RACK) -> Object:
+    """The spec of a PodGroup that asks for places in one rack."""
+    pod = it.pod("none", 2)
+    annotations = {
+        "kai.scheduler/topology": it.topology,
+        "kai.scheduler/topology-required-placement": required,
+    }
+    template = {"metadata": {"annotations": annotations}, "spec": pod["spec"]}
+    return {
+        "placesFor": {
+            "workload": {"namespace": it.namespace, "name": "train", "uid": uid},
+            "podSets": [{"name": "main", "count": count, "template": template}],
+        }
+    }
+
+
+def real(it: World, name: str, *, uid: str = "0123") -> Object:
+    """A pod of that Workload."""
+    pod = it.pod(name, 2)
+    pod["metadata"] |= {"annotations": {WORKLOAD: uid}, "labels": {"kueue.x-k8s.io/podset": "main"}}
+    return pod
+
+
+HOSTS = [host("a1", "r1", 4), host("a2", "r1", 4), host("b1", "r2", 8)]
+
+
+def test_places_are_held_said_and_taken_over_a_restart(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with world(control_plane, namespace, *HOSTS) as it:
+            async with it.scheduling(own_namespace=namespace):
+                await it.declare_group("question", question(it, 4))
+                placed = await until_said(it, "question", "Placed")
+                assert placed["status"] == "True"
+                held = planned(await group_of(it, "question"))
+                assert sorted(held) == [f"train-main-{i}" for i in range(4)]
+                # There is room for four in the other rack, or here if nothing was held.
+                await it.create(*(it.pod(f"other-{i}", 2) for i in range(5)))
+                others = await it.bound(4)
+                assert set(others.values()).isdisjoint(held.values())
+            async with it.scheduling(own_namespace=namespace):
+                await it.create(*(real(it, f"real-{i}") for i in range(4)))
+                bound = await it.bound(8)
+                mine = sorted(node for name, node in bound.items() if name.startswith("real"))
+                assert mine == sorted(held.values())
+                await it.delete("other-4")
+
+                async def taken() -> bool:
+                    status = (await group_of(it, "question"))["status"]
+                    return bool(status["scheduled"] == 0)
+
+                await until(taken)
+            async with it.scheduling(own_namespace=namespace) as scheduler:
+                assert not any("main" in pod.name for pod in scheduler.engine.state.pods.values())
+
+    asyncio.run(run())
+
+
+def test_what_fits_in_no_rack_says_so_and_places_are_given_back(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with world(control_plane, namespace, *HOSTS) as it, it.scheduling(own_namespace=namespace):
+            await it.declare_group("question", question(it, 5))
+            refused = await until_said(it, "question", "TopologyPlacementFailed")
+            assert refused["status"] == "False"
+            await it.change_group("question", {"spec": question(it, 4)})
+            await until_said(it, "question", "Placed")
+            path = f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/question"
+            await it.api.delete(path)
+            await it.create(*(it.pod(f"other-{i}", 2) for i in range(8)))
+            await it.bound(8)
+
+    asyncio.run(run())
+
+
+def test_no_other_namespace_can_ask_for_places(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with (
+            world(control_plane, namespace, *HOSTS) as it,
+            it.scheduling(own_namespace="closeby-system"),
+        ):
+            await it.declare_group("question", question(it, 4))
+            await it.create(*(it.pod(f"other-{i}", 2) for i in range(8)))
+            await it.bound(8)
+            assert await condition(it, "question") == {}
+            assert any("placesFor" in str(one["field"]) for one in it.said("problem"))
+
+    asyncio.run(run())

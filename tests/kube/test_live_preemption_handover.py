@@ -1,0 +1,280 @@
+"""Plans of preemption when the lead changes hands, or the API server or the scheduler is away for a while."""
+
+import asyncio
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.control_plane.cluster import ControlPlane
+from tests.kube.faulty_proxy import Cut, Fault, Refuse
+from tests.kube.live import through_proxy
+from tests.kube.live_world import World, replica, until, until_said
+from tests.kube.preempting import HOSTS, Classes, gang, plan_of, preempting, ranked, two_full_racks
+from tests.kube.priority_classes import priority_class
+
+#: On a machine that does much else besides, one wait alone may take a minute.
+pytestmark = pytest.mark.timeout(400)
+NEVER = 100_000
+
+
+async def is_placed(it: World, *names: str) -> None:
+    async def placed() -> bool:
+        return set(names) <= (await it.placed()).keys()
+
+    await until(placed, 120)
+
+
+async def only_cheap_went(it: World, plan: str) -> None:
+    """The gang has the rack of ``cheap``, by this plan alone, and nobody else was evicted."""
+    await is_placed(it, "train-0", "train-1")
+    assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
+
+    async def over() -> bool:
+        return not await plan_of(it, "train")
+
+    await until(over)
+    events = await it.events("Preempted")
+    assert all(plan in one["note"] and one["regarding"]["name"].startswith("cheap") for one in events)
+
+
+async def half_done(it: World) -> str:
+    """Waits until the plan is written and one of two victims has gone; the plan's id."""
+
+    async def half() -> bool:
+        there = {name for name in await it.pods() if name.startswith("cheap")}
+        return there == {"cheap-1"} and bool(await plan_of(it, "train"))
+
+    await until(half, 120)
+    plan = await plan_of(it, "train")
+    assert len(plan["victims"]) == 2
+    return str(plan["id"])
+
+
+def log_of(folder: Path, number: int) -> str:
+    """What the replica said that began as this one."""
+    logs = sorted(folder.glob("log-*.txt"), key=lambda path: path.stat().st_ctime_ns)
+    assert len(logs) == 2
+    return next(
+        text for text in (log.read_text() for log in logs) if ("msg=preempts" in text) == (number == 0)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["killed", "lost its lead"])
+def test_another_replica_carries_a_plan_on(
+    how: str, control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """The leader is at its second eviction, which the server does not answer to."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
+            through_proxy(control_plane.access()) as (other, _),
+            replica(it, proxy, tmp_path) as first,
+        ):
+            await two_full_racks(it, classes)
+            async with replica(it, other, tmp_path):
+
+                async def watches() -> bool:
+                    return other.count("WATCH", "/podgroups") > 0
+
+                await until(watches)
+                proxy.inject("POST", "/cheap-1/eviction", Refuse(503), times=NEVER)
+                await gang(it, "train", 2, classes[1_000])
+                plan = await half_done(it)
+                if how == "killed":
+                    first.send_signal(signal.SIGKILL)
+                else:
+                    # All that it asks for is refused until another may lead; then nothing is any more.
+                    proxy.inject("PUT", "/leases/", Refuse(503), times=NEVER)
+                    assert await asyncio.to_thread(first.wait, 120) == 1
+                    proxy.forgive()
+                asked = proxy.count("POST", "/cheap-1/eviction")
+                await only_cheap_went(it, plan)
+                assert proxy.count("POST", "/eviction") - proxy.count("POST", "/cheap-0/eviction") == asked
+                assert other.count("POST", "/eviction") == other.count("POST", "/cheap-1/eviction") >= 1
+                said = log_of(tmp_path, 1)
+                assert re.findall(r'msg="preemption resumed".* plan=(\w+)', said) == [plan]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("deadline", "seconds"), [("2m", 3.0), ("5s", 7.0)])
+@pytest.mark.parametrize("fault", [Cut(), Refuse(500)])
+@pytest.mark.parametrize("at", ["plan", "eviction"])
+def test_the_api_server_is_away_in_the_middle_and_back(
+    at: str,
+    fault: Fault,
+    deadline: str,
+    seconds: float,
+    control_plane: ControlPlane,
+    namespace: str,
+) -> None:
+    """No request succeeds for some seconds, from the write of the plan or from the second eviction on.
+
+    That is less than plans may take, or more.
+    """
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
+            it.scheduling(preempting(planDeadline=deadline)),
+        ):
+            await two_full_racks(it, classes)
+            away = asyncio.Event()
+
+            async def leave() -> None:
+                proxy.chance = lambda method, path: fault
+                proxy.cut_streams()
+                away.set()
+
+            part = "/cheap-1/eviction" if at == "eviction" else "/podgroups/train/status"
+            proxy.before("POST" if at == "eviction" else "PATCH", part, leave)
+            await gang(it, "train", 2, classes[1_000])
+            await asyncio.wait_for(away.wait(), 60)
+            await asyncio.sleep(seconds)
+            assert {"dear-0", "dear-1"} <= (await it.placed()).keys()
+            proxy.forgive()
+            await is_placed(it, "train-0", "train-1")
+            assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
+            await until_said(it, "train", "Placed")
+
+            async def over() -> bool:
+                return not await plan_of(it, "train")
+
+            await until(over)
+            assert len({one["plan"] for one in it.said("preempts")}) == 1
+            assert it.said("preemption given up") == []
+
+    asyncio.run(run())
+
+
+def test_time_in_which_the_api_server_is_away_is_no_victims_delay(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """A victim can't end while the server is away for longer than plans may take, and ends soon after."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
+            it.scheduling(preempting(planDeadline="3s")),
+        ):
+            await stuck(it, classes)
+            await gang(it, "train", 2, classes[1_000])
+
+            async def leaves() -> bool:
+                pods = await it.pods()
+                return "cheap-1" not in pods and "deletionTimestamp" in pods["cheap-0"]["metadata"]
+
+            await until(leaves)
+            plan = await plan_of(it, "train")
+            proxy.chance = lambda method, path: Cut()
+            proxy.cut_streams()
+            await asyncio.sleep(8)
+            proxy.forgive()
+            await asyncio.sleep(1)
+            path = f"/api/v1/namespaces/{namespace}/pods/cheap-0"
+            await it.api.patch(path, {"metadata": {"finalizers": None}})
+            await only_cheap_went(it, str(plan["id"]))
+            assert it.said("preemption given up") == []
+
+    asyncio.run(run())
+
+
+def test_a_victims_status_that_can_not_be_written_delays_no_preemptor(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
+            it.scheduling(preempting()),
+        ):
+            await two_full_racks(it, classes)
+            proxy.inject("PATCH", "/podgroups/cheap/status", Refuse(500), times=NEVER)
+            await gang(it, "train", 2, classes[1_000])
+            await is_placed(it, "train-0", "train-1")
+            proxy.forgive()
+
+            async def noted() -> bool:
+                cheap = await it.api.get(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/cheap")
+                return len(cheap.get("status", {}).get("evictions", ())) == 1
+
+            await until(noted)
+
+    asyncio.run(run())
+
+
+async def stuck(it: World, classes: Classes) -> None:
+    """Two full racks; a finalizer holds a pod of ``cheap``."""
+    for name, value in (("cheap", 10), ("dear", 20)):
+        await it.create_group(name, 2, required="rack")
+        fields: Any = {"priorityClassName": classes[value], "terminationGracePeriodSeconds": 1}
+        pods = [it.pod(f"{name}-{i}", gang=name, **fields) for i in range(2)]
+        if name == "cheap":
+            pods[0]["metadata"]["finalizers"] = ["tests.closeby.dev/stays"]
+        await it.create(*pods)
+        await it.bound(value // 5)
+
+
+def test_the_next_leader_gives_up_a_plan_whose_victim_does_not_end(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 20, 1_000) as (it, _, classes):
+            async with it.scheduling(preempting()):
+                await stuck(it, classes)
+                await gang(it, "train", 2, classes[1_000])
+
+                async def leaves() -> bool:
+                    pods = await it.pods()
+                    return "cheap-1" not in pods and "deletionTimestamp" in pods["cheap-0"]["metadata"]
+
+                await until(leaves)
+                plan = await plan_of(it, "train")
+            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            try:
+                async with again.scheduling(preempting(planDeadline="1s")):
+                    await is_placed(it, "train-0", "train-1")
+                    [end, *_] = again.said("preemption given up")
+                    assert end["plan"] == plan["id"] and "1 victim did not end in time" in str(end["why"])
+                    assert not {"dear-0", "dear-1"} & (await it.placed()).keys()
+            finally:
+                path = f"/api/v1/namespaces/{namespace}/pods/cheap-0"
+                await it.api.patch(path, {"metadata": {"finalizers": None}})
+
+    asyncio.run(run())
+
+
+def test_a_higher_priority_that_came_between_two_leaders_takes_the_plan_over(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:2]) as (it, proxy, classes),
+            priority_class(it, 2_000) as highest,
+        ):
+            async with it.scheduling(preempting()):
+                await gang(it, "cheap", 2, classes[10])
+                await it.bound(2)
+                proxy.inject("POST", "/cheap-1/eviction", Refuse(503), times=NEVER)
+                await gang(it, "train", 2, classes[1_000])
+                plan = await half_done(it)
+            proxy.forgive()
+            await gang(it, "vip", 2, highest)
+            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            async with again.scheduling(preempting()):
+                await is_placed(it, "vip-0", "vip-1")
+                [end] = again.said("preemption given up")
+                assert (end["plan"], end["item"]) == (plan, f"{namespace}/train")
+                assert "higher priority" in str(end["why"])
+                assert (await it.placed()).keys() == {"vip-0", "vip-1"}
+
+                async def over() -> bool:
+                    return not await plan_of(it, "train")
+
+                await until(over)
+
+    asyncio.run(run())

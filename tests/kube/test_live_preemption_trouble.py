@@ -1,0 +1,503 @@
+"""Preemption on a real API server when something comes between: budgets, faults, restarts, other pods."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from closeby.kube.writing.writer import Writer
+from closeby.objects.pods import Pod, PodSpec
+from tests.control_plane.cluster import ControlPlane
+from tests.kube.faulty_proxy import Cut, Fault, Refuse
+from tests.kube.live_world import World, until, until_said
+from tests.kube.preempting import HOSTS, Classes, gang, plan_of, preempting, ranked, two_full_racks
+from tests.kube.test_live_older_definition import older_definition
+
+#: On a machine that does much else besides, one wait alone may take a minute.
+pytestmark = pytest.mark.timeout(400)
+NEVER = 100_000
+
+
+async def budget(it: World, name: str, **spec: object) -> str:
+    """A PodDisruptionBudget of the pods with a label of its name; its path."""
+    path = f"/apis/policy/v1/namespaces/{it.namespace}/poddisruptionbudgets"
+    selector = {"matchLabels": {"covered-by": name}}
+    await it.api.create(path, {"metadata": {"name": name}, "spec": {"selector": selector, **spec}})
+    return f"{path}/{name}"
+
+
+async def counted(it: World, path: str, healthy: int) -> None:
+    """Waits until the controller has counted the pods of a budget."""
+
+    async def done() -> bool:
+        return bool((await it.api.get(path)).get("status", {}).get("currentHealthy") == healthy)
+
+    await until(done)
+
+
+async def low_under_a_budget(it: World, classes: Classes) -> str:
+    """A plain pod of low priority that its budget never lets go; the budget's path."""
+    path = await budget(it, "keep", minAvailable=1)
+    low = it.pod("low", priorityClassName=classes[10])
+    low["metadata"]["labels"]["covered-by"] = "keep"
+    await it.create(low)
+    await it.bound(1)
+    await counted(it, path, 1)
+    return path
+
+
+async def is_placed(it: World, *names: str) -> None:
+    async def placed() -> bool:
+        return set(names) <= (await it.placed()).keys()
+
+    await until(placed)
+
+
+def test_a_budget_that_never_allows_it_has_the_plan_given_up(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:1]) as (it, _, classes),
+            it.scheduling(preempting(planDeadline="1s")),
+        ):
+            await low_under_a_budget(it, classes)
+            uid = (await it.pods())["low"]["metadata"]["uid"]
+            await it.create(it.pod("high", priorityClassName=classes[1_000]))
+            await until(lambda: it.events("PreemptionGivenUp"))
+            [event, *_] = await it.events("PreemptionGivenUp")
+            assert "PodDisruptionBudget does not allow 1 eviction" in event["note"]
+
+            async def cleared() -> bool:
+                status = (await it.pods())["high"]["status"]
+                found = [one for one in status["conditions"] if one["type"] == "closeby.dev/Preempting"]
+                return "nominatedNodeName" not in status and found[0]["reason"] == "GivenUp"
+
+            await until(cleared)
+            low = (await it.pods())["low"]["metadata"]
+            assert low["uid"] == uid and "deletionTimestamp" not in low
+
+    if not control_plane.controllers:
+        pytest.skip("needs the controller of PodDisruptionBudgets")
+    asyncio.run(run())
+
+
+def test_a_budget_that_allows_it_in_time_is_waited_for(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:1]) as (it, _, classes),
+            it.scheduling(preempting()),
+        ):
+            path = await low_under_a_budget(it, classes)
+            await it.create(it.pod("high", priorityClassName=classes[1_000]))
+
+            async def refused() -> bool:
+                return bool(it.said("not evicted"))
+
+            await until(refused)
+            assert "low" in await it.placed()
+            await it.api.delete(path)
+            await is_placed(it, "high")
+            assert await it.events("PreemptionGivenUp") == []
+
+    if not control_plane.controllers:
+        pytest.skip("needs the controller of PodDisruptionBudgets")
+    asyncio.run(run())
+
+
+def test_victims_without_a_budget_stay_while_a_budget_refuses(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """One of two victims is covered; while its budget refuses the other one is not evicted either."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:2]) as (it, _, classes),
+            it.scheduling(preempting(pdb="soft")),
+        ):
+            path = await low_under_a_budget(it, classes)
+            await it.create(it.pod("free", priorityClassName=classes[10]))
+            await it.bound(2)
+            await gang(it, "train", 2, classes[1_000])
+
+            async def refused() -> bool:
+                return len(it.said("not evicted")) >= 2
+
+            await until(refused)
+            now = await it.pods()
+            assert not any("deletionTimestamp" in now[name]["metadata"] for name in ("low", "free"))
+            await it.api.delete(path)
+            await is_placed(it, "train-0", "train-1")
+
+    if not control_plane.controllers:
+        pytest.skip("needs the controller of PodDisruptionBudgets")
+    asyncio.run(run())
+
+
+def test_a_pod_with_the_name_of_a_victim_is_not_evicted(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:1]) as (it, proxy, classes):
+
+            async def another() -> None:
+                await it.delete("low")
+                low = it.pod("low", priorityClassName=classes[10])
+                await it.create(low)
+                uids.append((await it.pods())["low"]["metadata"]["uid"])
+
+            uids: list[str] = []
+            async with it.scheduling(preempting()):
+                await it.create(it.pod("low", priorityClassName=classes[10]))
+                await it.bound(1)
+                proxy.before("POST", "/pods/low/eviction", another)
+                await it.create(it.pod("high", priorityClassName=classes[1_000]))
+                await is_placed(it, "high")
+                assert (await it.pods())["low"]["metadata"]["uid"] == uids[0]
+
+    asyncio.run(run())
+
+
+WRITES = [
+    ("PATCH", "/podgroups/train/status", "gang"),
+    ("POST", "/eviction", "gang"),
+    ("PATCH", "/pods/high/status", "pod"),
+    ("POST", "/eviction", "pod"),
+]
+
+
+@pytest.mark.parametrize("fault", [Refuse(409), Refuse(410), Refuse(500), Refuse(429), Cut(), Cut(True)])
+@pytest.mark.parametrize(("method", "part", "kind"), WRITES)
+def test_a_write_that_fails_costs_no_other_victims(
+    method: str, part: str, kind: str, fault: Fault, control_plane: ControlPlane, namespace: str
+) -> None:
+    """Each write fails twice."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
+            it.scheduling(preempting()),
+        ):
+            await two_full_racks(it, classes)
+            before = await it.pods()
+            proxy.inject(method, part, fault, times=2)
+            if kind == "gang":
+                await gang(it, "train", 2, classes[1_000])
+                await is_placed(it, "train-0", "train-1")
+                assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
+                await until_said(it, "train", "Placed")
+            else:
+                await it.create(it.pod("high", priorityClassName=classes[1_000]))
+                await is_placed(it, "high")
+            now = await it.pods()
+            for name in ("dear-0", "dear-1"):
+                assert now[name]["metadata"]["uid"] == before[name]["metadata"]["uid"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("evicted", [0, 1])
+def test_the_next_leader_carries_a_plan_on(evicted: int, control_plane: ControlPlane, namespace: str) -> None:
+    """The process ends before the first eviction, or between the first and the second."""
+
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes):
+            async with it.scheduling(preempting()):
+                await two_full_racks(it, classes)
+                for index in range(evicted, 2):
+                    proxy.inject("POST", f"/cheap-{index}/eviction", Refuse(503), times=NEVER)
+                await gang(it, "train", 2, classes[1_000])
+
+                async def refused() -> bool:
+                    left = {f"cheap-{index}" for index in range(evicted, 2)}
+                    there = {name for name in await it.pods() if name.startswith("cheap")}
+                    return bool(it.said("not evicted")) and there == left
+
+                await until(refused)
+                plan = await plan_of(it, "train")
+            assert (await plan_of(it, "train"))["id"] == plan["id"]
+            proxy.forgive()
+            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            async with again.scheduling(preempting()):
+                await is_placed(it, "train-0", "train-1")
+                assert [one["plan"] for one in again.said("preemption resumed")] == [plan["id"]]
+                assert again.said("preempts") == []
+                assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
+                await until_said(it, "train", "Placed")
+
+                async def over() -> bool:
+                    return not await plan_of(it, "train")
+
+                await until(over)
+            assert len(await it.events("Preempted")) == 2
+
+    asyncio.run(run())
+
+
+def test_the_next_leader_carries_on_the_plan_of_a_plain_pod(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 20, 1_000, hosts=HOSTS[:2]) as (it, proxy, classes):
+            async with it.scheduling(preempting()):
+                for value in (10, 20):
+                    await it.create(it.pod(f"p{value}", priorityClassName=classes[value]))
+                before = await it.bound(2)
+                proxy.inject("POST", "/eviction", Refuse(503), times=NEVER)
+                await it.create(it.pod("high", priorityClassName=classes[1_000]))
+
+                async def refused() -> bool:
+                    return bool(it.said("not evicted"))
+
+                await until(refused)
+                [plan] = [one["plan"] for one in it.said("preempts")]
+            proxy.forgive()
+            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            async with again.scheduling(preempting()):
+                await is_placed(it, "high")
+                assert [one["plan"] for one in again.said("preemption resumed")] == [plan]
+                assert await it.placed() == {"p20": before["p20"], "high": before["p10"]}
+
+    asyncio.run(run())
+
+
+def test_victims_that_stay_have_the_plan_given_up_and_others_go(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """A finalizer holds one victim, so the gang clears the other rack."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000) as (it, _, classes),
+            it.scheduling(preempting(planDeadline="1s")),
+        ):
+            for name, value in (("cheap", 10), ("dear", 20)):
+                await it.create_group(name, 2, required="rack")
+                pods = [
+                    it.pod(
+                        f"{name}-{i}",
+                        gang=name,
+                        priorityClassName=classes[value],
+                        terminationGracePeriodSeconds=1,
+                    )
+                    for i in range(2)
+                ]
+                if name == "cheap":
+                    pods[0]["metadata"]["finalizers"] = ["tests.closeby.dev/stays"]
+                await it.create(*pods)
+                await it.bound(value // 5)
+            await gang(it, "train", 2, classes[1_000])
+            await is_placed(it, "train-0", "train-1")
+            assert any("did not end in time" in str(one["why"]) for one in it.said("preemption given up"))
+            assert not {"dear-0", "dear-1"} & (await it.placed()).keys()
+            await it.api.patch(
+                f"/api/v1/namespaces/{namespace}/pods/cheap-0", {"metadata": {"finalizers": None}}
+            )
+
+    asyncio.run(run())
+
+
+def test_a_preemptor_that_is_deleted_evicts_no_more(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
+            it.scheduling(preempting()),
+        ):
+            await two_full_racks(it, classes)
+            proxy.inject("POST", "/eviction", Refuse(503), times=NEVER)
+            await gang(it, "train", 2, classes[1_000])
+
+            async def refused() -> bool:
+                return bool(it.said("not evicted")) and bool(await plan_of(it, "train"))
+
+            await until(refused)
+            await it.delete("train-0", "train-1")
+
+            async def over() -> bool:
+                return not await plan_of(it, "train")
+
+            await until(over)
+            proxy.forgive()
+            asked = proxy.count("POST", "/eviction")
+            # The room is not kept any more, and nobody goes: the next pod waits.
+            await it.create(it.pod("next", priorityClassName=classes[10]))
+            await it.refusal("next")
+            assert proxy.count("POST", "/eviction") == asked
+            assert (await it.placed()).keys() == {"cheap-0", "cheap-1", "dear-0", "dear-1"}
+
+    asyncio.run(run())
+
+
+def test_without_a_place_for_the_plan_no_pod_is_evicted(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            it, proxy, classes = await stack.enter_async_context(
+                ranked(control_plane, namespace, 10, 20, 1_000)
+            )
+            await stack.enter_async_context(older_definition(it))
+            await stack.enter_async_context(it.scheduling(preempting()))
+            await two_full_racks(it, classes)
+            await gang(it, "train", 2, classes[1_000])
+            await until(lambda: it.events("PreemptionGivenUp"))
+            [event, *_] = await it.events("PreemptionGivenUp")
+            assert "no place for a plan of preemption: update the definition" in event["note"]
+            assert proxy.count("POST", "/eviction") == 0
+            # Its status is written all the same.
+            await until_said(it, "train", "GangDoesNotFit")
+
+    asyncio.run(run())
+
+
+def test_a_gang_is_protected_after_so_many_evictions_by_the_next_leader_too(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:2]) as (it, _, classes):
+            once = preempting(maxEvictions=1)
+            async with it.scheduling(once):
+                await gang(it, "cheap", 2, classes[10])
+                await it.bound(2)
+                await gang(it, "train", 2, classes[1_000])
+                await is_placed(it, "train-0", "train-1")
+
+                async def noted() -> bool:
+                    group = await it.api.get(
+                        f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/cheap"
+                    )
+                    return len(group.get("status", {}).get("evictions", ())) == 1
+
+                await until(noted)
+            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            async with again.scheduling(once):
+                # Its owner makes it again, once the preemptor is done.
+                await it.delete("train-0", "train-1")
+                pods = (it.pod(f"back-{i}", gang="cheap", priorityClassName=classes[10]) for i in range(2))
+                await it.create(*pods)
+                await is_placed(it, "back-0", "back-1")
+                await gang(it, "later", 2, classes[1_000])
+                await until_said(it, "later", "GangDoesNotFit")
+                assert await it.events("PreemptionGivenUp") == []
+                assert again.said("preempts") == []
+                assert {"back-0", "back-1"} <= (await it.placed()).keys()
+
+    asyncio.run(run())
+
+
+def test_without_its_pod_group_a_plan_is_given_up(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
+            it.scheduling(preempting()),
+        ):
+            await two_full_racks(it, classes)
+            proxy.inject("POST", "/eviction", Refuse(503), times=NEVER)
+            await gang(it, "train", 2, classes[1_000])
+
+            async def refused() -> bool:
+                return bool(it.said("not evicted"))
+
+            await until(refused)
+            await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/train")
+
+            async def over() -> bool:
+                return bool(it.said("preemption given up"))
+
+            await until(over)
+            proxy.forgive()
+            assert (await it.placed()).keys() == {"cheap-0", "cheap-1", "dear-0", "dear-1"}
+
+    asyncio.run(run())
+
+
+def test_where_nothing_can_be_tried_without_effect_victims_are_evicted_all_the_same(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """A webhook on evictions that knows no dry runs has the server refuse those."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:1]) as (it, proxy, classes),
+            it.scheduling(preempting()),
+        ):
+            path = await budget(it, "keep", minAvailable=0)
+            low = it.pod("low", priorityClassName=classes[10])
+            low["metadata"]["labels"]["covered-by"] = "keep"
+            await it.create(low)
+            await it.bound(1)
+            await counted(it, path, 1)
+            proxy.inject("POST", "eviction?dryRun=All", Refuse(400), times=NEVER)
+            await it.create(it.pod("high", priorityClassName=classes[1_000]))
+            await is_placed(it, "high")
+            assert await it.events("PreemptionGivenUp") == []
+
+    if not control_plane.controllers:
+        pytest.skip("needs the controller of PodDisruptionBudgets")
+    asyncio.run(run())
+
+
+def test_a_higher_priority_takes_the_plan_of_another_over(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """The one rack is being cleared for a gang when a gang of higher priority comes."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=HOSTS[:2]) as (it, proxy, classes),
+            it.scheduling(preempting()),
+        ):
+            await gang(it, "low", 2, classes[10])
+            await it.bound(2)
+            proxy.inject("POST", "/pods/low-1/eviction", Refuse(503), times=NEVER)
+            await gang(it, "train", 2, classes[1_000])
+
+            async def half() -> bool:
+                return bool(it.said("not evicted")) and "low-0" not in await it.pods()
+
+            await until(half)
+            assert await plan_of(it, "train")
+            await gang(it, "vip", 2, classes[2_000])
+
+            async def taken_over() -> bool:
+                return bool(await plan_of(it, "vip")) and not await plan_of(it, "train")
+
+            await until(taken_over)
+            assert [one["uid"] for one in (await plan_of(it, "vip"))["victims"]] == [
+                (await it.pods())["low-1"]["metadata"]["uid"]
+            ]
+            [end] = it.said("preemption given up")
+            assert end["item"] == f"{namespace}/train" and "higher priority" in str(end["why"])
+            proxy.forgive()
+            await is_placed(it, "vip-0", "vip-1")
+            assert (await it.placed()).keys() == {"vip-0", "vip-1"}
+
+            async def each_once() -> bool:
+                return len(await it.events("Preempted")) == 2
+
+            await until(each_once)
+
+    asyncio.run(run())
+
+
+def test_a_nomination_that_an_earlier_process_left_is_removed_and_that_of_others_stays(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """The process ended after its plan, and before the members' statuses were written again."""
+
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, hosts=HOSTS[:1]) as (it, _, classes):
+            names = ("ours", "theirs")
+            for name in names:
+                await it.create(it.pod(name, 2, priorityClassName=classes[10]))
+            pods = await it.pods()
+            ours = Pod(namespace=namespace, name="ours", uid=pods["ours"]["metadata"]["uid"], spec=PodSpec())
+            written = await Writer(it.transport, "closeby-scheduler", "test").pod_conditions(ours, [], "gone")
+            assert written.ok, written.error
+            path = f"/api/v1/namespaces/{namespace}/pods/theirs/status"
+            await it.api.patch(path, {"status": {"nominatedNodeName": "gone"}}, kind="strategic")
+            async with it.scheduling(preempting()):
+
+                async def cleared() -> bool:
+                    return "nominatedNodeName" not in (await it.pods())["ours"]["status"]
+
+                await until(cleared)
+                assert (await it.pods())["theirs"]["status"]["nominatedNodeName"] == "gone"
+
+    asyncio.run(run())

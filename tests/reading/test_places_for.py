@@ -1,0 +1,122 @@
+"""What a PodGroup asks for pod sets of a Workload: Kueue's ``topologyRequest``, and how pods are numbered."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from closeby.objects.groups import Layer, PodGroup, TopologyConstraint
+from closeby.objects.reasons import Reason
+from tests.reading.manifest_text import read
+
+BLOCK = "cloud.provider.com/topology-block"
+RACK = "cloud.provider.com/topology-rack"
+HOST = "kubernetes.io/hostname"
+KAI: Any = {"kai.scheduler/topology-required-placement": RACK}
+KUEUE: Any = {"kueue.x-k8s.io/podset-required-topology": RACK}
+
+
+def pod_set(name: str = "main", count: int = 8, request: object = None, **annotations: str) -> Any:
+    container = {"name": "main", "image": "none"}
+    template = {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
+    asked = {} if request is None else {"topologyRequest": request, "size": count}
+    return {"name": name, "count": count, "template": template, **asked}
+
+
+def question(*sets: object) -> PodGroup:
+    """The PodGroup as it is read that asks for these places."""
+    workload = {"namespace": "team", "name": "train", "uid": "0123"}
+    body = {
+        "apiVersion": "closeby.dev/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "workload-0123", "namespace": "closeby-system"},
+        "spec": {"placesFor": {"workload": workload, "podSets": sets}},
+    }
+    (found,) = read(msgspec.json.encode(body).decode()).groups
+    return found
+
+
+def test_a_request_says_what_annotations_would() -> None:
+    for request, asked in (
+        ({"required": RACK}, TopologyConstraint(required=RACK)),
+        ({"preferred": RACK}, TopologyConstraint(preferred=RACK)),
+        ({"unconstrained": True}, None),
+    ):
+        group = question(pod_set(request=request))
+        assert (group.constraint, group.conditions) == (asked, ())
+    assert not question(pod_set(request={"unconstrained": True})).wants_closeness
+
+
+def test_slices_are_layers() -> None:
+    one = question(pod_set(request={"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 4}))
+    assert one.layers == (Layer(level=RACK, size=4),)
+    slices = [{"topology": BLOCK, "size": 4}, {"topology": RACK, "size": 2}]
+    several = question(pod_set(request={"required": BLOCK, "podsetSliceRequiredTopologyConstraints": slices}))
+    assert several.layers == (Layer(level=BLOCK, size=4), Layer(level=RACK, size=2))
+    assert several.constraint == TopologyConstraint(required=BLOCK)
+
+
+def test_pod_sets_of_one_group_are_together() -> None:
+    request = {"required": RACK, "podSetGroupName": "together"}
+    group = question(pod_set("leader", 1, request), pod_set("workers", 4, request))
+    assert group.constraint == TopologyConstraint(required=RACK)
+    assert (group.subgroups, group.conditions) == ((), ())
+
+
+def test_the_request_counts_where_annotations_ask_for_something_else() -> None:
+    group = question(pod_set(request={"required": BLOCK}, **KAI))
+    assert group.constraint == TopologyConstraint(required=BLOCK)
+    (condition,) = group.conditions
+    assert (condition.object, condition.field, condition.blocking) == (
+        "Workload/team/train",
+        "spec.podSets[0].topologyRequest",
+        False,
+    )
+    # What both say alike is not worth a word.
+    assert question(pod_set(request={"required": RACK}, **KUEUE)).conditions == ()
+
+
+def test_a_request_that_only_numbers_the_pods_leaves_the_annotations() -> None:
+    request = {"podIndexLabel": "i", "subGroupIndexLabel": "j", "subGroupCount": 2}
+    group = question(pod_set(request=request, **KAI))
+    assert group.constraint == TopologyConstraint(required=RACK)
+    assert group.conditions == ()
+    assert group.places is not None
+    (places,) = group.places.sets
+    assert (places.index_label, places.group_label, places.group_size) == ("i", "j", 4)
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        ({"required": RACK, "preferred": RACK}, "required"),
+        ({"required": "no label"}, "required"),
+        ({"podSetSliceSize": 4}, "podSetSliceSize"),
+        ({"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 3}, "podSetSliceRequiredTopology"),
+        ({"required": RACK, "podSetGroupName": "1"}, "podSetGroupName"),
+    ],
+)
+def test_a_request_that_makes_no_sense_waits(request_: object, field: str) -> None:
+    first, *_ = question(pod_set(request=request_)).conditions
+    assert (first.reason, first.blocking) == (Reason.INVALID_SPEC, True)
+    assert first.field == f"spec.podSets[0].topologyRequest.{field}"
+
+
+def test_a_field_that_a_newer_kueue_has_is_said_and_waits_if_it_requires_something() -> None:
+    wish, hard = (question(pod_set(request={name: "x"}, **KAI)) for name in ("newWish", "newRequiredLevel"))
+    for group, name, blocking in ((wish, "newWish", False), (hard, "newRequiredLevel", True)):
+        (condition,) = [one for one in group.conditions if one.reason is Reason.UNSUPPORTED]
+        assert condition.field == f"spec.podSets[0].topologyRequest.{name}"
+        assert condition.blocking is blocking
+    assert wish.constraint == TopologyConstraint(required=RACK)
+
+
+def test_claims_for_volumes_are_left_to_the_pods_and_said() -> None:
+    one = pod_set(**KAI)
+    one["template"]["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    group = question(one)
+    (condition,) = group.conditions
+    assert (condition.reason, condition.blocking) == (Reason.UNSUPPORTED, False)
+    assert condition.field == "spec.podSets[0].template.spec.volumes"
+    assert group.places is not None
+    assert group.places.sets[0].template.spec.claims == ()

@@ -1,0 +1,85 @@
+"""TrainJobs of Kubeflow Trainer v2: with their runtime they are JobSets."""
+
+import pytest
+
+from closeby.objects.groups import Layer, TopologyConstraint
+from tests.lab.workload_text import expanded, names, only_group
+from tests.reading.manifest_text import read_good
+
+RACK = "cloud.provider.com/topology-rack"
+
+
+def runtime(annotations: str = "", more: str = "mlPolicy: {numNodes: 1, torch: {}}") -> str:
+    """kubeflow/trainer: manifests/base/runtimes/torch_distributed.yaml, with annotations at its pods."""
+    return f"""
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {{name: torch-distributed}}
+spec:
+  {more}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {{labels: {{trainer.kubeflow.org/trainjob-ancestor-step: trainer}}}}
+          spec:
+            template:
+              metadata: {{annotations: {{{annotations}}}}}
+              spec: {{containers: [{{name: node, image: pytorch}}]}}
+"""
+
+
+def train_job(more: str = "", name: str = "torch-distributed", spec: str = "") -> str:
+    return f"""
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {{name: train}}
+spec:
+  runtimeRef: {{name: {name}}}
+  trainer: {{numNodes: 4, resourcesPerNode: {{requests: {{cpu: 2}}}}{more}}}
+{spec}
+"""
+
+
+def test_a_train_job_has_a_pod_for_each_node() -> None:
+    found = expanded(train_job() + runtime())
+    assert names(found) == [f"train-node-0-{i}" for i in range(4)]
+    assert {dict(one.spec.requests)["cpu"] for one in found.pods} == {2000}
+    group = only_group(found)
+    assert (group.name, group.min_member, group.by_nature) == ("train", 4, "JobSet")
+
+
+def test_annotations_of_the_runtime_ask_for_places() -> None:
+    keys = f"kueue.x-k8s.io/podset-slice-required-topology: {RACK}, kueue.x-k8s.io/podset-slice-size: '2'"
+    group = only_group(expanded(train_job() + runtime(keys)))
+    assert (group.layers, group.conditions) == ((Layer(level=RACK, size=2),), ())
+    volcano = "podGroupPolicy: {volcano: {networkTopology: {mode: hard, highestTierAllowed: 1}}}"
+    assert only_group(expanded(train_job() + runtime(more=volcano))).constraint == TopologyConstraint(
+        topology="hypernodes", required="hypernodes.closeby.dev/tier-1"
+    )
+
+
+def test_a_job_set_that_is_there_counts() -> None:
+    job_set = """
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: c}]}}}}}]}
+"""
+    assert len(expanded(train_job() + runtime() + job_set).pods) == 1
+
+
+def test_a_runtime_that_is_not_there_is_said() -> None:
+    (notice,) = read_good(train_job(name="torch-distribute") + runtime()).notices
+    assert (notice.object, notice.field) == ("TrainJob/default/train", "spec.runtimeRef.name")
+    assert "did you mean torch-distributed?" in notice.remedy
+
+
+@pytest.mark.parametrize("field", ["runtimePatches", "podTemplateOverrides"])
+def test_pods_of_templates_that_are_patched_wait(field: str) -> None:
+    found = expanded(train_job(spec=f"  {field}: [{{a: b}}]") + runtime())
+    assert {one.spec.unsupported for one in found.pods} == {(f"TrainJob/train spec.{field}",)}

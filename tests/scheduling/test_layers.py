@@ -1,0 +1,344 @@
+"""Gangs with layers: where their segments go, and what becomes of members that come later."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.groups import (
+    MOST_PODS,
+    Arrangement,
+    Exclusive,
+    Layer,
+    LayerMode,
+    PodGroup,
+    Remainder,
+)
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.scheduling.events import PodDeleted, PodUpserted
+from closeby.scheduling.preempting.rule import Preemptible
+from tests.worlds import World, gang, pods, spec, subgroup, world
+
+BLOCKS = ("block", "rack")
+#: Three blocks of racks of two nodes.
+SIX_RACKS = """
+a r1 : a1=4 a2=4
+a r2 : a3=4 a4=2
+b r3 : b1=4 b2=4
+b r4 : b3=4 b4=4
+c r5 : c1=2
+c r6 : c2=3
+"""
+
+
+def layered(minimum: int, *layers: Layer, **fields: Any) -> PodGroup:
+    return replace(gang(min_member=minimum, **fields), layers=layers)
+
+
+def by(found: World, label: str, *names: str) -> list[str]:
+    """The value of a label at the node of each pod."""
+    cluster = found.engine.cluster
+    slots = [cluster.slot(found.where[name]) for name in names]
+    return [cluster.node_at(slot).labels[label] for slot in slots if slot is not None]
+
+
+def racks(found: World, first: int, end: int, prefix: str = "train") -> set[str]:
+    return set(by(found, "rack", *(f"{prefix}-{at}" for at in range(first, end))))
+
+
+def test_each_segment_is_in_one_rack() -> None:
+    found = world(SIX_RACKS, levels=BLOCKS).run(
+        layered(16, Layer(level="rack", size=4)), members=pods("train", 16)
+    )
+    assert [racks(found, at, at + 4) for at in range(0, 16, 4)] == [{"r3"}, {"r3"}, {"r4"}, {"r4"}]
+    assert [found.rank[f"train-{at}"] for at in range(16)] == list(range(16))
+
+
+def test_segments_of_racks_within_segments_of_blocks() -> None:
+    found = world(SIX_RACKS, levels=BLOCKS).run(
+        layered(24, Layer(level="block", size=8), Layer(level="rack", size=4)), members=pods("train", 24)
+    )
+    names = [[f"train-{at}" for at in range(first, first + 8)] for first in (0, 8, 16)]
+    assert [set(by(found, "block", *own)) for own in names] == [{"a"}, {"b"}, {"b"}]
+    assert all(len(racks(found, at, at + 4)) == 1 for at in range(0, 24, 4))
+
+
+def test_what_fits_pod_by_pod_and_not_by_segments_waits() -> None:
+    found = world(SIX_RACKS, levels=BLOCKS).run(
+        layered(35, Layer(level="rack", size=5)), members=pods("train", 35)
+    )
+    assert found.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
+
+def test_a_preferred_layer_is_followed_by_as_many_segments_as_can_be() -> None:
+    found = world(SIX_RACKS, levels=BLOCKS).run(
+        layered(35, Layer(level="rack", size=5, mode=LayerMode.PREFERRED)), members=pods("train", 35)
+    )
+    assert sum(len(racks(found, at, at + 5)) == 1 for at in range(0, 35, 5)) == 4
+
+
+def test_a_last_segment_may_be_smaller() -> None:
+    layer = Layer(level="rack", size=8, remainder=Remainder.ALLOW)
+    found = world(SIX_RACKS, levels=BLOCKS).run(layered(19, layer), members=pods("train", 19))
+    assert [len(racks(found, 0, 8)), len(racks(found, 8, 16)), racks(found, 16, 19)] == [1, 1, {"r6"}]
+
+
+def test_spread_segments_use_as_many_racks_as_can_be() -> None:
+    layer = Layer(level="rack", size=2, arrangement=Arrangement.SPREAD)
+    found = world(SIX_RACKS, levels=BLOCKS).run(layered(8, layer), members=pods("train", 8))
+    assert len({*map(frozenset, (racks(found, at, at + 2) for at in range(0, 8, 2)))}) == 4
+
+
+def test_unequal_segments_use_the_fewest_racks() -> None:
+    found = world(SIX_RACKS, levels=BLOCKS).run(
+        layered(16, Layer(level="rack", counts=(1, 3, 4, 5, 3))), members=pods("train", 16)
+    )
+    assert len(found.used(by="rack")) == 2
+    ends = (0, 1, 4, 8, 13, 16)
+    assert all(len(racks(found, at, end)) == 1 for at, end in pairwise(ends))
+
+
+def test_a_replaced_member_returns_to_its_segment() -> None:
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 16))]
+    found = world(SIX_RACKS, levels=BLOCKS).run(layered(16, Layer(level="rack", size=4)), members=members)
+    before = dict(found.where)
+    for lost in (5, 14):
+        found.tell(PodDeleted(members[lost].uid))
+        again = replace(members[lost], name=f"again-{lost}", uid=f"again-{lost}")
+        found.run(members=[again])
+        assert by(found, "rack", f"again-{lost}") == by(found, "rack", f"train-{lost}")
+        assert found.where[f"again-{lost}"] == before[f"train-{lost}"]
+        assert found.rank[f"again-{lost}"] == found.rank[f"train-{lost}"]
+
+
+def test_members_without_an_index_return_to_the_segment_that_lacks_one() -> None:
+    members = pods("train", 8, prefix="x")
+    found = world(SIX_RACKS, levels=BLOCKS).run(layered(8, Layer(level="rack", size=4)), members=members)
+    racks_before = by(found, "rack", *(pod.name for pod in members))
+    found.tell(PodDeleted(members[6].uid), PodDeleted(members[1].uid))
+    found.run(members=pods("train", 2, prefix="a"))
+    assert sorted(by(found, "rack", "a-0", "a-1")) == sorted([racks_before[6], racks_before[1]])
+
+
+@pytest.mark.parametrize("index", [10**9, 2**62])
+@pytest.mark.parametrize("size", [1, 2, MOST_PODS])
+def test_an_index_beyond_all_gangs_and_sizes_cost_no_memory(index: int, size: int) -> None:
+    """A label of a pod says the index, and whoever writes a PodGroup the size."""
+    layers = (Layer(level="rack", size=size, remainder=Remainder.ALLOW),)
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 4))]
+    members[3] = replace(members[3], index=index)
+    runs = [replace(pod, node_name="a1", phase="Running") for pod in members[:2]]
+    found = world("a r1 : a1=8\na r2 : a2=8", levels=BLOCKS)
+    found.run(replace(gang(min_member=4), layers=layers), members=[*runs, *members[2:]])
+    assert set(found.where) == {"train-2", "train-3"}
+
+
+def test_a_segment_that_lacks_room_in_its_own_rack_waits() -> None:
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 8))]
+    small = "a r1 : a1=4\na r2 : a2=4\na r3 : a3=4"
+    found = world(small, levels=BLOCKS).run(layered(8, Layer(level="rack", size=4)), members=members)
+    node = found.where["train-7"]
+    found.tell(PodDeleted(members[7].uid))
+    found.run(members=pods(None, 1, prefix="other", on=node))
+    found.run(members=[replace(members[7], uid="again")])
+    assert found.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
+
+def test_segments_beyond_the_minimum_come_as_a_whole() -> None:
+    members = pods("train", 20)
+    layer = Layer(level="rack", size=8, min_segments=1)
+    found = world("a r1 : a1=8\na r2 : a2=12\na r3 : a3=4", levels=BLOCKS).run(
+        layered(8, layer), members=members
+    )
+    assert [len(racks(found, 0, 8)), len(racks(found, 8, 16))] == [1, 1]
+    assert found.left("train") == {f"train-{at}": Reason.GANG_INCOMPLETE for at in range(16, 20)}
+    found.run(
+        members=[replace(pod, name=f"l-{at}", uid=f"l-{at}") for at, pod in enumerate(pods("train", 4))]
+    )
+    assert set(found.left("train").values()) == {Reason.TOPOLOGY_PLACEMENT_FAILED}
+
+
+def test_a_gang_waits_until_enough_segments_have_their_members() -> None:
+    asked = layered(4, Layer(level="rack", size=4, min_segments=2))
+    found = world(SIX_RACKS, levels=BLOCKS).run(asked, members=pods("train", 7))
+    assert found.reason("train") is Reason.GANG_INCOMPLETE
+    found.run(members=pods("train", 8)[7:])
+    assert found.reason("train") is None
+
+
+def test_a_required_level_bounds_the_whole() -> None:
+    found = world(SIX_RACKS, levels=BLOCKS).run(
+        layered(12, Layer(level="rack", size=4), required="block"), members=pods("train", 12)
+    )
+    assert set(found.used(by="block")) == {"a"}
+    more = world(SIX_RACKS, levels=BLOCKS).run(
+        layered(20, Layer(level="rack", size=4), required="block"), members=pods("train", 20)
+    )
+    assert more.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
+
+def test_a_subgroup_has_segments_of_its_own() -> None:
+    workers = replace(subgroup("workers", 8), layers=(Layer(level="rack", size=4),))
+    asked = gang(min_member=9, subgroups=[subgroup("driver"), workers], required="block")
+    found = world(SIX_RACKS, levels=BLOCKS).run(
+        asked, members=[*pods("train", 1, subgroup="driver"), *pods("train", 8, subgroup="workers")]
+    )
+    assert [len(racks(found, at, at + 4, "workers")) for at in (0, 4)] == [1, 1]
+    assert len(found.used(by="block")) == 1
+
+
+def unequal() -> list[Pod]:
+    """Four segments, each of a leader of two GPUs and two workers."""
+    found = []
+    for at in range(4):
+        found += [
+            *pods("train", 1, spec(gpu=2), prefix=f"t-{at}a-leader"),
+            *pods("train", 2, prefix=f"t-{at}b-worker"),
+        ]
+    return found
+
+
+def test_leader_and_workers_of_a_segment_are_together() -> None:
+    found = world(SIX_RACKS, levels=BLOCKS).run(layered(12, Layer(level="rack", size=3)), members=unequal())
+    assert len(found.where) == 12
+    for at in range(4):
+        names = (f"t-{at}a-leader-0", f"t-{at}b-worker-0", f"t-{at}b-worker-1")
+        assert len(set(by(found, "rack", *names))) == 1
+
+
+def test_unequal_pods_whose_segments_certainly_have_no_room_hear_no() -> None:
+    found = world("a r1 : a1=3 a2=3\na r2 : a3=3 a4=3", levels=BLOCKS).run(
+        layered(12, Layer(level="rack", size=3)), members=unequal()
+    )
+    assert found.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+    assert "2 of 4 segments of 3 pods" in (found.outcome("train").message or "")
+
+
+@pytest.mark.parametrize(
+    ("layers", "field"),
+    [
+        ((Layer(level="cage", size=4),), "spec.layers[0].level"),
+        ((Layer(level="rack", size=4), Layer(level="block", size=4)), "spec.layers[1].level"),
+    ],
+)
+def test_layers_that_the_topology_does_not_have_so_keep_the_gang_waiting(
+    layers: tuple[Layer, ...], field: str
+) -> None:
+    found = world(SIX_RACKS, levels=BLOCKS).run(layered(4, *layers), members=pods("train", 4))
+    (condition,) = found.outcome("train").conditions
+    assert (condition.field, condition.blocking) == (field, True)
+    assert found.reason("train") is condition.reason
+
+
+FOUR_RACKS = "a r1 : a1=4 a2=4\na r2 : a3=4 a4=4\nb r3 : b1=4 b2=4\nb r4 : b3=4 b4=4"
+
+
+def alone(name: str, exclusive: Exclusive, count: int = 4, size: int = 4) -> tuple[PodGroup, list[Pod]]:
+    layer = Layer(level="rack", size=size, exclusive=exclusive)
+    return layered(count, layer, name=name), pods(name, count)
+
+
+def test_segments_of_one_kind_each_have_a_rack() -> None:
+    found = world(FOUR_RACKS, levels=BLOCKS)
+    for name, count in (("x", 8), ("y", 4), ("z", 4), ("full", 4)):
+        asked, members = alone(name, Exclusive.KIND, count)
+        found.run(asked, members=members)
+    first = [racks(found, at, at + 4, "x") for at in (0, 4)]
+    assert first[0] != first[1]
+    used = {*first[0], *first[1], *racks(found, 0, 4, "y"), *racks(found, 0, 4, "z")}
+    assert used == {"r1", "r2", "r3", "r4"}
+    assert found.reason("full") is Reason.GANG_DOES_NOT_FIT
+    # Pods of other kinds may come.
+    found.run(members=pods(None, 8, prefix="plain"))
+    assert len(found.used("plain")) == 2
+    gone = racks(found, 0, 4, "y")
+    found.tell(*(PodDeleted(pod.uid) for pod in pods("y", 4))).run()
+    assert racks(found, 0, 4, "full") == gone
+
+
+def test_a_gang_that_wants_a_rack_for_itself_keeps_all_others_out() -> None:
+    found = world("a r1 : a1=4 a2=4\na r2 : a3=1", levels=BLOCKS)
+    asked, members = alone("x", Exclusive.ALL)
+    found.run(asked, members=members)
+    assert racks(found, 0, 4, "x") == {"r1"}
+    found.run(members=pods(None, 2, prefix="plain"))
+    assert set(found.used("plain", by="rack")) == {"r2"}
+    assert found.reason("plain-1") is not None
+    daemon = replace(pods(None, 1, prefix="agent")[0], owner="DaemonSet/agent")
+    found.run(members=[daemon])
+    assert set(found.used("agent", by="rack")) == {"r1"}
+    found.tell(*(PodDeleted(pod.uid) for pod in members)).run()
+    assert set(found.used("plain", by="rack")) == {"r1", "r2"}
+
+
+def test_a_rack_is_not_free_before_the_last_member_has_gone() -> None:
+    found = world("a r1 : n1=4\na r2 : n2=1", levels=("block", "rack"))
+    alone = replace(gang(), layers=(Layer(level="rack", size=1, exclusive=Exclusive.ALL),))
+    (member,) = pods("train", 1, spec(gpu=2))
+    found.run(alone, members=[member])
+    found.tell(PodUpserted(replace(member, node_name="n1", terminating=True)))
+    found.run(members=pods(None, 3, prefix="other"))
+    assert found.used("other") == {"n2": 1}
+    found.tell(PodDeleted(member.uid))
+    found.run()
+    assert found.used("other") == {"n1": 2, "n2": 1}
+
+
+def test_a_rack_in_which_others_run_can_not_be_had_alone() -> None:
+    found = world("a r1 : a1=4 a2=4\na r2 : a3=4 a4=4", levels=BLOCKS)
+    found.run(members=pods(None, 1, prefix="plain", on="a1"))
+    asked, members = alone("x", Exclusive.ALL)
+    found.run(asked, members=members)
+    assert racks(found, 0, 4, "x") == {"r2"}
+    again, more = alone("y", Exclusive.ALL)
+    found.run(again, members=more)
+    assert found.reason("y") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
+
+def test_unequal_segments_of_a_kind_each_have_a_rack() -> None:
+    layer = Layer(level="rack", size=3, exclusive=Exclusive.KIND)
+    found = world(FOUR_RACKS, levels=BLOCKS).run(layered(12, layer), members=unequal())
+    assert len(found.used(by="rack")) == 4
+
+
+def test_a_leader_that_starts_alone_goes_where_its_workers_fit_too() -> None:
+    """As with a LeaderWorkerSet: the workers come once the leader has a node."""
+    layer = Layer(level="rack", size=8, remainder=Remainder.ALLOW, exclusive=Exclusive.KIND)
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 8))]
+    found = world("a r1 : a1=4\na r2 : a3=4 a4=4\na r3 : a5=7", levels=BLOCKS)
+    found.run(layered(1, layer), members=members[:1])
+    assert racks(found, 0, 1) == {"r2"}
+    found.run(members=members[1:])
+    assert racks(found, 0, 8) == {"r2"}
+
+
+def test_layers_with_the_same_counts_may_follow_each_other() -> None:
+    layers = (Layer(level="block", counts=(1, 3, 4)), Layer(level="rack", counts=(1, 3, 4)))
+    found = world(SIX_RACKS, levels=BLOCKS).run(layered(8, *layers), members=pods("train", 8))
+    assert [len(racks(found, at, end)) for at, end in ((0, 1), (1, 4), (4, 8))] == [1, 1, 1]
+
+
+def test_preemption_clears_a_domain_for_whole_segments() -> None:
+    low = replace(spec(gpu=1), priority=0)
+    high = replace(spec(gpu=1), priority=100)
+    found = world("a r1 : a1=4 a2=4\na r2 : a3=4 a4=4", levels=BLOCKS)
+    for name in ("a1", "a3"):
+        found.run(members=pods(None, 4, low, prefix=f"low-{name}", on=name))
+    for name in ("a2", "a4"):
+        found.run(members=pods(None, 2, low, prefix=f"low-{name}", on=name))
+    found.engine.preempt(Preemptible())
+    asked = layered(6, Layer(level="rack", size=6))
+    found.run(asked, members=pods("train", 6, high))
+    (plan,) = found.outcome("train").preemptions
+    assert (
+        len({found.engine.cluster.node_at(slot_of(found, node)).labels["rack"] for node in plan.nodes}) == 1
+    )
+    assert len(plan.victims) == 4
+
+
+def slot_of(found: World, name: str) -> int:
+    slot = found.engine.cluster.slot(name)
+    assert slot is not None
+    return slot

@@ -1,0 +1,339 @@
+"""Places are held for the pods of a Workload before they are there: they stand in for them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from closeby.objects.groups import Exclusive, Layer, PodGroup, TopologyConstraint
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
+from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import (
+    BindFailed,
+    BindingsWithdrawn,
+    Event,
+    GroupChanged,
+    NodeDeleted,
+    NodeUpserted,
+    PlacesAsked,
+    PlacesWithdrawn,
+    PodDeleted,
+    PodUpserted,
+    Tick,
+    TopologyChanged,
+)
+from closeby.scheduling.outcomes import Outcome, outcomes_of
+from tests.worlds import draw, fabric, gang, pods, spec
+
+TWO_RACKS = """
+zone-a rack-1 : a1=2 a2=2
+zone-a rack-2 : b1=2 b2=2
+"""
+
+
+def asked(count: int = 4, gpus: int = 1, *, name: str = "train", **fields: Any) -> PodGroup:
+    """Places in one rack for the pods of a Workload."""
+    places = AskedPlaces(namespace="default", workload=name, uid=f"uid-{name}", sets=())
+    template = Pod(
+        namespace="default",
+        name="template",
+        uid="template",
+        spec=spec(gpu=gpus),
+        labels={POD_SET: "main"},
+        annotations={WORKLOAD: f"uid-{name}"},
+        group=places.group,
+    )
+    places = replace(places, sets=(PlaceSet(name="main", count=count, template=template),))
+    fields = {"constraint": TopologyConstraint(topology="fabric", required="rack"), **fields}
+    return PodGroup(namespace="default", name=places.group, min_member=count, places=places, **fields)
+
+
+def real(
+    count: int, gpus: int = 1, *, name: str = "train", group: str | None = None, **fields: Any
+) -> list[Pod]:
+    """The pods of that Workload."""
+    labels, annotations = {POD_SET: "main"}, {WORKLOAD: f"uid-{name}"}
+    made = pods(
+        group, count, spec(gpu=gpus), prefix=f"{name}-pod", labels=labels, annotations=annotations, **fields
+    )
+    return [replace(pod, index=index) for index, pod in enumerate(made)]
+
+
+class Site:
+    """An engine, and where pods and those that stand in for them are."""
+
+    def __init__(self, drawing: str = TWO_RACKS) -> None:
+        self.engine = Engine(lambda handle: profile_for(Configuration(), handle))
+        self.nodes = {one.name: one for one in draw(drawing)}
+        topology = TopologyChanged(fabric("zone", "rack", HOSTNAME))
+        self.engine.handle(*map(NodeUpserted, self.nodes.values()), topology)
+
+    def take(self, *events: Event) -> list[Outcome]:
+        found = outcomes_of(self.engine.handle(*events, Tick()))
+        self.engine.validate_state()
+        return found
+
+    def where(self) -> dict[str, str]:
+        """The node of each pod, by name."""
+        cluster = self.engine.cluster
+        return {pod.name: cluster.names[slot] or "" for pod, slot in cluster.placed_pods()}
+
+    def free(self) -> int:
+        cluster = self.engine.cluster
+        row = cluster.row_of["example.com/gpu"]
+        return int((cluster.allocatable[row] - cluster.requested[row]).sum())
+
+
+def test_places_are_held_in_one_rack_and_nothing_else_goes_there() -> None:
+    site = Site()
+    (placed,) = site.take(PlacesAsked(asked()))
+    assert placed.place is not None and placed.place.path == ("zone-a", "rack-1")
+    site.take(*map(PodUpserted, pods(None, 8, prefix="other")))
+    others = {node for name, node in site.where().items() if name.startswith("other")}
+    assert others == {"b1", "b2"}
+    assert site.free() == 0
+
+
+def test_a_workload_that_fits_in_no_rack_is_refused_and_holds_nothing() -> None:
+    site = Site()
+    (refused,) = site.take(PlacesAsked(asked(count=5)))
+    assert refused.reason == Reason.TOPOLOGY_PLACEMENT_FAILED
+    assert site.where() == {}
+
+
+def test_pods_take_the_places_of_their_index() -> None:
+    site = Site()
+    site.take(PlacesAsked(asked()))
+    before = site.where()
+    site.take(*map(PodUpserted, real(4)))
+    assert site.where() == {f"train-pod-{i}": before[f"train-main-{i}"] for i in range(4)}
+
+
+def test_pods_of_several_jobs_take_the_places_of_their_job_and_index() -> None:
+    site = Site()
+    group = asked()
+    assert group.places is not None
+    (places,) = group.places.sets
+    numbered = replace(places, index_label="i", group_label="j", group_size=2)
+    site.take(PlacesAsked(replace(group, places=replace(group.places, sets=(numbered,)))))
+    before = site.where()
+    # The controller counts the pods of each job from 0.
+    members = [
+        replace(pod, index=number % 2, labels={**pod.labels, "i": str(number % 2), "j": str(number // 2)})
+        for number, pod in enumerate(real(4))
+    ]
+    for pod in reversed(members):
+        site.take(PodUpserted(pod))
+    assert site.where() == {f"train-pod-{i}": before[f"train-main-{i}"] for i in range(4)}
+    # One that comes after it takes the same place.
+    site.take(PodUpserted(replace(members[3], phase="Failed")))
+    site.take(PodUpserted(replace(members[3], name="again", uid="again")))
+    assert site.where()["again"] == before["train-main-3"]
+
+
+def test_pods_of_a_gang_take_their_places_together() -> None:
+    site = Site()
+    # The rest of the first rack is taken: the gang could not start there.
+    site.take(PlacesAsked(asked(count=3)), PodUpserted(pods(None, 1, prefix="other", on="a1")[0]))
+    before = set(site.where().values())
+    group = gang("job", 3, required="rack")
+    members = real(3, group="job")
+    waiting = site.take(GroupChanged(group), *map(PodUpserted, members[:2]))
+    assert [one.reason for one in waiting] == [Reason.GANG_INCOMPLETE]
+    (placed,) = site.take(PodUpserted(members[2]))
+    assert len(placed.bindings) == 3
+    assert set(site.where().values()) == before
+
+
+def test_places_that_want_a_rack_for_themselves_keep_others_out_of_it() -> None:
+    site = Site()
+    alone = Layer(level="rack", size=2, exclusive=Exclusive.ALL)
+    site.take(PlacesAsked(asked(count=2, layers=(alone,), constraint=None)))
+    held = {site.nodes[node].labels["rack"] for node in site.where().values()}
+    site.take(*map(PodUpserted, pods(None, 6, prefix="other")))
+    others = {site.nodes[n].labels["rack"] for name, n in site.where().items() if name.startswith("other")}
+    assert (len(held), len(others), held & others) == (1, 1, set())
+    # Their own pods may come.
+    site.take(GroupChanged(replace(gang("job", 2), layers=(alone,))), *map(PodUpserted, real(2, group="job")))
+    mine = {site.nodes[n].labels["rack"] for name, n in site.where().items() if name.startswith("train-pod")}
+    assert mine == held
+    site.take(PlacesWithdrawn(asked().key), *(PodDeleted(pod.uid) for pod in real(2, group="job")))
+    site.take(*map(PodUpserted, pods(None, 6, prefix="other")))
+    assert len(site.where()) == 6
+
+
+def test_pods_that_come_one_by_one_leave_the_other_places_held() -> None:
+    site = Site()
+    site.take(PlacesAsked(asked()))
+    site.take(PodUpserted(real(1)[0]), *map(PodUpserted, pods(None, 5, prefix="other")))
+    others = [name for name in site.where() if name.startswith("other")]
+    assert len(others) == 4
+    assert len(site.where()) == 8
+
+
+def test_a_pod_of_another_namespace_gets_no_place() -> None:
+    site = Site(" zone-a rack-1 : a1=2")
+    site.take(PlacesAsked(asked(count=2)))
+    (stranger,) = real(1)
+    site.take(PodUpserted(replace(stranger, namespace="elsewhere", uid="elsewhere")))
+    assert sorted(site.where()) == ["train-main-0", "train-main-1"]
+
+
+def test_a_pod_that_ends_leaves_its_place_to_the_next() -> None:
+    site = Site()
+    site.take(PlacesAsked(asked()))
+    site.take(*map(PodUpserted, real(4)))
+    first = real(4)[0]
+    node = site.where()[first.name]
+    site.take(PodUpserted(replace(first, phase="Failed")), *map(PodUpserted, pods(None, 5, prefix="other")))
+    again = replace(first, name="again", uid="again")
+    site.take(PodDeleted(first.uid), PodUpserted(again))
+    assert site.where()["again"] == node
+
+
+@pytest.mark.parametrize(
+    "ends", [BindFailed("default/train-pod-0", "no"), BindingsWithdrawn(("default/train-pod-0",), "no")]
+)
+def test_a_pod_that_could_not_be_bound_comes_back_to_its_place(ends: Event) -> None:
+    site = Site()
+    site.take(PlacesAsked(asked()))
+    site.take(*map(PodUpserted, real(1)))
+    node = site.where()["train-pod-0"]
+    site.take(*map(PodUpserted, pods(None, 4, prefix="other")))
+    site.take(ends)
+    site.engine.handle(Tick(100.0))
+    assert site.where()["train-pod-0"] == node
+
+
+def test_places_are_given_up_when_they_are_withdrawn() -> None:
+    site = Site()
+    group = asked()
+    site.take(PlacesAsked(group), PodUpserted(real(1)[0]))
+    site.take(PlacesWithdrawn(group.key))
+    assert sorted(site.where()) == ["train-pod-0"]
+    assert group.key not in site.engine.state.groups
+
+
+def test_fewer_places_are_held_for_fewer_pods() -> None:
+    site = Site()
+    site.take(PlacesAsked(asked()))
+    site.take(PlacesAsked(asked(count=3)))
+    assert sorted(site.where()) == ["train-main-0", "train-main-1", "train-main-2"]
+    site.take(PlacesAsked(asked(count=4)))
+    assert len(site.where()) == 4
+
+
+def test_the_places_of_other_pods_are_looked_for_again() -> None:
+    site = Site()
+    site.take(PlacesAsked(asked()))
+    (placed,) = site.take(PlacesAsked(asked(count=2, gpus=2)))
+    assert len(placed.bindings) == 2
+    assert sorted(site.where()) == ["train-main-0", "train-main-1"]
+
+
+def test_places_on_a_node_that_goes_are_looked_for_elsewhere_together() -> None:
+    site = Site(TWO_RACKS + "zone-a rack-1 : a3=2\n")
+    site.take(PlacesAsked(asked()))
+    gone = site.where()["train-main-0"]
+    (placed,) = site.take(NodeDeleted(gone))
+    assert placed.bindings
+    assert {site.nodes[node].labels["rack"] for node in site.where().values()} == {"rack-1"}
+    assert len(site.where()) == 4
+
+
+def test_places_on_a_cordoned_node_that_fit_nowhere_else_are_lost() -> None:
+    site = Site("zone-a rack-1 : a1=2 a2=2")
+    site.take(PlacesAsked(asked()))
+    (refused,) = site.take(NodeUpserted(replace(site.nodes["a1"], unschedulable=True)))
+    assert refused.reason is not None
+
+
+def test_once_a_pod_came_a_place_that_is_lost_is_not_asked_for_again() -> None:
+    site = Site("zone-a rack-1 : a1=2 a2=2")
+    site.take(PlacesAsked(asked()))
+    site.take(*map(PodUpserted, real(2)))
+    left = {node for name, node in site.where().items() if "main" in name}
+    assert site.take(NodeDeleted(left.pop())) == []
+    assert sorted(site.where()) == ["train-pod-0", "train-pod-1"]
+
+
+def test_what_was_written_is_believed_after_a_restart() -> None:
+    site = Site()
+    written = {f"uid-train/main/{i}": node for i, node in enumerate(("b1", "b1", "b2", "b2"))}
+    running = replace(real(2)[1], node_name="b1", phase="Running")
+    # In any order: pods and nodes come by watches of their own.
+    assert site.take(PodUpserted(running), PlacesAsked(replace(asked(), plan=written))) == []
+    assert site.where() == {
+        "train-main-0": "b1",
+        "train-main-2": "b2",
+        "train-main-3": "b2",
+        running.name: "b1",
+    }
+
+
+def test_a_written_node_that_does_not_do_any_more_is_not_believed() -> None:
+    site = Site()
+    site.take(*map(PodUpserted, pods(None, 1, prefix="other", on="b1")))
+    written = {f"uid-train/main/{i}": node for i, node in enumerate(("b1", "b1", "b2", "b2"))}
+    site.take(PlacesAsked(replace(asked(), plan=written)))
+    assert set(site.where().values()) - {"b1"} == {"a1", "a2"}
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["pod", "end", "node", "ask", "fewer", "withdraw", "other"]), st.integers(0, 7)
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150)
+@given(_STEPS)
+def test_whatever_happens_no_node_is_overcommitted_and_no_more_is_held_than_was_asked_for(
+    steps: list[tuple[str, int]],
+) -> None:
+    site = Site()
+    count, there = 0, {pod.uid: pod for pod in real(4)}
+    alive: dict[str, Pod] = {}
+    for step, number in steps:
+        match step:
+            case "pod":
+                pod = list(there.values())[number % 4]
+                alive[pod.uid] = pod
+                site.take(PodUpserted(pod))
+            case "end" if alive:
+                uid = sorted(alive)[number % len(alive)]
+                del alive[uid]
+                site.take(PodDeleted(uid))
+            case "node":
+                name = ("a1", "a2", "b1", "b2")[number % 4]
+                if number < 4:
+                    site.take(NodeDeleted(name))
+                else:
+                    site.take(NodeUpserted(site.nodes[name]))
+            case "ask":
+                count = 4
+                site.take(PlacesAsked(asked()))
+            case "fewer" if count:
+                count = number % 4 + 1
+                site.take(PlacesAsked(asked(count=count)))
+            case "withdraw":
+                count = 0
+                site.take(PlacesWithdrawn(asked().key))
+            case "other":
+                other = replace(
+                    pods(None, 1, prefix="other")[0], name=f"other-{number}", uid=f"other-{number}"
+                )
+                site.take(PodUpserted(other))
+        cluster = site.engine.cluster
+        assert (cluster.requested <= cluster.allocatable).all()
+        held = sum(name.startswith("train-main") for name in site.where())
+        took = sum(name.startswith("train-pod") for name in site.where())
+        assert held <= max(count - took, 0)
