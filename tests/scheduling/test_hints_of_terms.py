@@ -153,6 +153,19 @@ def test_a_gang_whose_members_a_new_term_tells_apart() -> None:
     assert engine.unschedulable == ()
 
 
+def test_a_gang_whose_members_count_for_each_other_once_their_namespace_is_meant() -> None:
+    engine = Engine(lambda handle: profile_for(Configuration(), handle))
+    engine.handle(NodeUpserted(Node(name="n1", labels={"zone": "n1"}, allocatable={"cpu": 4000})))
+    engine.handle(SelectionChanged(Namespace(name="a", labels={"team": "y"})))
+    members = [pod("g-1", "one", near=selects("db", "x")), pod("g-2", "db")]
+    group = PodGroup(namespace="a", name="g", min_member=2)
+    events: list[Event] = [PodUpserted(replace(one, group="g")) for one in members]
+    assert decided(engine, GroupChanged(group), *events) == ["g"]
+    assert engine.cluster.placement("g-1") is None
+    assert decided(engine, SelectionChanged(Namespace(name="a", labels={"team": "x"}))) == ["g"]
+    assert engine.cluster.placement("g-1") is not None
+
+
 def test_pods_with_different_owners_differ_by_a_hard_default_constraint() -> None:
     """Two pods wait alike, until the ReplicaSet of one is known, which has other pods in one zone."""
     spread = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}

@@ -99,21 +99,31 @@ class Volumes:
                     self._claims_changed((key,))
                     concerned[key] = None
                 case PersistentVolume():
-                    named = storage.claims_naming(one)
-                    self._claims_changed(named)
-                    concerned |= dict.fromkeys(named)
-                    if not is_kept(one):
-                        concerned |= dict.fromkeys(storage.open_claims_of(one.storage_class))
-                        if self._shelves:
-                            self._touched.add(self._places.slots(one.node_affinity))
+                    concerned |= dict.fromkeys(self._volume_changed(one))
                 case StorageClass(name=name) | CSIStorageCapacity(storage_class=name):
                     self._provisioning.changed(name)
-                    concerned |= dict.fromkeys(storage.open_claims_of(name))
+                    keys = storage.open_claims_of(name)
+                    if isinstance(one, StorageClass):  # Its driver attaches what is made for them.
+                        self._claims_changed(keys)
+                    concerned |= dict.fromkeys(keys)
                 case CSIDriver(name=name):
                     for each in storage.classes_of(name):
                         self._provisioning.changed(each)
                         concerned |= dict.fromkeys(storage.open_claims_of(each))
         return tuple(concerned)
+
+    def _volume_changed(self, one: PersistentVolume) -> tuple[str, ...]:
+        """Returns the claims for which the volume matters, before or after its change."""
+        storage = self.storage
+        named = storage.claims_naming(one)
+        self._claims_changed(named)
+        for attached in storage.attachments_of(one.name):
+            self._node_changed(attached.node)
+        if is_kept(one):
+            return named
+        if self._shelves:
+            self._touched.add(self._places.slots(one.node_affinity))
+        return (*named, *storage.open_claims_of(one.storage_class))
 
     def _put_on_shelf(self, before: StorageObject | None, after: StorageObject | None) -> None:
         self._notice_nodes()

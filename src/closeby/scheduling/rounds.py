@@ -22,6 +22,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent, queueing_hints
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.judging.diagnosis import OF_VOLUMES
 from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import (
     PLAIN,
@@ -400,7 +401,11 @@ class Rounds:
     def _hints(self, outcome: Outcome) -> ClusterEvent:
         """The events that may help what waits."""
         waiting = (*outcome.refused, *(left.pod for left in outcome.left))
-        hints = queueing_hints(outcome.reasons)
+        reasons = outcome.reasons
+        if reasons & OF_VOLUMES:
+            # Other nodes may lack something else, and the one that a volume is on may be among them.
+            reasons |= self._tools.diagnosis.reasons_of_nodes(waiting)
+        hints = queueing_hints(reasons)
         if hints & ClusterEvent.CAPACITY and any(pod.spec.claims for pod in waiting):
             # Whatever most nodes lack, others may lack volumes alone.
             hints |= ClusterEvent.VOLUME

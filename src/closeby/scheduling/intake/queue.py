@@ -30,6 +30,15 @@ _SEEN: Final = ClusterEvent.CAPACITY | ClusterEvent.PLACED | ClusterEvent.SELECT
 _SEEN_BY_POD: Final = _SEEN | ClusterEvent.NETWORK
 
 
+def _seen_in_room(need: Need | None) -> ClusterEvent:
+    if need is None:
+        return _SEEN
+    if need.some:
+        return _SEEN_BY_POD
+    # What its pods need beside each other was worked out with the namespaces as they were.
+    return _SEEN & ~ClusterEvent.SELECTION if need.by_namespaces else _SEEN
+
+
 class _Queued(NamedTuple):
     """What is fixed of an item as long as it is in the queue."""
 
@@ -316,8 +325,7 @@ class SchedulingQueue:
     def _move(self, eclass: EquivalenceClass, event: ClusterEvent, now: float | None) -> None:
         if not eclass.hints & event:
             return
-        by_pod = eclass.need is not None and eclass.need.some
-        if event & ~(_SEEN_BY_POD if by_pod else _SEEN):
+        if event & ~_seen_in_room(eclass.need):
             eclass.retry_all = True
         elif eclass.in_backoff or eclass.trying is not None or self._in_vain(eclass):
             return

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ _WITH_EXAMPLE = frozenset(
     }
 )
 #: Those of a pod's volumes.
-_OF_VOLUMES = frozenset(
+OF_VOLUMES: Final = frozenset(
     {
         Reason.VOLUME_NOT_BINDABLE,
         Reason.VOLUME_ZONE_MISMATCH,
@@ -117,7 +117,7 @@ class Diagnosis:
         instances: dict[ReasonToken, str] = {}
         for plugin, slots in refused:
             slot = int(slots[0])
-            if not examples and plugin.reason not in _OF_VOLUMES:
+            if not examples and plugin.reason not in OF_VOLUMES:
                 continue
             found = plugin.rejection(state, pod, slot)
             if plugin.filter_scope is Scope.STATIC or found.reason in _WITH_EXAMPLE:
@@ -165,19 +165,31 @@ class Diagnosis:
         """
         refused = self.refusals(state, pod, slots) if pod.spec.claims or pod.spec.attached_disks else ()
         for one in refused:
-            if one.plugin.reason in _OF_VOLUMES:
+            if one.plugin.reason in OF_VOLUMES:
                 found = one.plugin.rejection(state, pod, int(one.slots[0]))
                 tally = _count(state, pod, refused)
                 counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
                 node = self._name(int(one.slots[0]))
                 said = f"{counts} (for instance {node}: {found.message})"
-                return NoNode(found.reason if tally.keys() <= _OF_VOLUMES else "", said)
+                return NoNode(found.reason if tally.keys() <= OF_VOLUMES else "", said)
         return None
 
+    def reasons_of_nodes(self, pods: Iterable[Pod]) -> frozenset[ReasonToken]:
+        """All reasons for which nodes take none of the pods; of those that differ in names alone, of one."""
+        found = set[ReasonToken]()
+        for pod in {id(pod.spec): pod for pod in pods}.values():
+            found |= self.tally(CycleState(), pod).keys()
+        return frozenset(found)
+
     def lacks_attachments(self, pods: Iterable[Pod]) -> bool:
-        """Whether some node would take one of the pods if it could attach more volumes."""
+        """Whether what nodes say of their CSI drivers, or have attached, keeps one of the pods waiting.
+
+        Some node would take it if it could attach more volumes, or if it reached what is made for another.
+        """
         # Members with claims of their own mostly differ in the names alone.
         for pod in {id(pod.spec): pod for pod in pods}.values():
+            if any(need.shared and need.node for need in self._cluster.volumes.needs(pod)):
+                return True
             full = self._cluster.volumes.full_for(pod)
             refused = self.refusals(CycleState(), pod, full) if len(full) else ()
             if any(one.plugin.reason == Reason.VOLUME_LIMIT_REACHED for one in refused):

@@ -47,6 +47,15 @@ class Need(Struct, frozen=True, kw_only=True, eq=False):
     #: Of an item that is not all or nothing, in place of ``wants``: a place for any one of these is enough.
     some: tuple[Want, ...] = ()
 
+    @property
+    def by_namespaces(self) -> bool:
+        """Whether labels of namespaces say that its pods let each other go where they could not before."""
+        if sum(want.count for want in self.wants) < 2:
+            return False
+        affinities = (want.pod.spec.pod_affinity for want in self.wants)
+        terms = (term for one in affinities if one is not None for term in one.required)
+        return any(term.namespace_selector is not None for term in terms)
+
 
 def need_of(
     table: ClassTable, demand: Sequence[Share], levels: Levels | None = None, *, alone: bool = False
