@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from msgspec import convert
 
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.nodes import Node
+from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.objects.selectors import LabelSelector, PodOwner, TopologySpreadConstraint, selector_of
@@ -110,6 +111,28 @@ def test_default_constraints_of_the_configuration() -> None:
     assert allowed(plugin, web("w")) == "b1 b2 c1 c2"
     with pytest.raises(ValueError, match="defaultingType"):
         PodTopologySpreadArguments(default_constraints=(hard,))
+
+
+@pytest.mark.parametrize(
+    ("given", "nodes"),
+    [
+        ({}, "d1"),
+        ({"nodeTaintsPolicy": "Honor"}, "a1 a2 b1 b2 c1 c2 d1"),
+        ({"nodeTaintsPolicy": "Honor", "minDomains": 4}, "d1"),
+        ({"nodeAffinityPolicy": "Ignore"}, "d1"),
+    ],
+)
+def test_default_constraints_take_what_constraints_of_pods_take(given: dict[str, object], nodes: str) -> None:
+    """One pod is in each zone but that of a tainted node."""
+    arguments = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", **given}
+    hard = convert(arguments, DefaultConstraint)
+    tainted = Node(name="d1", labels={"zone": "d"}, taints=(Taint("t", "", "NoSchedule"),))
+    plugin = plugin_on(handle_of([*NODES, tainted]), default_constraints=(hard,), defaulting_type="List")
+    service = PodOwner(kind="Service", namespace="a", name="web", selector=WEB)
+    plugin.handle.cluster.population.owner_changed(service.key, service)
+    for zone in "abc":
+        place(plugin.handle.cluster, web(f"w-{zone}"), f"{zone}1")
+    assert allowed(plugin, web("w")) == nodes
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -31,12 +31,21 @@ class DefaultConstraint(Struct, frozen=True, forbid_unknown_fields=True, rename=
     max_skew: Annotated[int, Meta(ge=1)]
     topology_key: Annotated[str, Meta(min_length=1)]
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    min_domains: Annotated[int, Meta(ge=1)] = 1
+    node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
+    node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
 
     @property
     def constraint(self) -> TopologySpreadConstraint:
         """As pods have them."""
-        hard = self.when_unsatisfiable == "DoNotSchedule"
-        return TopologySpreadConstraint(topology_key=self.topology_key, max_skew=self.max_skew, hard=hard)
+        return TopologySpreadConstraint(
+            topology_key=self.topology_key,
+            max_skew=self.max_skew,
+            hard=self.when_unsatisfiable == "DoNotSchedule",
+            min_domains=self.min_domains,
+            honors_affinity=self.node_affinity_policy == "Honor",
+            honors_taints=self.node_taints_policy == "Honor",
+        )
 
 
 _SYSTEM: Final = (
