@@ -17,11 +17,13 @@ from tests.control_plane.api import Object
 
 
 def allowed_by_closeby(
-    objects: Sequence[Object], disabled: str | None = None
+    objects: Sequence[Object],
+    disabled: str | None = None,
+    default_constraints: Sequence[Object] = (),
 ) -> dict[str, tuple[frozenset[str], str]]:
     """For each pod that is to be judged the nodes it may go to, and why not to the others.
 
-    ``disabled`` names a plugin that takes no part.
+    ``disabled`` names a plugin that takes no part; ``default_constraints`` spread pods without any.
     """
     text = msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": list(objects)})
     manifests = read_manifests(["-"], stdin=lambda: text)
@@ -30,6 +32,10 @@ def allowed_by_closeby(
     configuration = NAMED[KUBE_SCHEDULER]
     pinned = PluginEntry(name="tests.conformance.pinned:Pinned")
     plugins = [entry for entry in configuration.plugins if entry.name != disabled]
+    if default_constraints:
+        arguments = {"defaultingType": "List", "defaultConstraints": list(default_constraints)}
+        plugins = [entry for entry in plugins if entry.name != "PodTopologySpread"]
+        plugins.append(PluginEntry(name="PodTopologySpread", arguments=arguments))
     if disabled is not None:
         plugins.append(PluginEntry(name=disabled, enabled=False))
     configuration = msgspec.structs.replace(configuration, plugins=(*plugins, pinned))

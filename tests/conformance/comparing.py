@@ -69,7 +69,7 @@ async def compare(
         for number in range(worlds):
             world = make_world(seed, number, nodes, probes, families)
             by_kube, objects = await judge.judge(world)
-            by_closeby = allowed_by_closeby(objects)
+            by_closeby = allowed_by_closeby(objects, default_constraints=world.default_constraints)
             manifests = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Pod"}
             assert by_kube.keys() == by_closeby.keys()
             before = len(found.disagreements)

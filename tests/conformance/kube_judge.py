@@ -29,6 +29,9 @@ COLLECTIONS = (
     "/api/v1/namespaces",
     "/api/v1/pods",
     "/api/v1/services",
+    "/api/v1/replicationcontrollers",
+    "/apis/apps/v1/replicasets",
+    "/apis/apps/v1/statefulsets",
     "/api/v1/persistentvolumes",
     "/api/v1/persistentvolumeclaims",
     "/apis/storage.k8s.io/v1/storageclasses",
@@ -80,7 +83,7 @@ class Judge:
         try:
             await self._make(world)
             objects = [one for path in COLLECTIONS for one in await self._listed(path)]
-            async with self._extender():
+            async with self._extender(world):
                 with self._plane.also("kube-scheduler"):
                     answers = await self._answers(world)
             return answers, objects
@@ -143,7 +146,7 @@ class Judge:
         return found
 
     @contextlib.asynccontextmanager
-    async def _extender(self) -> AsyncIterator[None]:
+    async def _extender(self, world: World) -> AsyncIterator[None]:
         """Serves the extender, and writes the configuration that names it."""
         application = web.Application()
         application.router.add_post("/filter", self._filter)
@@ -153,7 +156,7 @@ class Judge:
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
             port = runner.addresses[0][1]
-            configuration = _configuration(self._plane, f"http://127.0.0.1:{port}")
+            configuration = _configuration(self._plane, f"http://127.0.0.1:{port}", world)
             (self._folder / CONFIGURATION).write_text(json.dumps(configuration))
             yield
         finally:
@@ -188,7 +191,11 @@ def _said(pod: Object) -> str:
     return ""
 
 
-def _configuration(plane: ControlPlane, extender: str) -> Object:
+def _configuration(plane: ControlPlane, extender: str, world: World) -> Object:
+    profile: Object = {"schedulerName": SCHEDULER, "plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}
+    if world.default_constraints:
+        arguments = {"defaultingType": "List", "defaultConstraints": world.default_constraints}
+        profile["pluginConfig"] = [{"name": "PodTopologySpread", "args": arguments}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -199,7 +206,7 @@ def _configuration(plane: ControlPlane, extender: str) -> Object:
         },
         "leaderElection": {"leaderElect": False},
         "percentageOfNodesToScore": 100,
-        "profiles": [{"schedulerName": SCHEDULER, "plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}],
+        "profiles": [profile],
         "extenders": [
             {"urlPrefix": extender, "filterVerb": "filter", "nodeCacheCapable": True, "httpTimeout": "60s"}
         ],

@@ -45,7 +45,8 @@ def test_a_filter_that_is_missing_is_noticed(
             by_kube, objects = await judge.judge(world)
         allowed = {pod: nodes for pod, (nodes, _) in by_kube.items()}
         for disabled in ("TaintToleration", "NodeResourcesFit"):
-            by_closeby = allowed_by_closeby(objects, disabled=disabled)
+            given = world.default_constraints
+            by_closeby = allowed_by_closeby(objects, disabled=disabled, default_constraints=given)
             assert {pod: nodes for pod, (nodes, _) in by_closeby.items()} != allowed, disabled
 
     asyncio.run(judged())

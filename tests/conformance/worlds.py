@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from tests.conformance.claims import add_claims, claim_devices
+from tests.conformance.owners import add_owners, own
 from tests.conformance.terms import add_neighbours, mind_others
 from tests.conformance.volumes import add_storage, use_claims
 from tests.control_plane.api import Object
@@ -51,6 +52,8 @@ class World:
     probes: list[Object] = field(default_factory=list)
     #: (name of a pod, claim that was made for it, status of the claim): they are made after the pods.
     owned: list[tuple[str, Object, Object]] = field(default_factory=list)
+    #: By which pods without constraints are spread; without any it is as the scheduler has it.
+    default_constraints: list[Object] = field(default_factory=list)
 
     @property
     def namespace(self) -> str:
@@ -356,6 +359,7 @@ FAMILIES: Mapping[str, tuple[Add, Alter]] = {
     "claims": (add_claims, claim_devices),
     "terms": (add_neighbours, mind_others),
     "volumes": (add_storage, use_claims),
+    "owners": (add_owners, own),
 }
 #: Those that closeby is to know.
-SWITCHED_ON = ("core", "claims", "terms", "volumes")
+SWITCHED_ON = ("core", "claims", "terms", "volumes", "owners")
