@@ -87,6 +87,8 @@ class Diagnosis:
         self._table = table
         self._filters = tuple(filters)
         self._scorers = tuple(scorers)
+        #: The pod that was refused last, the stamp of the table then, and the reasons of all nodes.
+        self._last: tuple[Pod | None, tuple[int, ...], frozenset[ReasonToken]] = (None, (), frozenset())
 
     def refusals(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> list[Refusal]:
         """The slots that take no such pod (of all, or of ``slots``), by the first filter to say no."""
@@ -138,6 +140,8 @@ class Diagnosis:
             return NoNode(Reason.INSUFFICIENT_RESOURCES, "the cluster has no nodes")
         usage = _count(state, pod, [one for one in refused if one.plugin.filter_scope is not Scope.STATIC])
         tally = _count(state, pod, refused)
+        if slots is None:
+            self._last = pod, self._table.stamp, frozenset(tally)
         for_others = [one for one in refused if isinstance(one.plugin, ReservedNodes | LooksAhead)]
         reason = (_count(state, pod, for_others) or usage or tally).most_common(1)[0][0]
         telling = (*for_others, *refused)
@@ -176,10 +180,12 @@ class Diagnosis:
 
     def reasons_of_nodes(self, pods: Iterable[Pod]) -> frozenset[ReasonToken]:
         """All reasons for which nodes take none of the pods; of those that differ in names alone, of one."""
-        found = set[ReasonToken]()
+        found = frozenset[ReasonToken]()
         for pod in {id(pod.spec): pod for pod in pods}.values():
-            found |= self.tally(CycleState(), pod).keys()
-        return frozenset(found)
+            last, stamp, reasons = self._last
+            told = last is pod and stamp == self._table.stamp
+            found |= reasons if told else self.tally(CycleState(), pod).keys()
+        return found
 
     def lacks_attachments(self, pods: Iterable[Pod]) -> bool:
         """Whether what nodes say of their CSI drivers, or have attached, keeps one of the pods waiting.
