@@ -164,8 +164,14 @@ class AdmissionChecks:
             self._askers_of.setdefault(asker.workload, set()).add(name)
             self.work.add((_WORKLOAD, asker.workload))
         elif before is not None:
-            self._askers_of[before.workload].discard(name)
+            self._asks_no_more(before, name)
             self.work.add((_WORKLOAD, before.workload))
+
+    def _asks_no_more(self, asker: Asker, name: str) -> None:
+        names = self._askers_of.get(asker.workload, set())
+        names.discard(name)
+        if not names:
+            self._askers_of.pop(asker.workload, None)
 
     def _look_at_all(self) -> None:
         for key in self._workloads:
@@ -237,25 +243,44 @@ class AdmissionChecks:
             return await self._answer(workload, states, lambda before: _of_others(before, workload))
         if not asks:
             return None
+        waited, patience = self._waited(workload), self._settings.patience
+        unknown = sorted(workload.flavors() - self._flavors.keys())
+        if unknown:
+            # It says where the pods may go; its watch may lag behind that of the Workloads.
+            return await self._not_asked(workload, states, f"ResourceFlavor {unknown[0]} is not known yet")
         body = places_for(workload, self._flavors, self._checks)
         asker = self._askers.get(workload.asker)
-        waited, patience = self._waited(workload), self._settings.patience
         if asker is None or asker.spec.places_for != body:
             # What the scheduler said of it before counts no more.
             refused = await self._ask(workload, body)
             if refused is not None:
-                # Its quota comes to an end here too.
-                await self._answer(
-                    workload, states, lambda before: verdict_unasked(before, str(refused), waited, patience)
-                )
+                why = f"the PodGroup that asks for places could not be written: {refused}"
+                await self._not_asked(workload, states, why)
             return refused
         answer = asker.answer
         error = await self._answer(
             workload, states, lambda before: verdict_on(before, answer, waited, patience)
         )
-        if error is None and any(one.state == PENDING for one in states) and waited < patience.deadline:
-            self.work.add((_WORKLOAD, key), after=patience.deadline - waited)
+        if error is None:
+            self._look_at_the_deadline(workload, states)
         return error
+
+    async def _not_asked(
+        self, workload: QueuedWorkload, states: list[CheckState], why: str
+    ) -> ApiError | None:
+        """The scheduler can't be asked: the quota comes to an end by its deadline all the same."""
+        waited, patience = self._waited(workload), self._settings.patience
+        error = await self._answer(
+            workload, states, lambda before: verdict_unasked(before, why, waited, patience)
+        )
+        if error is None:
+            self._look_at_the_deadline(workload, states)
+        return error
+
+    def _look_at_the_deadline(self, workload: QueuedWorkload, states: list[CheckState]) -> None:
+        left = self._settings.patience.deadline - self._waited(workload)
+        if left > 0 and any(one.state == PENDING for one in states):
+            self.work.add((_WORKLOAD, workload.key), after=left)
 
     def _waited(self, workload: QueuedWorkload) -> float:
         """Seconds since it has its quota."""
@@ -349,7 +374,7 @@ class AdmissionChecks:
             return answer
         asker = self._askers.pop(name, None)
         if asker is not None:
-            self._askers_of.get(asker.workload, set()).discard(name)
+            self._asks_no_more(asker, name)
             self._say("places given back", workload=asker.workload)
         return None
 

@@ -125,8 +125,13 @@ class QueuedWorkload(Struct, frozen=True):
 
     @property
     def wants_places(self) -> bool:
-        """Whether it has its quota, and has not come to its end."""
-        return self.condition("QuotaReserved") is not None and self.condition("Finished") is None
+        """Whether it has its quota, is not about to lose it, and has not come to its end.
+
+        Kueue evicts a Workload by one write that also sets its checks back to Pending. The quota goes later,
+        when no pod is left. What a check says in between would count for the next quota.
+        """
+        ended = self.condition("Finished") or self.condition("Evicted")
+        return self.condition("QuotaReserved") is not None and ended is None
 
     def schedulers(self) -> set[str]:
         """The schedulers that its pods name."""
@@ -323,10 +328,9 @@ def verdict_on(
     return None if answer is None else CheckVerdict(state=PENDING, message=why)
 
 
-def verdict_unasked(before: str, error: str, waited: float, patience: Patience) -> CheckVerdict | None:
+def verdict_unasked(before: str, why: str, waited: float, patience: Patience) -> CheckVerdict | None:
     """What the check is to say where the scheduler could not be asked; places that are held stay so."""
     if before != PENDING:
         return None
-    why = "the PodGroup that asks for places could not be written"
-    answer = ConditionWire(type="Scheduled", status="False", reason="NotAsked", message=f"{why}: {error}")
+    answer = ConditionWire(type="Scheduled", status="False", reason="NotAsked", message=why)
     return verdict_on(before, answer, waited, patience)
