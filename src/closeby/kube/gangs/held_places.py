@@ -94,6 +94,9 @@ class HeldPlaces:
             if outcome is None or outcome.reason is None:
                 return None
             true, reason, message = False, str(outcome.reason), outcome.message or ""
+            if self._keeps_its_word(key, found):
+                held = f"{plural(len(placed), 'place')} held, {len(members.waiting)} lost"
+                true, reason, message = True, PLACED, f"{held}: {reason}: {message}"
         else:
             place = self._engine.recheck.place(key)
             if place is not None and place.level is not None:
@@ -132,6 +135,11 @@ class HeldPlaces:
             body["plan"] = msgspec.to_builtins(plan)
         resource: Resource = found.resource
         return await self._writer.apply_status(resource, found.namespace, found.name, found.uid, body)
+
+    def _keeps_its_word(self, key: str, found: GangObject) -> bool:
+        """Whether pods came to places that were held: a loss after that takes nothing back from them."""
+        before = found.conditions.get(SCHEDULED)
+        return before is not None and before.status == "True" and self._engine.stand_ins.started(key)
 
     def _notes(self, key: str) -> tuple[Condition, ...]:
         """What is to be known of the question, and keeps nothing from being placed."""
