@@ -376,7 +376,8 @@ class Binder:
         asked = time.monotonic()
 
         def wanted() -> bool:
-            if not self._context.informed():
+            # A pod may have been read in between, which took long.
+            if not self._context.may_bind() or not self._context.informed():
                 return False
             if time.monotonic() < asked + _AT_ONCE:
                 return True
