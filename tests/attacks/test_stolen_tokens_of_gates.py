@@ -1,4 +1,4 @@
-"""Somebody has the scheduler's token where another scheduler binds (``scheduler.mode=gate``).
+"""A thief has the scheduler's token where another scheduler binds (``scheduler.mode=gate``).
 
 Its role lets the scheduler patch all pods; a policy narrows that to one write: a pod with our gate gets one
 node in its required affinity and loses the gate.

@@ -120,7 +120,7 @@ def test_what_an_earlier_process_placed_can_go_to_its_node_alone() -> None:
 
 
 def test_an_annotation_alone_binds_the_engine_to_nothing() -> None:
-    """Whoever makes a pod may write it: such a pod waits, and goes where its affinity lets it."""
+    """The author of a pod may write it: such a pod waits, and goes where its affinity lets it."""
     process = Process()
     process.take(pod(terms=[ZONE], placed_on="n1"))
     assert process.pod.node_name is None
