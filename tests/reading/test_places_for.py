@@ -120,3 +120,20 @@ def test_claims_for_volumes_are_left_to_the_pods_and_said() -> None:
     assert condition.field == "spec.podSets[0].template.spec.volumes"
     assert group.places is not None
     assert group.places.sets[0].template.spec.claims == ()
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"metadata": {"labels": {"closeby.dev/pod-group": "together"}}},
+        {"spec": {"schedulingGroup": {"podGroupName": "together"}}},
+    ],
+)
+def test_a_podgroup_that_a_template_names_is_said_and_not_followed(named: Any) -> None:
+    template = {"spec": {"containers": [{"name": "main"}]}}
+    template = {key: {**template.get(key, {}), **named.get(key, {})} for key in ("metadata", "spec")}
+    group = question({"name": "main", "count": 2, "template": template})
+    (said,) = group.conditions
+    assert (said.reason, said.blocking, "together" in said.message) == (Reason.UNSUPPORTED, False, True)
+    assert group.places is not None
+    assert [one.template.group for one in group.places.sets] == [group.places.group]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from closeby.objects.bounds import quoted
 from closeby.objects.groups import PodGroup
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
 from closeby.objects.pods import Pod
@@ -82,6 +83,9 @@ def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> 
     workload = Workload(kind="Workload", namespace=about.namespace, name=about.name, pod_sets=tuple(sets))
     instead, conditions = _requested(workload, wires)
     conditions += tuple(_without_claims(workload.id, i) for i, pod in enumerate(read) if pod.spec.claims)
+    conditions += tuple(
+        _without_group(workload.id, i, named) for i, pod in enumerate(read) if (named := _group_of(pod))
+    )
     base = msgspec.structs.replace(
         group,
         namespace=about.namespace,
@@ -146,6 +150,21 @@ def _without_claims(owner: str, number: int) -> Condition:
         field=f"spec.podSets[{number}].template.spec.volumes",
         message="places are held without a look at the claims for volumes",
         remedy="select the nodes that reach the volumes in the template",
+    )
+
+
+def _group_of(pod: Pod) -> str | None:
+    """The PodGroup that a template names itself."""
+    return pod.group or (None if pod.workload_ref is None else pod.workload_ref.gang)
+
+
+def _without_group(owner: str, number: int, named: str) -> Condition:
+    return Condition(
+        reason=Reason.UNSUPPORTED,
+        object=owner,
+        field=f"spec.podSets[{number}].template",
+        message=f"places are held without a look at what PodGroup {quoted(named)} asks for",
+        remedy="write the constraint in the annotations of the template",
     )
 
 
