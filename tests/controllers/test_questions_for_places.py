@@ -148,3 +148,18 @@ def test_a_workload_that_wants_no_places_any_more_gives_them_back(ends: str) -> 
             site.workload(QUOTA, {"type": "Finished", "status": "True"}, state="Ready")
     site.look()
     assert (site.server.withdrawn, len(site.server.asked)) == (1, 1)
+
+
+def test_a_check_does_not_stay_ready_without_the_quota() -> None:
+    """Kueue takes some quotas without an eviction (its LocalQueue is stopped, say) and leaves the check."""
+    site = Site()
+    site.workload(QUOTA, state="Ready")
+    site.look()
+    site.workload({**QUOTA, "status": "False"}, state="Ready")
+    site.look()
+    assert site.server.withdrawn == 1
+    assert [(one["state"], "podSetUpdates" in one) for one in site.server.said] == [("Pending", False)]
+    site.server.said.clear()
+    site.workload({**QUOTA, "status": "False"}, {"type": "Finished", "status": "True"}, state="Ready")
+    site.look()
+    assert not site.server.said

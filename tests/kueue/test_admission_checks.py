@@ -339,6 +339,63 @@ def test_places_that_are_lost_say_retry(kueue_cluster: ControlPlane) -> None:
     asyncio.run(run())
 
 
+def test_nothing_is_said_of_a_workload_that_is_being_evicted(kueue_cluster: ControlPlane) -> None:
+    """Without a job nothing takes its quota away after the eviction, as while pods are ending."""
+
+    async def run() -> None:
+        async with beside(kueue_cluster, *HOSTS) as it, it.working():
+            await it.queues.queue("team", gpus=16, checks=check_of(it))
+            path = f"{API}/namespaces/{it.queues.namespace}/workloads"
+            asked = {"cpu": "1", "nvidia.com/gpu": "2"}
+            container = {"name": "main", "image": "none", "resources": {"requests": asked}}
+            pod = {"schedulerName": it.world.name, "restartPolicy": "Never", "containers": [container]}
+            template = {"metadata": {"annotations": REQUIRED}, "spec": pod}
+            spec = {"queueName": "team", "podSets": [{"name": "main", "count": 4, "template": template}]}
+            kind = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload"}
+            await it.world.api.create(path, {**kind, "metadata": {"name": "bare"}, "spec": spec})
+
+            async def status() -> tuple[bool, bool, str]:
+                found = (await it.world.api.get(f"{path}/bare")).get("status", {})
+                true = {one["type"] for one in found.get("conditions", ()) if one["status"] == "True"}
+                states = [one["state"] for one in found.get("admissionChecks", ())]
+                return "QuotaReserved" in true, "Evicted" in true, "".join(states)
+
+            async def ready() -> bool:
+                return await status() == (True, False, "Ready")
+
+            async def given_back() -> bool:
+                return not await it.askers()
+
+            await until(ready)
+            await it.world.api.patch(f"{path}/bare", {"spec": {"active": False}})
+            await until(given_back)
+            assert await status() == (True, True, "Pending")
+
+    asyncio.run(run())
+
+
+def test_a_workload_that_was_evicted_is_asked_for_again(kueue_cluster: ControlPlane) -> None:
+    async def run() -> None:
+        async with beside(kueue_cluster, *HOSTS) as it, it.working():
+            await it.queues.queue("team", gpus=16, checks=check_of(it))
+            await it.job("train", "team", pods=4)
+            await it.racks("train", 4)
+            path = f"{API}/namespaces/{it.queues.namespace}/workloads"
+            path = f"{path}/{(await it.queues.workload('train'))['metadata']['name']}"
+            await it.world.api.patch(path, {"spec": {"active": False}})
+            await it.queues.until_condition("train", "QuotaReserved", "False")
+            for name in ("a1", "b1"):
+                await it.world.api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
+            await it.world.api.patch(path, {"spec": {"active": True}})
+            await it.queues.until_condition("train", "QuotaReserved", "True")
+            await it.until_state("train", "Pending", "TopologyPlacementFailed")
+            assert (await it.queues.condition("train", "Admitted"))["status"] == "False"
+            await it.world.api.patch("/api/v1/nodes/b1", {"spec": {"unschedulable": None}})
+            assert await it.racks("train", 4) == {"r2"}
+
+    asyncio.run(run())
+
+
 def test_pods_of_another_scheduler_are_ready_at_once(kueue_cluster: ControlPlane) -> None:
     async def run() -> None:
         async with beside(kueue_cluster, *HOSTS) as it, it.working():

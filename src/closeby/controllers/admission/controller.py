@@ -237,7 +237,12 @@ class AdmissionChecks:
                 error = await self._withdraw(name)
                 if error is not None:
                     return error
-        if workload is None or not wanted:
+        if workload is None:
+            return None
+        if not wanted:
+            without = workload.condition("QuotaReserved") is None and workload.condition("Finished") is None
+            if without and any(one.state == READY for one in states):
+                return await self._answer(workload, states, _without_quota)
             return None
         if foreign:
             return await self._answer(workload, states, lambda before: _of_others(before, workload))
@@ -377,6 +382,13 @@ class AdmissionChecks:
             self._asks_no_more(asker, name)
             self._say("places given back", workload=asker.workload)
         return None
+
+
+def _without_quota(before: str) -> CheckVerdict | None:
+    """Kueue takes some quotas back without an eviction: the next one must not find the check ready."""
+    if before not in (PENDING, READY):
+        return None
+    return CheckVerdict(state=PENDING, message="it has no quota any more, and no places")
 
 
 def _of_others(before: str, workload: QueuedWorkload) -> CheckVerdict | None:
