@@ -157,6 +157,18 @@ def test_what_another_scheduler_says_is_no_word_of_ours(said: str, why: list[str
     assert process.gated.of_gang("a/g") == {"uid-p"}
 
 
+def test_what_a_scheduler_says_before_our_write_is_answered_is_not_lost() -> None:
+    """It says so once, and is quicker than the answer where much else is going on."""
+    process = Process()
+    process.take(pod(gates=GATED))
+    process.gated.sending("uid-p", "n1")
+    said = "0/3 nodes are available: 1 Insufficient cpu."
+    assert process.take(pod(terms=[{"matchFields": [PIN]}], placed_on="n1", said=said)) == []
+    assert process.gated.placed(process.pod, "n1", 0.0).why == said
+    assert len(process.gated.not_bound("a/g")) == 1
+    assert not process.gated.silent(SILENT_AFTER + 1)
+
+
 def test_a_scheduler_that_says_nothing_is_said_once() -> None:
     process = Process()
     process.take(pod(gates=GATED))

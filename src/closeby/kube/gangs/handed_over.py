@@ -56,12 +56,14 @@ class HandedOver:
     def placed(self, binding: Binding) -> None:
         """The pod has its node."""
         pod, node = binding.pod, binding.node
+        heard: list[UnboundPod] = []
         if self._waits(pod.uid):
-            self._pods.placed(pod, node, time.monotonic())
+            heard.append(self._pods.placed(pod, node, time.monotonic()))
         else:  # The watch was quicker than the answer to our write.
             self._pods.not_sent(pod.uid)
         text = f"placed on {node}, where {scheduler_of(pod)} is to bind it"
         self._events.post(_reference(pod), Note(reason="Placed", action="Placing", text=text))
+        self._tell(one for one in heard if one.why)
 
     def take(self, changes: Iterable[tuple[Resource, Change]]) -> None:
         """What the watches brought."""

@@ -81,6 +81,8 @@ class GatedPods(OurPods):
         #: By uid, and their uids by gang.
         self._unbound: dict[str, UnboundPod] = {}
         self._gangs: dict[str, set[str]] = {}
+        #: By uid, why pods can't be bound of which it is not known yet that they have their node.
+        self._early: dict[str, str] = {}
         self._specs: dict[PodSpec, PodSpec] = {}
 
     # Whose a pod is, and how the engine knows it
@@ -122,13 +124,14 @@ class GatedPods(OurPods):
         """That certainly had no effect."""
         if uid not in self._unbound:
             self._sent.pop(uid, None)
+            self._early.pop(uid, None)
 
-    def placed(self, pod: Pod, node: str, now: float) -> None:
-        """The pod has its node and no gate of ours any more."""
+    def placed(self, pod: Pod, node: str, now: float) -> UnboundPod:
+        """The pod has its node and no gate of ours any more; its scheduler may have been heard before."""
         self._sent[pod.uid] = node
-        self._unbound[pod.uid] = UnboundPod(pod, node, now)
         if pod.group is not None:
             self._gangs.setdefault(gang_key(pod), set()).add(pod.uid)
+        return self._put(UnboundPod(pod, node, now, self._early.pop(pod.uid, "")))
 
     # What happens
 
@@ -144,8 +147,11 @@ class GatedPods(OurPods):
             before = self._unbound.get(uid)
             if isinstance(change, Deleted):
                 self._sent.pop(uid, None)
+                self._early.pop(uid, None)
             if before is not None:
                 found += self._news_of(before, change)
+            elif isinstance(change, Upserted) and uid in self._sent and (why := _why(change)):
+                self._early[uid] = why
         return found
 
     def silent(self, now: float) -> list[UnboundPod]:
@@ -155,15 +161,9 @@ class GatedPods(OurPods):
         return [self._put(replace(one, why=why)) for one in due]
 
     def _news_of(self, before: UnboundPod, change: Upserted | Deleted) -> list[UnboundPod]:
-        if isinstance(change, Deleted):
+        why = None if isinstance(change, Deleted) else _why(change)
+        if why is None:
             return [self._over(before)]
-        try:
-            seen = decoded(_read, change.raw)
-        except msgspec.DecodeError:
-            return []
-        if seen.spec.node_name:
-            return [self._over(before)]
-        why = _refusal(seen.status.conditions or ())
         return [self._put(replace(before, why=why))] if why and why != before.why else []
 
     def _put(self, one: UnboundPod) -> UnboundPod:
@@ -211,6 +211,15 @@ def _without(spec: PodSpec, node: str) -> PodSpec:
         return spec
     alone = len(left) == 1 and not left[0].expressions and not left[0].fields
     return replace(spec, required_affinity=None if alone else left)
+
+
+def _why(change: Upserted) -> str | None:
+    """Why another scheduler can't bind the pod; empty when it did not say so, None when it is bound."""
+    try:
+        seen = decoded(_read, change.raw)
+    except msgspec.DecodeError:
+        return ""
+    return None if seen.spec.node_name else _refusal(seen.status.conditions or ())
 
 
 def _refusal(conditions: Iterable[_Condition]) -> str:
