@@ -84,30 +84,43 @@ def test_what_fits_in_no_rack_says_so_and_places_are_given_back(
     asyncio.run(run())
 
 
-def test_a_place_that_is_lost_once_the_pods_came_takes_no_word_back(
+def test_pods_that_are_all_ending_when_the_scheduler_starts_take_no_word_back(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    """What reads the answer would evict the pods that run; a restart must not make the difference."""
+    """Their controller makes others. What reads the answer would evict these meanwhile."""
 
     async def run() -> None:
         async with world(control_plane, namespace, *HOSTS[:2]) as it:
-            names = [f"real-{i}" for i in range(4)]
+            pods = [real(it, f"real-{i}") for i in range(4)]
             async with it.scheduling(own_namespace=namespace):
                 await it.declare_group("question", question(it, 4))
                 await until_said(it, "question", "Placed")
-                await it.create(*(real(it, name) for name in names))
-                nodes = await it.bound(4)
-            lost = nodes["real-0"]
-            await it.api.delete(f"/api/v1/nodes/{lost}")
-            await it.delete(*(name for name, node in nodes.items() if node == lost))
+                for pod in pods:
+                    pod["metadata"]["finalizers"] = ["tests.closeby.dev/kept"]
+                await it.create(*pods)
+                await it.bound(4)
+
+                async def taken() -> bool:
+                    return bool((await group_of(it, "question"))["status"]["scheduled"] == 0)
+
+                await until(taken)
+            await it.delete(*(pod["metadata"]["name"] for pod in pods))
             async with it.scheduling(own_namespace=namespace):
 
                 async def looked_at() -> bool:
-                    return "2 lost: " in (await condition(it, "question"))["message"]
+                    return "4 lost: " in (await condition(it, "question"))["message"]
 
                 await until(looked_at)
                 said = await condition(it, "question")
                 assert (said["status"], said["reason"]) == ("True", "Placed")
+                for pod in pods:
+                    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
+                    await it.api.patch(path, {"metadata": {"finalizers": None}})
+
+                async def held() -> bool:
+                    return bool((await group_of(it, "question"))["status"]["scheduled"] == 4)
+
+                await until(held)
 
     asyncio.run(run())
 

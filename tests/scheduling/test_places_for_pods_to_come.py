@@ -264,6 +264,37 @@ def test_once_a_pod_came_a_place_that_is_lost_is_not_asked_for_again() -> None:
     assert sorted(site.where()) == ["train-pod-0", "train-pod-1"]
 
 
+@pytest.mark.parametrize("pods_first", [True, False])
+def test_a_place_that_was_lost_is_not_looked_for_in_another_rack_after_a_restart(pods_first: bool) -> None:
+    site = Site()
+    site.take(NodeDeleted("a1"))
+    running = [replace(pod, node_name="a2", phase="Running") for pod in real(4)[2:]]
+    events: list[Event] = [PlacesAsked(asked()), *map(PodUpserted, running)]
+    assert site.take(*(reversed(events) if pods_first else events)) == []
+    assert set(site.where().values()) == {"a2"}
+    # Nor when one less is needed.
+    assert site.take(PlacesAsked(asked(count=3))) == []
+    (waits,) = site.take(PodUpserted(real(1)[0]))
+    assert waits.reason == Reason.TOPOLOGY_PLACEMENT_FAILED
+
+
+def test_pods_that_are_ending_take_no_place_of_those_to_come() -> None:
+    """The Workload was evicted, and has its quota for other nodes before its old pods are gone."""
+    site = Site()
+    site.take(PlacesAsked(asked()))
+    site.take(*map(PodUpserted, real(4)))
+    old = [replace(pod, node_name=site.where()[pod.name], terminating=True) for pod in real(4)]
+    site.take(PlacesWithdrawn(asked().key), *map(PodUpserted, old))
+    other = TopologyConstraint(topology="fabric", required="zone")
+    (placed,) = site.take(PlacesAsked(asked(constraint=other)))
+    assert len(placed.bindings) == 4
+    new = [replace(pod, name=f"new-{pod.name}", uid=f"new-{pod.uid}") for pod in real(4)]
+    site.take(*map(PodUpserted, new))
+    assert {site.where()[pod.name] for pod in new} == {"b1", "b2"}
+    site.take(*(PodDeleted(pod.uid) for pod in old))
+    assert sorted(site.where()) == sorted(pod.name for pod in new)
+
+
 def test_what_was_written_is_believed_after_a_restart() -> None:
     site = Site()
     written = {f"uid-train/main/{i}": node for i, node in enumerate(("b1", "b1", "b2", "b2"))}

@@ -4,6 +4,10 @@ Stand-ins are pods of a gang of their own. They are placed like any gang, and ho
 of the Workload, known by its annotation and its namespace, takes the place of one of them; when it leaves its
 node, one stands in for it again. So of each pod set as many places are held as were asked for, less the pods
 that have a node.
+
+Once a pod has come, a place that is lost is not looked for again: the search would not know of the pods that
+are there, and could end in another domain than theirs. Pods that are ending count as gone for that: they may
+be of a time before the Workload was evicted.
 """
 
 from collections import Counter
@@ -99,9 +103,9 @@ class StandIns:
         return taken
 
     def started(self, key: str) -> bool:
-        """Whether a pod of the Workload took its place."""
+        """Whether a pod of the Workload has a node, be it one that is ending."""
         group = self._asked.get(key)
-        return group is not None and group.places is not None and bool(self._came(group.places))
+        return group is not None and group.places is not None and bool(self._nodes(group.places))
 
     # What is asked for
 
@@ -162,7 +166,8 @@ class StandIns:
 
     def took(self, pod: Pod, node: str) -> None:
         """A pod that came from elsewhere has a node: one less stands in."""
-        if pod.uid in self._there.get(pod.annotations.get(WORKLOAD, ""), ()) or not self._note(pod):
+        known = pod.uid in self._there.get(pod.annotations.get(WORKLOAD, ""), ())
+        if not self._note(pod) or known or pod.terminating:
             return
         key, name = self._place_of(pod)
         if key is None:
@@ -217,7 +222,7 @@ class StandIns:
     def review(self) -> None:
         """Looks for those that have lost their node.
 
-        While no pod of the Workload has come all of its places are looked for again, since nothing is lost by
+        While no pod of the Workload runs all of its places are looked for again, since nothing is lost by
         that; else these go.
         """
         self._tidy()
@@ -228,7 +233,7 @@ class StandIns:
             members = self._state.members.get(key)
             placed = {} if members is None else members.placed
             lost = [uid for uid, pod in placed.items() if self._is_lost(pod, uid in doubted)]
-            if lost and not self.started(key):
+            if lost and not self._runs(key):
                 lost = list(placed)
                 put += [replace(pod, node_name=None) for pod in placed.values()]
             gone += lost
@@ -311,6 +316,10 @@ class StandIns:
             group = self._asked.get(key)
             if group is None or group.places is None:
                 continue
+            if self._runs(key):
+                members = self._state.members.get(key)
+                for uid in () if members is None else tuple(members.waiting):
+                    self._drop(uid, _NO_MORE)
             for one in group.places.sets:
                 own = self._standing(key, one.name)
                 own.sort(key=lambda pod: (self._holdings.holds(pod.uid), -(pod.index or 0)))
@@ -356,7 +365,16 @@ class StandIns:
         came = () if asked is None else self._came(asked)
         return max(one.count - sum(self._place_of(pod)[1] == one.name for pod in came), 0)
 
+    def _runs(self, key: str) -> bool:
+        """Whether a pod of the Workload has a node, and is not ending."""
+        asked = self._asked[key].places
+        return asked is not None and bool(self._came(asked))
+
     def _came(self, asked: AskedPlaces) -> list[Pod]:
+        """The pods that have a node, and are not ending."""
+        return [pod for pod in self._nodes(asked) if not pod.terminating]
+
+    def _nodes(self, asked: AskedPlaces) -> list[Pod]:
         """The pods that have a node."""
         there = self._there.get(asked.uid)
         return [] if there is None else [pod for pod in there.values() if pod.namespace == asked.namespace]
