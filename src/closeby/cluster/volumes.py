@@ -290,6 +290,8 @@ class Volumes:
 
     def wanted_by_several(self, pods: Iterable[Pod]) -> tuple[str, tuple[str, ...]] | None:
         """A claim for one pod at a time that several of these pods name, and their names."""
+        if not self.storage.claims:
+            return None
         users: dict[str, list[str]] = {}
         for pod in pods:
             for place in range(len(pod.spec.claims)):

@@ -319,6 +319,14 @@ _labels_of = attrgetter("labels")
 _kind_of = attrgetter("namespace", "owner", "group", "node_name", "terminating")
 
 
+def one_of_each_spec(pods: Sequence[Pod]) -> Sequence[Pod]:
+    """Of some pods one for each spec: the members of a gang mostly share theirs."""
+    specs = list(map(_spec_of, pods))
+    if specs and specs.count(first := specs[0]) == len(specs) and not (first.claims or first.attached_disks):
+        return pods[-1:]
+    return tuple(dict(zip(map(id, specs), pods, strict=True)).values())
+
+
 def all_alike(pods: Sequence[Pod]) -> bool:
     """Whether nothing that decides where pods may go tells these apart: needs, labels, owner and group.
 

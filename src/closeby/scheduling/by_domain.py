@@ -101,7 +101,7 @@ class DomainFilter(Filter):
         raise NotImplementedError
 
     def helped_by_pods(self, pod: Pod) -> bool:
-        """Whether a pod that is placed may let this one go where it could not before."""
+        """Whether a pod that is placed may let this one go where it could not before; by its spec alone."""
         raise NotImplementedError
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:

@@ -400,18 +400,20 @@ class Rounds:
 
     def _hints(self, outcome: Outcome) -> ClusterEvent:
         """The events that may help what waits."""
-        waiting = (*outcome.refused, *(left.pod for left in outcome.left))
+        table, refused, left = self._tools.table, outcome.refused, outcome.left
+        every = (*refused, *(one.pod for one in left)) if left else refused
         reasons = outcome.reasons
         if reasons & OF_VOLUMES:
             # Other nodes may lack something else, and the one that a volume is on may be among them.
-            reasons |= self._tools.diagnosis.reasons_of_nodes(waiting)
+            reasons |= self._tools.diagnosis.reasons_of_nodes(every)
+        waiting = table.one_of_each_spec(every)
         hints = queueing_hints(reasons)
         if hints & ClusterEvent.CAPACITY and any(pod.spec.claims for pod in waiting):
             # Whatever most nodes lack, others may lack volumes alone.
             hints |= ClusterEvent.VOLUME
         if self._tools.diagnosis.lacks_attachments(waiting):
             hints |= ClusterEvent.ATTACHMENT
-        return hints if self._tools.table.helped_by_pods(waiting) else hints & ~ClusterEvent.PLACED
+        return hints if table.helped_by_pods(waiting) else hints & ~ClusterEvent.PLACED
 
     def _done_with(self, outcome: Outcome) -> bool:
         """Whether all pods that could be tried are placed."""

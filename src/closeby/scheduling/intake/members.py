@@ -23,7 +23,7 @@ MemberOrder = tuple[int, int, float, tuple[tuple[int, str], ...], str]
 class Members:
     """The pods that name one gang, waiting and placed, by uid."""
 
-    __slots__ = ("_keys", "_ordered", "done", "placed", "ranks", "waiting")
+    __slots__ = ("_in_order", "_keys", "_ordered", "done", "placed", "ranks", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[str, Pod] = {}
@@ -35,6 +35,8 @@ class Members:
         self._keys: dict[str, MemberOrder] = {}
         #: The waiting members in order; None when that must be worked out again.
         self._ordered: list[Pod] | None = []
+        #: The same as one tuple, which may be known to hold equal pods; None when it is to be made.
+        self._in_order: tuple[Pod, ...] | None = None
 
     def copy(self) -> "Members":
         """The same members in the same order."""
@@ -56,6 +58,7 @@ class Members:
                 self.ranks[pod.uid] = rank
             return
         self.waiting[pod.uid] = pod
+        self._in_order = None
         ordered = self._ordered
         if ordered is not None and (not ordered or self._keys[ordered[-1].uid] < key):
             ordered.append(pod)
@@ -67,22 +70,24 @@ class Members:
         uids = [pod.uid for pod in pods]
         self.placed.update(zip(uids, map(self.waiting.pop, uids), strict=True))
         self.ranks.update(zip(uids, ranks, strict=True))
-        self._ordered = None
+        self._ordered = self._in_order = None
 
     def remove(self, uid: str) -> None:
         """Forget a member."""
         if self.waiting.pop(uid, None) is not None:
-            self._ordered = None
+            self._ordered = self._in_order = None
         self.placed.pop(uid, None)
         self.ranks.pop(uid, None)
         self._keys.pop(uid, None)
 
     def in_order(self) -> tuple[Pod, ...]:
-        """The waiting members in the order of ``member_order``."""
-        if self._ordered is None:
-            uids = sorted(self.waiting, key=self._keys.__getitem__)
-            self._ordered = [self.waiting[uid] for uid in uids]
-        return tuple(self._ordered)
+        """The waiting members in the order of ``member_order``; the same tuple until they change."""
+        if self._in_order is None:
+            if self._ordered is None:
+                uids = sorted(self.waiting, key=self._keys.__getitem__)
+                self._ordered = [self.waiting[uid] for uid in uids]
+            self._in_order = tuple(self._ordered)
+        return self._in_order
 
 
 def member_order(pod: Pod) -> MemberOrder:
@@ -133,6 +138,8 @@ class Priorities:
         self.version = 0
         #: The priority of a pod that names no class.
         self._default = 0
+        #: Pods that were found to have one spec last; a tick asks about a gang several times.
+        self._equal: tuple[Pod, ...] = ()
 
     def trust(self, namespaces: Collection[str] | None) -> None:
         """The class that a group names counts in these namespaces; None means all, as in the beginning."""
@@ -244,8 +251,8 @@ class Priorities:
 
     def _admitted(self, gang: PriorityInput) -> int:
         """The priority that the members' own priorities give the gang."""
-        members: Sequence[Pod] = (*gang.waiting, *gang.others)
-        if _alike(members):
+        members: Sequence[Pod] = (*gang.waiting, *gang.others) if gang.others else gang.waiting
+        if self._alike(members):
             return self.of(members[0])
         waiting = [pod for pod in gang.waiting if pod.uid not in gang.gated] or list(gang.waiting)
         members = (*waiting, *gang.others)
@@ -254,18 +261,22 @@ class Priorities:
         return highest if gang.group is None else min(highest, sufficient(gang.group, own))
 
     def _from(self, waiting: tuple[Pod, ...], least: float, gated: Collection[str]) -> tuple[Pod, ...]:
-        if least == -inf or _alike(waiting):
+        if least == -inf or self._alike(waiting):
             return waiting
         return tuple(pod for pod in waiting if self.of(pod) >= least or pod.uid in gated)
 
+    def _alike(self, pods: Sequence[Pod]) -> bool:
+        """Whether all pods have one spec, as in most gangs, so that all have one priority."""
+        if pods is self._equal:
+            return True
+        specs = list(map(_spec_of, pods))
+        alike = not specs or specs.count(specs[0]) == len(specs)
+        if alike:
+            self._equal = tuple(pods)
+        return alike
+
 
 _spec_of = attrgetter("spec")
-
-
-def _alike(pods: Sequence[Pod]) -> bool:
-    """Whether all pods have one spec, as in most gangs, so that all have one priority."""
-    specs = list(map(_spec_of, pods))
-    return not specs or specs.count(specs[0]) == len(specs)
 
 
 def sufficient(group: PodGroup, members: Sequence[tuple[str | None, int]]) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from closeby.cluster.columns import UNLIMITED, Cluster
 from closeby.objects.arrays import Bools, Counts, Ints, Scores
-from closeby.objects.pods import Pod, all_alike
+from closeby.objects.pods import Pod, all_alike, one_of_each_spec
 from closeby.scheduling.by_domain import DomainFilter, DomainMask
 from closeby.scheduling.extension import Filter, Scope, Score
 from closeby.scheduling.judging.figures import (
@@ -101,6 +101,10 @@ class ClassTable:
     def told_apart(self, plugin: Score, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
         """Those of the pods that a scorer may treat differently; one for all that are alike to it."""
         return self._told_apart.of(pods) if isinstance(plugin, DomainFilter) else pods
+
+    def one_of_each_spec(self, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """Of some pods one for each spec."""
+        return pods[-1:] if pods is self._equal else one_of_each_spec(pods)
 
     def helped_by_pods(self, pods: Sequence[Pod]) -> bool:
         """Whether a pod that is placed may let one of these go where it could not before."""
