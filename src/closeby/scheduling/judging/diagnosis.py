@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Strategy
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, one_of_each_spec
 from closeby.objects.reasons import Reason, ReasonToken, Rejection
 from closeby.objects.words import names_text
 from closeby.scheduling.extension import Filter, Scope
@@ -187,13 +187,13 @@ class Diagnosis:
             found |= reasons if told else self.tally(CycleState(), pod).keys()
         return found
 
-    def lacks_attachments(self, pods: Iterable[Pod]) -> bool:
+    def lacks_attachments(self, pods: Sequence[Pod]) -> bool:
         """Whether what nodes say of their CSI drivers, or have attached, keeps one of the pods waiting.
 
         Some node would take it if it could attach more volumes, or if it reached what is made for another.
         """
         # Members with claims of their own mostly differ in the names alone.
-        for pod in {id(pod.spec): pod for pod in pods}.values():
+        for pod in one_of_each_spec(pods):
             if any(need.shared and need.node for need in self._cluster.volumes.needs(pod)):
                 return True
             full = self._cluster.volumes.full_for(pod)
@@ -211,7 +211,8 @@ class Diagnosis:
         if not each or not cluster.node_count:
             return ()
         alive: Bools = cluster.alive[index]
-        found = lacks_of(cluster, each, index, alive, np.logical_or.reduce(usable))
+        any_of_them = usable[0] if len(usable) == 1 else np.logical_or.reduce(usable)
+        found = lacks_of(cluster, each, index, alive, any_of_them)
         if found or len(each) == 1:
             return found
         single = (lacks_of(cluster, [one], index, alive, own) for one, own in zip(each, usable, strict=True))
@@ -219,7 +220,7 @@ class Diagnosis:
 
     def without_level(self, demand: Sequence[Share], tree: Tree, level: int) -> Unlabelled | None:
         """Nodes that could hold pods of a gang, were they empty, but carry no label of a level."""
-        if level >= tree.node_level:
+        if level >= tree.node_level or tree.labelled[level].all():
             return None
         cluster, alive = self._cluster, tree.slot_at[self._cluster.alive[tree.slot_at]]
         able = np.zeros(len(alive), dtype=np.bool_)
@@ -330,7 +331,8 @@ class Diagnosis:
         first, end = tree.span(domain)
         slots = tree.slot_at[first:end]
         slots = slots[self._cluster.alive[slots]]
-        return domain, int(room.max()), self.lacks(demand, slots), self._lack(demand, slots)
+        lacks = self.lacks(demand, slots)
+        return domain, int(room.max()), lacks, self._lack(demand, slots, lacks)
 
     def _room(
         self, demand: Sequence[Share], counts: Sequence[DomainCounts], tree: Tree, level: int
@@ -359,12 +361,11 @@ class Diagnosis:
             wanted=wanted,
             blocked_by=dict(blocked),
             nodes=len(slots),
-            lack="" if fits >= wanted else self._lack(demand, slots),
+            lack="" if fits >= wanted else self._lack(demand, slots, self.lacks(demand, slots)),
         )
 
-    def _lack(self, demand: Sequence[Share], slots: Ints) -> str:
+    def _lack(self, demand: Sequence[Share], slots: Ints, lacks: Sequence[ResourceLack]) -> str:
         """What keeps a gang from being held by a domain: resources that it lacks, else nodes by reason."""
-        lacks = self.lacks(demand, slots)
         if lacks:
             return lacks_text(lacks, nodes=False)
         for share in demand:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -89,7 +90,10 @@ def lacks_of(
             asked[resource] += amount * number
             each[resource] = max(each[resource], amount)
     found: list[tuple[float, str, ResourceLack]] = []
-    any_usable = bool(usable.any())
+    known = [resource for resource, amount in asked.items() if amount and resource in cluster.row_of]
+    room = _Room(cluster, known, index, usable)
+    any_usable, others = bool(usable.any()), alive & ~usable
+    any_other = bool(others.any())
     for resource, amount in asked.items():
         if not amount or (resource == "pods" and found):  # Places for pods count where nothing else lacks.
             continue
@@ -97,8 +101,7 @@ def lacks_of(
         if row is None:
             found.append((-1.0, resource, _unknown(cluster, resource, count, amount, most)))
             continue
-        left = cluster.allocatable[row, index] - cluster.requested[row, index]
-        largest = int((left * usable).max(initial=0))
+        largest = room.largest[resource]
         if count == 1 and largest >= most:
             continue
         if not largest and not cluster.allocatable[row].any():
@@ -106,29 +109,63 @@ def lacks_of(
             continue
         if not any_usable:  # Something else than resources keeps the pods out.
             continue
-        free = np.maximum(left, 0)
-        here = free * usable
-        total, fits = int(here.sum()), count
+        total, fits = room.total[resource], count
         enough = total >= amount and largest >= most
-        if len(demand) == 1 and enough and total < amount + len(here) * most:
-            fits = int((here // most).sum())
+        if len(demand) == 1 and enough and total < amount + len(usable) * most:
+            fits = room.fits(resource, most)
         if enough and fits >= count:
             continue
-        barred = free * (alive & ~usable)
+        barred, barred_nodes = room.barred(resource, others) if any_other else (0, 0)
         lack = ResourceLack(
             resource=resource,
             pods=count,
             asked=amount,
             each=most,
             free=total,
-            nodes=int(np.count_nonzero(here)),
+            nodes=room.nodes(resource),
             largest=largest,
             fits=fits,
-            barred=0 if resource == "pods" else int(barred.sum()),
-            barred_nodes=int(np.count_nonzero(barred)),
+            barred=0 if resource == "pods" else barred,
+            barred_nodes=barred_nodes,
         )
         found.append((total / amount, resource, lack))
     return tuple(lack for *_, lack in sorted(found, key=lambda one: one[:2]))
+
+
+class _Room:
+    """What some slots have free of several resources, worked out for all of them at once."""
+
+    def __init__(
+        self, cluster: Cluster, resources: Sequence[str], index: Ints | slice, usable: Bools
+    ) -> None:
+        rows = np.asarray([cluster.row_of[one] for one in resources], dtype=np.intp)
+        at = (rows, index) if isinstance(index, slice) else (rows[:, None], index)
+        #: (resources, slots)
+        self._free = cluster.allocatable[at] - cluster.requested[at]
+        np.maximum(self._free, 0, out=self._free)
+        self._usable = self._free * usable
+        self._place = {resource: place for place, resource in enumerate(resources)}
+        largest = np.maximum.reduce(self._usable, axis=1, initial=0)
+        #: Free on one of the usable slots at the most, by resource.
+        self.largest: dict[str, int] = dict(zip(resources, largest.tolist(), strict=True))
+
+    @cached_property
+    def total(self) -> dict[str, int]:
+        """Free on all usable slots together, by resource."""
+        return dict(zip(self._place, np.add.reduce(self._usable, axis=1).tolist(), strict=True))
+
+    def nodes(self, resource: str) -> int:
+        """Usable slots that have some of it free."""
+        return int(np.count_nonzero(self._usable[self._place[resource]]))
+
+    def fits(self, resource: str, each: int) -> int:
+        """How many pods that ask for so much of it each the usable slots hold."""
+        return int((self._usable[self._place[resource]] // each).sum())
+
+    def barred(self, resource: str, others: Bools) -> tuple[int, int]:
+        """What other slots have free of it, and how many of them have some."""
+        there = self._free[self._place[resource]] * others
+        return int(there.sum()), int(np.count_nonzero(there))
 
 
 def lacks_text(lacks: Sequence[ResourceLack], *, nodes: bool = True) -> str:
