@@ -6,6 +6,7 @@ cluster's change logs and recomputes touched slots only.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -289,7 +290,10 @@ class ClassTable:
             pod_class.ranked = ranked = self._rank(pod_class, None)
         elif stale:
             slots = stale[0] if len(stale) == 1 else _distinct(np.concatenate(stale))
-            ranked[slots] = self._rank(pod_class, slots)
+            if len(slots) == 1 and pod_class.base is None:
+                ranked[slots.item()] = self._rank_one(pod_class, slots)
+            else:
+                ranked[slots] = self._rank(pod_class, slots)
         stale.clear()
         return ranked
 
@@ -318,17 +322,28 @@ class ClassTable:
         pod_class.ranked = None
 
     def _update(self, pod_class: PodClass, slots: Ints) -> None:
-        fits = self._fits(pod_class, slots)
-        change = fits - pod_class.fits[slots]
-        pod_class.fits[slots] = fits
         if pod_class.ranked is not None:
             pod_class.stale.append(slots)
             if len(pod_class.stale) > REMEMBERED_CHANGES:
                 pod_class.ranked = None
-        if change.any():
+        if len(slots) == 1 and pod_class.base is None:
+            # A plain pod came to one node, or left it: plain numbers are quicker than arrays of one.
+            slot = slots.item()
+            more = self._fits_one(pod_class, slots) - pod_class.fits.item(slot)
+            if not more:
+                return
+            pod_class.fits[slot] += more
+            pod_class.total += more
+            change = np.asarray([more], dtype=np.int64)
+        else:
+            fits = self._fits(pod_class, slots)
+            change = fits - pod_class.fits[slots]
+            pod_class.fits[slots] = fits
+            if not change.any():
+                return
             pod_class.total += int(change.sum())
-            for counts in pod_class.counts.values():
-                counts.add(slots, change)
+        for counts in pod_class.counts.values():
+            counts.add(slots, change)
 
     def _compute_static(self, pod_class: PodClass, slots: Ints | None) -> None:
         if pod_class.base is not None:
@@ -377,6 +392,20 @@ class ClassTable:
             allowed = allowed & filtering.filter(self._blank, pod, nodes)
         return np.where(allowed, fits, 0)
 
+    def _fits_one(self, pod_class: PodClass, slots: Ints) -> int:
+        """The same for one slot of a class that narrows no other."""
+        if not pod_class.static.item(slots.item()):
+            return 0
+        nodes, pod = Nodes(self._cluster, slots), pod_class.pod
+        fits: int | None = None
+        for plugin in pod_class.capacities:
+            room: int = plugin.capacity(self._blank, pod, nodes).item()
+            fits = room if fits is None else min(fits, room)
+        for filtering in pod_class.node_filters:
+            if not filtering.filter(self._blank, pod, nodes).item():
+                return 0
+        return UNLIMITED if fits is None else fits
+
     def _notice_scorers(self, pod_class: PodClass) -> bool:
         """Whether others than before tell nodes apart for this class, now that nodes have changed."""
         if pod_class.base is not None:
@@ -401,6 +430,16 @@ class ClassTable:
         for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes, fitting):
             total += scores * (weight * 100.0 / plugin.max_score)
         return np.where(fitting, total, -np.inf)
+
+    def _rank_one(self, pod_class: PodClass, slots: Ints) -> float:
+        """The same for one slot of a class that narrows no other."""
+        if pod_class.fits.item(slots.item()) <= 0:
+            return -inf
+        scorers, nodes = pod_class.steady[1], Nodes(self._cluster, slots)
+        total = 0.0
+        for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes):
+            total += float(scores[0] * (weight * 100.0 / plugin.max_score))
+        return total
 
 
 def _narrowed(pod_class: PodClass, fits: Counts, nodes: Nodes) -> Counts:
