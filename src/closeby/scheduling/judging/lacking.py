@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
 from closeby.cluster.resources import offered
-from closeby.objects.arrays import Bools, Ints
+from closeby.objects.arrays import Amounts, Bools, Ints
 from closeby.objects.bounds import shown
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
@@ -26,6 +26,8 @@ KNOWN: Final = 5
 LOOKED_AT: Final = 200
 #: Nodes without a label that are listed one by one; of more, the command that lists them is given.
 LISTED: Final = 8
+#: Slots of which all resources are looked at in one array; arrays of more would be slow to allocate.
+TOGETHER: Final = 1024
 
 
 class ResourceLack(Struct, frozen=True, kw_only=True):
@@ -91,7 +93,7 @@ def lacks_of(
             each[resource] = max(each[resource], amount)
     found: list[tuple[float, str, ResourceLack]] = []
     known = [resource for resource, amount in asked.items() if amount and resource in cluster.row_of]
-    room = _Room(cluster, known, index, usable)
+    together = _Room(cluster, known, index, usable) if len(usable) <= TOGETHER else None
     any_usable, others = bool(usable.any()), alive & ~usable
     any_other = bool(others.any())
     for resource, amount in asked.items():
@@ -101,6 +103,7 @@ def lacks_of(
         if row is None:
             found.append((-1.0, resource, _unknown(cluster, resource, count, amount, most)))
             continue
+        room = _Room(cluster, (resource,), index, usable) if together is None else together
         largest = room.largest[resource]
         if count == 1 and largest >= most:
             continue
@@ -133,15 +136,14 @@ def lacks_of(
 
 
 class _Room:
-    """What some slots have free of several resources, worked out for all of them at once."""
+    """What some slots have free of one resource or several, worked out for all of them at once."""
 
     def __init__(
         self, cluster: Cluster, resources: Sequence[str], index: Ints | slice, usable: Bools
     ) -> None:
-        rows = np.asarray([cluster.row_of[one] for one in resources], dtype=np.intp)
-        at = (rows, index) if isinstance(index, slice) else (rows[:, None], index)
+        rows = [cluster.row_of[one] for one in resources]
         #: (resources, slots)
-        self._free = cluster.allocatable[at] - cluster.requested[at]
+        self._free = _at(cluster.allocatable, rows, index) - _at(cluster.requested, rows, index)
         np.maximum(self._free, 0, out=self._free)
         self._usable = self._free * usable
         self._place = {resource: place for place, resource in enumerate(resources)}
@@ -166,6 +168,13 @@ class _Room:
         """What other slots have free of it, and how many of them have some."""
         there = self._free[self._place[resource]] * others
         return int(there.sum()), int(np.count_nonzero(there))
+
+
+def _at(amounts: Amounts, rows: Sequence[int], index: Ints | slice) -> Amounts:
+    if len(rows) == 1:
+        return amounts[rows[0] : rows[0] + 1, index]
+    of = np.asarray(rows, dtype=np.intp)
+    return amounts[of, index] if isinstance(index, slice) else amounts[of[:, None], index]
 
 
 def lacks_text(lacks: Sequence[ResourceLack], *, nodes: bool = True) -> str:
