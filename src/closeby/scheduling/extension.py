@@ -111,7 +111,7 @@ class PreEnqueue(Plugin):
         raise NotImplementedError
 
 
-class QueuedItem(Struct, frozen=True, kw_only=True):
+class QueuedItem(Struct, frozen=True, kw_only=True, gc=False):
     """A gang or a single pod as the queue orders it."""
 
     #: ``namespace/name`` of the gang or pod.

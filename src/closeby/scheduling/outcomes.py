@@ -2,8 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 from enum import Enum
+from operator import methodcaller
 from typing import Final
 
 from msgspec import Struct
@@ -167,7 +167,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     def of_pod(self, key: str, pod: Pod) -> "Outcome":
         """The same refusal of another plain pod."""
-        twin = copy(self)
+        twin: Outcome = _copied(self)
         # A message is long to cut, and this one is.
         force_setattr(twin, "key", key)
         force_setattr(twin, "refused", (pod,))
@@ -197,6 +197,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
         if self.reason is None:
             return self.left
         return (*self.left, *(Leftover(pod, self.reason, self.full_message or "") for pod in self.refused))
+
+
+#: Of a record; ``copy`` asks for this too, after looking for other ways to copy.
+_copied: Final = methodcaller("__copy__")
 
 
 class Decision(Struct, frozen=True):
@@ -342,7 +346,7 @@ def name_of(key: str) -> str:
 ENTRIES: Final = 32
 
 
-class StoryEntry(Struct, frozen=True):
+class StoryEntry(Struct, frozen=True, gc=False):
     """One thing that happened; ``stimulus`` counts the events that the engine had handled by then.
 
     ``wall``: when it was decided, in seconds since the epoch, if the tick said so.

@@ -7,7 +7,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.unexpected import Contained, brief
 from closeby.scheduling.events import (
@@ -296,10 +296,14 @@ class Rounds:
         waiting, gated, kind_of = self._state.waiting_pods, self._state.gated, self._refusals.kind_of
         kind, stand_ins = kind_of(waiting[first]), self._decider.stand_ins
         some_have_places = stand_ins is not None and stand_ins.any
+        #: Where pods of one spec are of one kind: the spec.
+        spec = kind if isinstance(kind, PodSpec) else None
 
         def alike(key: str) -> bool:
             pod = waiting.get(key)
-            if pod is None or pod.uid in gated or kind_of(pod) != kind:
+            if pod is None or (gated and pod.uid in gated):
+                return False
+            if pod.spec is not spec and (kind_of(pod) if spec is None else pod.spec) != kind:
                 return False
             if some_have_places and self._has_places(key):
                 return False

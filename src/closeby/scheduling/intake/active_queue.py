@@ -40,9 +40,11 @@ class _Ordered:
             self._settle()
         return self._sorted[self._first]
 
-    def pop(self) -> Entry:
+    def pop(self) -> Entry | None:
         if self._new:
             self._settle()
+        if self._first == len(self._sorted):
+            return None
         least = self._sorted[self._first]
         self._first += 1
         if self._first > TAKEN and 2 * self._first > len(self._sorted):
@@ -82,12 +84,12 @@ class ActiveQueue:
     def pop(self) -> Entry | None:
         """Take the next item; None when there is none."""
         if not self._throttled:
-            return self._ordinary.pop() if self._ordinary else None
+            return self._ordinary.pop()
         for namespace in [one for one, items in self._throttled.items() if not items]:
             del self._throttled[namespace], self._used[namespace]
         if self._throttled and (self._credit >= 0 or not self._ordinary):
             return self._throttled[min(self._throttled, key=self._turn)].pop()
-        return self._ordinary.pop() if self._ordinary else None
+        return self._ordinary.pop()
 
     def charge(self, key: str, steps: int, allowance: int, *, in_vain: bool) -> None:
         """A decision about an item took so many steps; ``in_vain``: it placed nothing (yet)."""

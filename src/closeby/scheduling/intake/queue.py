@@ -7,7 +7,9 @@ changes (members come or go), the caller deletes the item and adds it again.
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
 from closeby.scheduling.intake.active_queue import ActiveQueue
@@ -39,7 +41,7 @@ def _seen_in_room(need: Need | None) -> ClusterEvent:
     return _SEEN & ~ClusterEvent.SELECTION if need.by_namespaces else _SEEN
 
 
-class _Queued(NamedTuple):
+class _Queued(Struct, frozen=True, gc=False):
     """What is fixed of an item as long as it is in the queue."""
 
     #: Items with a written plan come first, then the QueueSort decides.
@@ -245,15 +247,16 @@ class SchedulingQueue:
         if eclass is None or eclass.key == other or self._suspended:
             return
         items, priority = self._items, self._items[other].priority
-        while (entry := self._active.pop()) is not None:
+        active, waiting, trying, pop = self._active_keys, self._waiting, self._trying, self._active.pop
+        while (entry := pop()) is not None:
             place, key = entry
             queued = items.get(key)
-            in_turn = queued is not None and queued.place is place and key in self._active_keys
-            if not in_turn or key in self._trying or items[key].priority != priority or not alike(key):
+            in_turn = queued is not None and queued.place is place and key in active
+            if not in_turn or key in trying or items[key].priority != priority or not alike(key):
                 self._active.push(place, key)
                 return
-            self._active_keys.remove(key)
-            self._waiting[key] = eclass
+            active.remove(key)
+            waiting[key] = eclass
             eclass.add(place, key)
             yield key
 

@@ -282,7 +282,7 @@ class SchedulingState:
         """The work item as the queue orders it; None when nothing of it waits."""
         alone = self.waiting_pods.get(key)
         if alone is not None:
-            priority = self.priorities.of(alone)
+            priority = self.priorities.of_spec(alone.spec)
             return QueuedItem(key=key, priority=priority, anchor=alone.created, pods=(alone,), group=None)
         waiting = self.waiting(key)
         if not waiting:
