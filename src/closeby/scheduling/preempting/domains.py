@@ -50,8 +50,7 @@ class GangQuestion:
         self._trials = trials
         self._gang = gang
         minimum = gang.parts(everyone=False)
-        core = [pod for leaf in minimum.leaves() for pod in leaf.core]
-        demand = tools.table.shares(core)
+        demand = tools.table.shares(minimum.needed())
         levels = gang.constraints.levels.get("")
         self.tree = tools.topologies.flat() if levels is None else levels.tree
         required = None if levels is None else levels.required
