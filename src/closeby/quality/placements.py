@@ -50,7 +50,7 @@ class Placements(Struct, frozen=True, kw_only=True, eq=False):
 
     def owners(self, level: int, positions: Ints) -> Ints:
         """The domain of a level in which each position is."""
-        return positions if level == self.tree.node_level else self.tree.domain_at[level][positions]
+        return self.tree.owners(positions, level)
 
     def runs(self, level: int) -> Ints:
         """Where in ``ascending`` the pods of each domain that a job uses begin: one a job and domain."""

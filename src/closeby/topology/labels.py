@@ -32,6 +32,8 @@ class LabelColumn:
         self.codes: Codes = np.zeros(capacity, dtype=np.int32)
         #: Value per code; the entry of code 0 is a placeholder and never a label's value.
         self.values: list[str | None] = [None]
+        #: Nodes that carry the label.
+        self.carried = 0
         self._code_of: dict[str, int] = {}
         self._texts: list[str] = []
         self._order = NaturalRanks()
@@ -48,9 +50,12 @@ class LabelColumn:
     def set(self, slot: int, value: str | None) -> bool:
         """Write one slot; True when that changed it."""
         code = MISSING if value is None else self._intern(value)
-        changed = bool(self.codes[slot] != code)
+        before = self.codes.item(slot)
+        if code == before:
+            return False
+        self.carried += (code != MISSING) - (before != MISSING)
         self.codes[slot] = code
-        return changed
+        return True
 
     def grow(self, capacity: int) -> None:
         """Make room for more slots."""

@@ -177,7 +177,7 @@ class Topologies:
             or changed is None
             or len(changed) * WORTHWHILE > before.tree.size
             or before.tree.depths
-            or labels.quality.codes.any()
+            or labels.quality.carried
         ):
             tree = build_tree(name, levels, labels, self._node_names, ignored)
             depths = weigh(tree, read_uplinks(tree, labels.quality))

@@ -1,7 +1,8 @@
 """A topology's tree over node slots: every domain is a contiguous run of positions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import overload
+from itertools import pairwise
+from typing import Final, overload
 
 import numpy as np
 from msgspec import Struct
@@ -13,6 +14,12 @@ from closeby.objects.topologies import TopologyLevel
 from closeby.topology.labels import MISSING, LabelTable
 
 ROOT_LEVEL = -1
+
+#: A tree with no more nodes has them worked out at the first look-up; a larger one after so many look-ups, or
+#: at one of a large part of its nodes.
+SMALL: Final = 1 << 14
+PATIENCE: Final = 64
+LARGE_PART: Final = 64
 
 
 class Domain(Struct, frozen=True, order=True, gc=False):
@@ -56,6 +63,49 @@ class HostValues(Sequence[str | None]):
         return (self.known[code] for code in self.codes.tolist())
 
 
+class DomainOwners:
+    """Which domain of one level holds each position: looked up, or worked out for all once that pays.
+
+    A tree that follows a node copies nothing for it.
+    """
+
+    __slots__ = ("_asked", "_bounds", "_whole")
+
+    def __init__(self, bounds: Ints) -> None:
+        """``bounds``: the first position of each domain, plus the end."""
+        self._bounds = bounds
+        self._whole: Ints | None = None
+        self._asked = 0
+
+    @property
+    def whole(self) -> Ints:
+        """position -> domain, shape (n,)."""
+        if self._whole is None:
+            self._whole = np.repeat(np.arange(len(self._bounds) - 1), np.diff(self._bounds))
+        return self._whole
+
+    def one(self, position: int) -> int:
+        """The domain that holds a position."""
+        whole = self._whole if self._whole is not None else self._once_it_pays(1)
+        if whole is not None:
+            return whole.item(position)
+        return int(self._bounds.searchsorted(position, side="right")) - 1
+
+    def of(self, positions: Ints) -> Ints:
+        """The domain that holds each position."""
+        whole = self._whole if self._whole is not None else self._once_it_pays(len(positions))
+        if whole is not None:
+            return whole[positions]
+        return self._bounds.searchsorted(positions, side="right") - 1
+
+    def _once_it_pays(self, count: int) -> Ints | None:
+        self._asked += 1
+        size = self._bounds.item(-1)
+        if size <= SMALL or self._asked > PATIENCE or count > size // LARGE_PART:
+            return self.whole
+        return None
+
+
 class Tree(Struct, frozen=True, kw_only=True, eq=False):
     """Domains of one topology, coarse to fine. Positions 0..n-1 list the nodes so that domains are slices.
 
@@ -74,8 +124,8 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
     position_of: Ints
     #: per level: first position of each domain, plus n at the end; shape (domains + 1,)
     bounds: tuple[Ints, ...]
-    #: per level: position -> domain, shape (n,)
-    domain_at: tuple[Ints, ...]
+    #: per level: position -> domain
+    owners_at: tuple[DomainOwners, ...]
     #: per level: first child (at the next level) of each domain, plus the end; the children of the finest
     #: level are positions, so its entry equals its bounds
     children: tuple[Ints, ...]
@@ -95,6 +145,11 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
     def size(self) -> int:
         """Number of nodes."""
         return len(self.slot_at)
+
+    @property
+    def domain_at(self) -> tuple[Ints, ...]:
+        """Per level: position -> domain, shape (n,). Of few positions ``owners`` costs less."""
+        return tuple(level.whole for level in self.owners_at)
 
     @property
     def node_level(self) -> int:
@@ -157,7 +212,7 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
         """Which domain of a level holds each node, given by its position: the domains' indices."""
         if level == ROOT_LEVEL:
             return np.zeros(len(positions), dtype=np.intp)
-        return positions if level == self.node_level else self.domain_at[level][positions]
+        return positions if level == self.node_level else self.owners_at[level].of(positions)
 
     def owners_of_slots(self, slots: Sequence[int] | Ints, level: int) -> Ints:
         """The same for slots; -1 for those without a node of this tree."""
@@ -178,8 +233,8 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
             return first, end
         if first == end:
             return 0, 0
-        at = self.domain_at[level]
-        return int(at[first]), int(at[end - 1]) + 1
+        at = self.owners_at[level]
+        return at.one(first), at.one(end - 1) + 1
 
     def ancestor(self, domain: Domain, level: int) -> Domain:
         """The domain of a level at or above ``domain``'s that holds it."""
@@ -187,7 +242,7 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
             return ROOT
         if level == domain.level:
             return domain
-        return Domain(level, int(self.domain_at[level][self.span(domain)[0]]))
+        return Domain(level, self.owners_at[level].one(self.span(domain)[0]))
 
     def path(self, domain: Domain) -> tuple[str | None, ...]:
         """Label values from the coarsest level down to ``domain``; None where a label is missing."""
@@ -294,7 +349,6 @@ def build_tree(
     position_of[slot_at] = np.arange(len(slots))
 
     bounds: list[Ints] = []
-    domain_at: list[Ints] = []
     labelled: list[Bools] = []
     values: list[Sequence[str | None]] = []
     starts = np.zeros(len(slots), dtype=np.bool_)
@@ -305,7 +359,6 @@ def build_tree(
         starts[1:] |= (ordered[1:] != ordered[:-1]) | (ordered[1:] == MISSING)
         first = np.flatnonzero(starts)
         bounds.append(np.append(first, len(slots)))
-        domain_at.append(np.cumsum(starts, dtype=np.intp) - 1)
         labelled.append(ordered[first] != MISSING)
         known = labels.column(level.node_label).values
         values.append(tuple(known[code] for code in ordered[first].tolist()))
@@ -320,8 +373,8 @@ def build_tree(
         slot_at=slot_at,
         position_of=position_of,
         bounds=tuple(bounds),
-        domain_at=tuple(domain_at),
-        children=children_of_domains(bounds, domain_at),
+        owners_at=tuple(map(DomainOwners, bounds)),
+        children=children_of_domains(bounds),
         labelled=tuple(labelled),
         values=(*values, hosts),
         hosts=hosts,
@@ -329,11 +382,10 @@ def build_tree(
     )
 
 
-def children_of_domains(bounds: Sequence[Ints], domain_at: Sequence[Ints]) -> tuple[Ints, ...]:
+def children_of_domains(bounds: Sequence[Ints]) -> tuple[Ints, ...]:
     """First child of each domain, per level, as in ``Tree.children``."""
-    below = []
-    for upper, finer, at in zip(bounds, bounds[1:], domain_at[1:], strict=False):
-        below.append(np.append(at[upper[:-1]], len(finer) - 1))
+    # Where a domain begins, one of its children does.
+    below = [np.searchsorted(finer, upper) for upper, finer in pairwise(bounds)]
     return (*below, bounds[-1]) if bounds else ()
 
 

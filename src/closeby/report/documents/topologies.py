@@ -272,7 +272,7 @@ def _unlabelled(cluster: Cluster, tree: Tree) -> Iterator[UnlabelledEntry]:
     for position, slot in enumerate(tree.slot_at.tolist()):
         missing = []
         for level, entry in enumerate(declared):
-            index = position if level == tree.node_level else int(tree.domain_at[level][position])
+            index = position if level == tree.node_level else tree.owners_at[level].one(position)
             if not tree.labelled[level][index]:
                 missing.append(entry.node_label)
         if missing:

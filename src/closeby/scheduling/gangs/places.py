@@ -33,7 +33,7 @@ def place_at(tree: Tree, slots: Ints) -> Place:
     positions = positions[: np.searchsorted(positions, tree.size)]
     domain = tree.tightest(positions) if len(positions) else ROOT
     names = tree.level_names
-    owners = [*(at[positions] for at in tree.domain_at), positions]
+    owners = [tree.owners(positions, level) for level in range(tree.node_level + 1)]
     return Place(
         topology=tree.name,
         level=None if domain == ROOT else names[domain.level],

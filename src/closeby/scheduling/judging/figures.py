@@ -29,7 +29,7 @@ class DomainCounts:
     def __init__(self, tree: Tree, fits: Counts) -> None:
         """``fits`` has shape (slots,)."""
         self.tree = tree
-        at = fits[tree.slot_at]
+        at = fits.take(tree.slot_at)
         sums: list[Counts] = [at]
         finer = at
         for level in range(len(tree.levels) - 1, -1, -1):
@@ -59,8 +59,8 @@ class DomainCounts:
         if not inside.all():
             positions, change = positions[inside], change[inside]
         self._of[-1][positions] += change
-        for sums, at in zip(self._of, self.tree.domain_at, strict=False):
-            np.add.at(sums, at[positions], change)
+        for level, sums in enumerate(self._of[:-1]):
+            np.add.at(sums, self.tree.owners(positions, level), change)
         self.total += int(change.sum())
 
 
