@@ -1,15 +1,20 @@
 """Equivalence classes of pods: what is cached of every node for one class of them."""
 
 from collections.abc import Hashable, Sequence
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from closeby.objects.arrays import Bools, Counts, Ints, Scores
 from closeby.objects.pods import Pod
 from closeby.scheduling.by_domain import DomainFilter, DomainMask, WatchedMask
 from closeby.scheduling.extension import Capacity, Filter, Scope
 from closeby.scheduling.judging.figures import DomainCounts, Weighted
+
+#: One slot in so many is spare in arrays that had to grow.
+SPARE: Final = 8
 
 
 class PodClass:
@@ -29,6 +34,7 @@ class PodClass:
         "node_filters",
         "pod",
         "ranked",
+        "spare",
         "stale",
         "static",
         "static_filters",
@@ -82,6 +88,9 @@ class PodClass:
         self.ranked: Scores | None = None
         #: The totals of the base by which ``ranked`` goes: another array once those were recomputed.
         self.base_ranked: Scores | None = None
+        #: The longer arrays in which the three above begin, once slots have been added: beyond the slots that
+        #: there are, nothing fits.
+        self.spare: dict[str, NDArray[Any]] = {}
         #: Slots touched since, whose totals are computed when they are needed.
         self.stale: list[Ints] = []
         self.counts: dict[str, DomainCounts] = {}
@@ -94,11 +103,20 @@ class PodClass:
         """Make room for new slots, on which nothing fits yet; trees that are counted end before them."""
         more = capacity - len(self.fits)
         if more:
-            self.static = np.concatenate([self.static, np.zeros(more, dtype=np.bool_)])
-            self.fits = np.concatenate([self.fits, np.zeros(more, dtype=np.int64)])
+            if self.base is None:
+                self.static = self._lengthened("static", self.static, capacity, False)
+            self.fits = self._lengthened("fits", self.fits, capacity, 0)
             if self.ranked is not None:
-                self.ranked = np.concatenate([self.ranked, np.full(more, -np.inf)])
+                self.ranked = self._lengthened("ranked", self.ranked, capacity, -np.inf)
             self.counts.clear()
+
+    def _lengthened(self, name: str, array: NDArray[Any], length: int, fill: float) -> NDArray[Any]:
+        """An array with more entries; it is copied only when an eighth more has come."""
+        spare = self.spare.get(name)
+        if spare is None or array.base is not spare or len(spare) < length:
+            spare = self.spare[name] = np.full(length + length // SPARE, fill, dtype=array.dtype)
+            spare[: len(array)] = array
+        return spare[:length]
 
 
 class Share(Struct, frozen=True, eq=False):
