@@ -313,14 +313,18 @@ class Cluster:
         demand = self.demand(batch.spec)
         if bool((batch.slots[1:] >= batch.slots[:-1]).all()):
             # Slots come in runs; adding per run is several times cheaper than an unbuffered add.
-            starts = np.flatnonzero(np.concatenate(([True], batch.slots[1:] != batch.slots[:-1])))
-            slots = batch.slots[starts]
-            counts = sign * np.diff(np.append(starts, len(batch.slots)))
+            ends = np.append(np.flatnonzero(batch.slots[1:] != batch.slots[:-1]), len(batch.slots) - 1)
+            slots = batch.slots[ends]
+            counts = ends.copy()
+            counts[1:] -= ends[:-1]
+            counts[0] += 1
+            counts *= sign
         else:
             slots, counts = np.unique(batch.slots, return_counts=True)
             counts = sign * counts
         for row, amount in zip(demand.rows, demand.amounts, strict=True):
-            self.requested[row, slots] += amount * counts
+            column = self.requested[row]
+            column[slots] += amount * counts
         if demand.exclusive:
             for slot in batch.slots.tolist():
                 self._charge_exclusive(demand, slot, sign)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from operator import attrgetter
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -315,8 +314,6 @@ SYSTEM_CLASSES: Final = (
 
 
 _spec_of = attrgetter("spec")
-_labels_of = attrgetter("labels")
-_kind_of = attrgetter("namespace", "owner", "group", "node_name", "terminating")
 
 
 def one_of_each_spec(pods: Sequence[Pod]) -> Sequence[Pod]:
@@ -332,11 +329,17 @@ def all_alike(pods: Sequence[Pod]) -> bool:
 
     Pods with claims are not alike, since each may have its own.
     """
-    first = pods[0]
-    if len(pods) == 1:
+    first, count = pods[0], len(pods)
+    if count == 1:
         return True
-    count = list(map(_spec_of, pods)).count(first.spec)
-    if count < len(pods) or first.spec.claims:
-        return False
-    labels, kinds = list(map(_labels_of, pods)), list(map(_kind_of, pods))
-    return labels.count(first.labels) == count == kinds.count(kinds[0])
+    # Gangs have thousands of these. A list of one field takes half the time of a getter, or of tuples.
+    return (
+        not first.spec.claims
+        and [pod.spec for pod in pods].count(first.spec) == count
+        and [pod.labels for pod in pods].count(first.labels) == count
+        and [pod.owner for pod in pods].count(first.owner) == count
+        and [pod.group for pod in pods].count(first.group) == count
+        and [pod.namespace for pod in pods].count(first.namespace) == count
+        and [pod.node_name for pod in pods].count(first.node_name) == count
+        and [pod.terminating for pod in pods].count(first.terminating) == count
+    )

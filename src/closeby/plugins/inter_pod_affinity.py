@@ -232,6 +232,10 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
 
     # Scores
 
+    @property
+    def scores_by_spec(self) -> bool:
+        return self._own_only or not self._population.active
+
     def scores(self, pod: Pod) -> bool:
         population = self._population
         preferred = _own(pod).preferred

@@ -165,7 +165,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
 
     def notes_any(self, pods: Sequence[Pod]) -> bool:
         # Nearly no pods of most clusters, so that is asked first.
-        return any(APP_GROUP_LABEL in pod.labels for pod in pods)
+        return bool([pod for pod in pods if APP_GROUP_LABEL in pod.labels])
 
     def pod_assumed(self, pod: Pod, slot: int) -> Undo | None:
         return self._note(pod, slot, 1)

@@ -283,6 +283,10 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
 
     # Scores
 
+    @property
+    def scores_by_spec(self) -> bool:
+        return not self._defaults or not self._population.owners
+
     def scores(self, pod: Pod) -> bool:
         if pod.spec.topology_spread:
             return any(not one.hard for one in pod.spec.topology_spread)

@@ -353,6 +353,14 @@ class Score(Plugin):
         """False while ``scores`` would be False for every pod; saves asking for each."""
         return True
 
+    @property
+    def scores_by_spec(self) -> bool:
+        """True while ``scores`` looks at nothing but ``pod.spec``; saves asking for each of equal pods.
+
+        The answer may change between cycles, not within one.
+        """
+        return False
+
     def scores(self, pod: Pod) -> bool:
         """False when every node would get the same score for this pod.
 

@@ -53,6 +53,10 @@ class Pace:
         """A decision begins."""
         self.steps, self.holds, self.disturbed = 0, [], False
 
+    def end(self) -> None:
+        """The decision ended: what it held is in its result, or given back."""
+        self.holds = []
+
     def settle(self) -> None:
         """Something is final: what is left of this decision is done in the same turn."""
         self.allow(None, None)

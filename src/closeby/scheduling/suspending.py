@@ -111,6 +111,7 @@ class Suspensions(Generic[_Result]):
         if search is None and allowance is None:
             self._pace.begin()
             result, steps = decide(), self._pace.steps
+            self._pace.end()
             return SearchProgress(result, steps, self._total(key, steps) if self._lost else steps)
         spent = 0
         while True:
@@ -122,6 +123,7 @@ class Suspensions(Generic[_Result]):
             if ended is None:
                 self._searches[key] = search
                 return SearchProgress(None, spent, search.steps, suspended=True)
+            self._pace.end()
             if ended.error is not None:
                 self._restarts.pop(key, None)
                 raise ended.error

@@ -201,12 +201,16 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
 
     def slots_of(self, level: int, domains: Ints) -> tuple[Ints, Ints]:
         """The slots in several domains of a level, and where those of each domain begin among them."""
+        positions, starts = self.positions_of(level, domains)
+        return self.slot_at[positions], starts
+
+    def positions_of(self, level: int, domains: Ints) -> tuple[Ints, Ints]:
+        """The same as positions."""
         if level == self.node_level:
-            return self.slot_at[domains], np.arange(len(domains))
+            return domains, np.arange(len(domains))
         first, end = self.bounds[level][domains], self.bounds[level][domains + 1]
         starts = np.cumsum(end - first) - (end - first)
-        positions = np.repeat(first - starts, end - first) + np.arange(int((end - first).sum()))
-        return self.slot_at[positions], starts
+        return np.repeat(first - starts, end - first) + np.arange(int((end - first).sum())), starts
 
     def owners(self, positions: Ints, level: int) -> Ints:
         """Which domain of a level holds each node, given by its position: the domains' indices."""

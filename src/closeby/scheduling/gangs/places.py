@@ -29,7 +29,7 @@ def slots_of(members: Sequence[tuple[Pod, int]]) -> Ints:
 
 def place_at(tree: Tree, slots: Ints) -> Place:
     """The tightest domain and the span of some slots (at least one)."""
-    positions = np.sort(tree.position_of[slots])
+    positions = np.sort(tree.position_of[_runs(slots)])
     positions = positions[: np.searchsorted(positions, tree.size)]
     domain = tree.tightest(positions) if len(positions) else ROOT
     names = tree.level_names
@@ -45,6 +45,11 @@ def place_at(tree: Tree, slots: Ints) -> Place:
             if carried
         },
     )
+
+
+def _runs(values: Ints) -> Ints:
+    """The first of each run of equal values."""
+    return values[:1] if len(values) < 2 else np.append(values[:1], values[1:][values[1:] != values[:-1]])
 
 
 class SegmentPlace(Struct, frozen=True, kw_only=True):
@@ -125,20 +130,29 @@ def ranks(
     Ranks that members have (``taken``) are kept; the new ones get the lowest that are free. Placed members of
     which no rank is known (so many are ``unknown``) are taken to hold the lowest.
     """
-    positions = tree.position_of[slots]
-    parts = np.asarray([pod.part for pod, _ in placed], dtype=np.intp)
-    keys = [positions, parts]
+    keys = [tree.position_of[slots]]
+    parts = [pod.part for pod, _ in placed]
+    if parts and parts.count(parts[0]) < len(parts):
+        keys.append(np.asarray(parts, dtype=np.intp))
     if segments:
         own = (segments.get(pod.uid, pod.part * _SEGMENTS) for pod, _ in placed)
         keys.append(np.fromiter(own, dtype=np.int64, count=len(placed)))
+    places = _places(keys)
+    if not taken and not unknown:
+        return places
+    free = (rank for rank in count() if rank not in taken)
+    numbers = list(islice(free, unknown, unknown + len(placed)))
+    return [numbers[place] for place in places]
+
+
+def _places(keys: Sequence[Ints]) -> list[int]:
+    """The place of each entry in the order of some keys, the last key first."""
+    if len(keys) == 1 and bool((keys[0][1:] >= keys[0][:-1]).all()):  # Equal pods come so.
+        return list(range(len(keys[0])))
     order = np.lexsort(keys)
     places = np.empty(len(order), dtype=np.intp)
     places[order] = np.arange(len(order))
-    if not taken and not unknown:
-        return places.tolist()
-    free = (rank for rank in count() if rank not in taken)
-    numbers = list(islice(free, unknown, unknown + len(placed)))
-    return [numbers[place] for place in places.tolist()]
+    return places.tolist()
 
 
 class Split(Struct, frozen=True, eq=False):
@@ -198,7 +212,7 @@ def split_part(part: Part, where: Mapping[str, int]) -> Split | SplitSegments | 
 
 
 def _segments_split(part: Part, segments: SegmentNumbers, where: Mapping[str, int]) -> bool:
-    slots = [where.get(pod.uid) for pod in (*part.core, *part.extra)]
+    slots = [where.get(pod.uid) for pod in (*part.core, *part.extra)] if where else []
     placed = [at for at, slot in enumerate(slots) if slot is not None]
     held = [*part.anchors, *(slot for slot in slots if slot is not None)]
     return segments.broken(part.numbers[placed], np.asarray(held, dtype=np.intp), 0)
@@ -228,6 +242,8 @@ def _path(tree: Tree, level: int, index: int) -> str:
 
 
 def _slots(part: Part, where: Mapping[str, int]) -> list[int]:
+    if not where:
+        return [*part.all_anchors()]
     leaves = tuple(part.leaves())
     mine = [where[pod.uid] for leaf in leaves for pod in (*leaf.core, *leaf.extra) if pod.uid in where]
     return [*part.all_anchors(), *mine]

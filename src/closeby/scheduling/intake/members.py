@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
-from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -35,7 +34,7 @@ class Members:
         self._keys: dict[str, MemberOrder] = {}
         #: The waiting members in order; None when that must be worked out again.
         self._ordered: list[Pod] | None = []
-        #: The same as one tuple, which may be known to hold equal pods; None when it is to be made.
+        #: The same as it was asked for last; None when members came or went since.
         self._in_order: tuple[Pod, ...] | None = None
 
     def copy(self) -> "Members":
@@ -52,13 +51,13 @@ class Members:
             self.remove(pod.uid)
         key = member_order(pod)
         self._keys[pod.uid] = key
+        self._in_order = None
         if placed:
             self.placed[pod.uid] = pod
             if rank is not None:
                 self.ranks[pod.uid] = rank
             return
         self.waiting[pod.uid] = pod
-        self._in_order = None
         ordered = self._ordered
         if ordered is not None and (not ordered or self._keys[ordered[-1].uid] < key):
             ordered.append(pod)
@@ -68,7 +67,10 @@ class Members:
     def settle(self, pods: Sequence[Pod], ranks: Iterable[int]) -> None:
         """Waiting members got their nodes and ranks."""
         uids = [pod.uid for pod in pods]
-        self.placed.update(zip(uids, map(self.waiting.pop, uids), strict=True))
+        if not self.placed and uids == list(self.waiting):
+            self.placed, self.waiting = self.waiting, {}
+        else:
+            self.placed.update(zip(uids, map(self.waiting.pop, uids), strict=True))
         self.ranks.update(zip(uids, ranks, strict=True))
         self._ordered = self._in_order = None
 
@@ -81,11 +83,11 @@ class Members:
         self._keys.pop(uid, None)
 
     def in_order(self) -> tuple[Pod, ...]:
-        """The waiting members in the order of ``member_order``; the same tuple until they change."""
+        """The waiting members in the order of ``member_order``; the same tuple as long as none changes."""
+        if self._ordered is None:
+            uids = sorted(self.waiting, key=self._keys.__getitem__)
+            self._ordered = [self.waiting[uid] for uid in uids]
         if self._in_order is None:
-            if self._ordered is None:
-                uids = sorted(self.waiting, key=self._keys.__getitem__)
-                self._ordered = [self.waiting[uid] for uid in uids]
             self._in_order = tuple(self._ordered)
         return self._in_order
 
@@ -138,8 +140,12 @@ class Priorities:
         self.version = 0
         #: The priority of a pod that names no class.
         self._default = 0
-        #: Pods that were found to have one spec last; a tick asks about a gang several times.
+        #: The pods that were found to have one spec last: a turn is asked for several times.
         self._equal: tuple[Pod, ...] = ()
+
+    def forget_pods(self) -> None:
+        """The pods that were asked about are decided: they are not kept for that any longer."""
+        self._equal = ()
 
     def trust(self, namespaces: Collection[str] | None) -> None:
         """The class that a group names counts in these namespaces; None means all, as in the beginning."""
@@ -251,7 +257,7 @@ class Priorities:
 
     def _admitted(self, gang: PriorityInput) -> int:
         """The priority that the members' own priorities give the gang."""
-        members: Sequence[Pod] = (*gang.waiting, *gang.others) if gang.others else gang.waiting
+        members = (*gang.waiting, *gang.others) if gang.others else gang.waiting
         if self._alike(members):
             return self.of(members[0])
         waiting = [pod for pod in gang.waiting if pod.uid not in gang.gated] or list(gang.waiting)
@@ -265,18 +271,15 @@ class Priorities:
             return waiting
         return tuple(pod for pod in waiting if self.of(pod) >= least or pod.uid in gated)
 
-    def _alike(self, pods: Sequence[Pod]) -> bool:
+    def _alike(self, pods: tuple[Pod, ...]) -> bool:
         """Whether all pods have one spec, as in most gangs, so that all have one priority."""
         if pods is self._equal:
             return True
-        specs = list(map(_spec_of, pods))
-        alike = not specs or specs.count(specs[0]) == len(specs)
-        if alike:
-            self._equal = tuple(pods)
-        return alike
-
-
-_spec_of = attrgetter("spec")
+        specs = [pod.spec for pod in pods]
+        if specs and specs.count(specs[0]) < len(specs):
+            return False
+        self._equal = pods
+        return True
 
 
 def sufficient(group: PodGroup, members: Sequence[tuple[str | None, int]]) -> int:

@@ -101,6 +101,8 @@ class ClassTable:
 
     def told_apart(self, plugin: Score, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
         """Those of the pods that a scorer may treat differently; one for all that are alike to it."""
+        if pods is self._equal and plugin.scores_by_spec:
+            return pods[-1:]
         return self._told_apart.of(pods) if isinstance(plugin, DomainFilter) else pods
 
     def one_of_each_spec(self, pods: Sequence[Pod]) -> Sequence[Pod]:
@@ -221,6 +223,10 @@ class ClassTable:
     def _apart(self, key: Hashable) -> Hashable:
         """The key of a class, apart from that of pods that need not keep off reserved nodes."""
         return _KeepsOff(key, self._reserved.key) if self._reserved.keeps_off else key
+
+    def forget_pods(self) -> None:
+        """The pods that were asked about are decided: they are not kept for that any longer."""
+        self._equal = ()
 
     def forget_all(self) -> None:
         """A plugin judges by something else than before: all that is known of classes may be wrong."""

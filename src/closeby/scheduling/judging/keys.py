@@ -1,7 +1,6 @@
 """Keys of equivalence classes, by what the plugins look at, and which pods are alike."""
 
 from collections.abc import Hashable, Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 from closeby.objects.pods import Pod, PodSpec, all_alike
@@ -123,12 +122,9 @@ class _OfMembers(NamedTuple):
     key: Hashable
 
 
-_spec_of = attrgetter("spec")
-_node_of = attrgetter("node_name")
-
-
 def all_equal(pods: Sequence[Pod]) -> bool:
     """Whether all pods have one spec, without claims, and none is bound to a node."""
-    specs = list(map(_spec_of, pods))
-    alike = specs.count(specs[0]) == len(specs) and not specs[0].claims  # Those may be in different states.
-    return alike and not any(map(_node_of, pods))
+    spec, count = pods[0].spec, len(pods)
+    if spec.claims:  # Those may be in different states.
+        return False
+    return [pod.spec for pod in pods].count(spec) == count and not [pod for pod in pods if pod.node_name]

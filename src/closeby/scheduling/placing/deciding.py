@@ -1,6 +1,6 @@
 """From a work item to its outcome: what keeps it out, one cycle, and the bindings that follow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -332,10 +332,12 @@ class Decider:
         elif refused and kind is ItemKind.POD:  # A gated or unsupported plain pod is its own refusal.
             reason, message = refused[0].reason, refused[0].message
         running = running_members(self._tools, self._state, key) if is_gang else ()
-        place, slots = None, slots_of(attempt.placed)
+        place, slots = None, attempt.slots
+        if slots is None:
+            slots = slots_of(attempt.placed)
         if attempt.tree is not None and (running or attempt.placed):
-            place = place_at(attempt.tree, np.concatenate([slots_of(running), slots]))
-        numbers: Sequence[int | None] = [None] * len(attempt.placed)
+            place = place_at(attempt.tree, np.concatenate([slots_of(running), slots]) if running else slots)
+        numbers: Sequence[int] | None = None
         if is_gang and attempt.placed:
             taken = self._state.ranks(key)
             unknown = len(self._state.placed(key)) - len(taken)
@@ -364,20 +366,21 @@ class Decider:
         self,
         key: str,
         placed: Sequence[Placed],
-        numbers: Sequence[int | None],
+        numbers: Sequence[int] | None,
         path: tuple[str | None, ...],
     ) -> tuple[Binding, ...]:
         if not placed:
             return ()
-        labels: list[Mapping[str, str]] = [_NO_LABELS] * len(placed)
+        labels: Iterable[Mapping[str, str]] = repeat(_NO_LABELS)
         for plugin in self._tools.profile.pre_binds:
             labels = [
                 {**before, **plugin.pre_bind(pod, slot)}
-                for before, (pod, slot) in zip(labels, placed, strict=True)
+                for before, (pod, slot) in zip(labels, placed, strict=False)
             ]
-        known = [number for number in numbers if number is not None]
         pods = [pod for pod, _ in placed]
-        self._state.settle(key, pods, known)
+        self._state.settle(key, pods, numbers or ())
+        self._state.priorities.forget_pods()
+        self._tools.table.forget_pods()
         names = self._tools.cluster.names
         nodes = [names[slot] or "" for _, slot in placed]
         binders = map(self._binder, pods, nodes) if self._tools.profile.binds else repeat(None)
@@ -388,8 +391,8 @@ class Decider:
         volumes = map(claims.claimed, pods) if claims.any_used else repeat(())
         self._order += len(placed)
         # Gangs have thousands of these: no step of Python for each.
-        paths = repeat(path)
-        return tuple(map(Binding, pods, nodes, orders, numbers, paths, labels, binders, volumes))
+        ranked = repeat(None) if numbers is None else numbers
+        return tuple(map(Binding, pods, nodes, orders, ranked, repeat(path), labels, binders, volumes))
 
     def _binder(self, pod: Pod, node: str) -> str | None:
         return next((plugin.name for plugin in self._tools.profile.binds if plugin.bind(pod, node)), None)

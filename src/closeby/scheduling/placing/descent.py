@@ -7,7 +7,7 @@ their place in natural order.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import neg
 from typing import Protocol
 
@@ -99,24 +99,29 @@ def _descend_into(fill: Fill, choice: "_Choice", counts: DomainCounts, domain: D
     tree = counts.tree
     while domain.level < tree.node_level:
         if counts.inside(domain) == wanted:
-            _use_whole(fill, counts, domain)
+            _use_whole(fill, counts, [domain])
             return
         level = domain.level + 1
         child = choice.holding(domain, level, wanted)
         if child is None:
             *whole, (last, share) = choice.fewest(domain, level, wanted)
-            for used, _ in whole:
-                _use_whole(fill, counts, used)
+            _use_whole(fill, counts, [used for used, _ in whole])
             child, wanted = last, share
         domain = child
     fill.add(np.asarray([domain.index], dtype=np.intp), np.asarray([wanted], dtype=np.int64))
 
 
-def _use_whole(fill: Fill, counts: DomainCounts, domain: Domain) -> None:
-    first, end = counts.tree.span(domain)
-    room = counts.of(counts.tree.node_level)[first:end]
-    used = np.flatnonzero(room)
-    fill.add(used + first, room[used])
+def _use_whole(fill: Fill, counts: DomainCounts, domains: Sequence[Domain]) -> None:
+    """All nodes of some domains of one level."""
+    tree = counts.tree
+    room = counts.of(tree.node_level)
+    if len(domains) == 1:
+        first, end = tree.span(domains[0])
+        used = np.flatnonzero(room[first:end]) + first
+    else:
+        inside = tree.positions_of(domains[0].level, np.asarray([one.index for one in domains]))[0]
+        used = inside[room[inside] > 0]
+    fill.add(used, room[used])
 
 
 class _Choice:

@@ -174,7 +174,7 @@ class Filler:
     ) -> bool:
         """Equal pods: exact, since every pod placed on a node leaves room for one fewer there."""
         mark = self._statement.checkpoint()
-        left = list(share.pods)
+        left = share.pods
         steps = 0
         for domain, fill_level in _outward(candidate, inside, tree) if start is None else ((start, None),):
             counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)

@@ -121,9 +121,11 @@ class _GangCycle:
             self._statement.discard()
             return Attempt(refusal=refusal, domains=domains, tree=self._state.tree)
         explanations = () if self._explaining is None else self._explaining.pods()
+        slots = self._statement.slots
         self._statement.commit()
         return Attempt(
             placed=placed,
+            slots=slots,
             leftover=leftover,
             domains=chosen_first(domains, self._state.tree, placed) if domains else (),
             explanations=explanations,

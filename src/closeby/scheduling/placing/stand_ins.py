@@ -302,7 +302,8 @@ class StandIns:
 
     def placed(self, pods: Iterable[Pod]) -> None:
         """These pods got nodes by a decision, in their places or elsewhere."""
-        for pod in pods:
+        # Gangs have thousands of these, and most clusters no Workload.
+        for pod in [pod for pod in pods if WORKLOAD in pod.annotations]:
             if self._note(pod) and (key := self._place_of(pod)[0]) is not None:
                 self._touched.add(key)
 

@@ -138,6 +138,12 @@ class Statement:
             self.rollback(0)
             raise Outdated
 
+    @property
+    def slots(self) -> Ints:
+        """The slots of all pods that are placed, in the order of the state's ``placed``."""
+        columns = [batch.slots for batch, _ in self._log]
+        return columns[0] if len(columns) == 1 else np.concatenate([np.zeros(0, dtype=np.intp), *columns])
+
     def since(self, checkpoint: Checkpoint) -> Iterator[Batch]:
         """The batches placed after a checkpoint, in order."""
         return (batch for batch, _ in self._log[checkpoint:])

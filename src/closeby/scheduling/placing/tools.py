@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Bools
+from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken
@@ -49,6 +49,8 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     """What one cycle did. ``placed`` is empty when the item waits; it is assumed on the cluster otherwise."""
 
     placed: tuple[Placed, ...] = ()
+    #: Their slots as a column, where that is at hand.
+    slots: Ints | None = None
     #: Elastic members, or pods of an application.
     leftover: tuple[Left, ...] = ()
     refusal: Condition | None = None
