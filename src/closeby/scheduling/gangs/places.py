@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count, islice
-from operator import attrgetter, itemgetter
+from operator import is_, itemgetter
 from typing import Final
 
 import numpy as np
@@ -103,16 +103,36 @@ def segment_places(
 _SEGMENTS: Final = 1 << 32
 
 
-def segment_order(part: Part) -> Mapping[str, int]:
-    """By uid of members in segments: by the first part of the workload in their leaf, then their segment."""
-    found: dict[str, int] = {}
+class SegmentOrder(Struct, frozen=True, eq=False):
+    """In which order the members of one leaf follow one another by their segments."""
+
+    pods: tuple[Pod, ...]
+    #: (len(pods),): by the first part of the workload in their leaf, then their segment.
+    keys: Ints
+
+
+def segment_order(part: Part) -> tuple[SegmentOrder, ...]:
+    """The order of all members in segments, leaf by leaf."""
+    found = []
     for leaf in part.leaves():
         if leaf.layering is not None:
-            pods = (*leaf.core, *leaf.extra)
-            first = min((pod.part for pod in pods), default=0)
-            finest = leaf.layering.ids(leaf.numbers)[-1] + first * _SEGMENTS
-            found.update(zip(map(attrgetter("uid"), pods), finest.tolist(), strict=True))
-    return found
+            pods = (*leaf.core, *leaf.extra) if leaf.extra else leaf.core
+            first = min([pod.part for pod in pods], default=0)
+            found.append(SegmentOrder(pods, leaf.layering.ids(leaf.numbers)[-1] + first * _SEGMENTS))
+    return tuple(found)
+
+
+def _segment_keys(orders: Sequence[SegmentOrder], placed: Sequence[tuple[Pod, int]]) -> Ints:
+    """The keys of the placed members, in their order; those in no segment go by their part alone."""
+    if len(orders) == 1 and len(orders[0].pods) == len(placed):
+        pods = [pod for pod, _ in placed]
+        if all(map(is_, pods, orders[0].pods)):  # Equal pods come so.
+            return orders[0].keys
+    known: dict[str, int] = {}
+    for one in orders:
+        known.update(zip([pod.uid for pod in one.pods], one.keys.tolist(), strict=True))
+    own = (known.get(pod.uid, pod.part * _SEGMENTS) for pod, _ in placed)
+    return np.fromiter(own, dtype=np.int64, count=len(placed))
 
 
 def ranks(
@@ -121,7 +141,7 @@ def ranks(
     unknown: int,
     placed: Sequence[tuple[Pod, int]],
     slots: Ints,
-    segments: Mapping[str, int] = {},
+    segments: Sequence[SegmentOrder] = (),
 ) -> list[int]:
     """Rank of each newly placed pod, in their order: the parts of the workload follow one another as in its
     spec, and within a part consecutive ranks are neighbours in topology order. With layers (``segments``, as
@@ -135,8 +155,7 @@ def ranks(
     if parts and parts.count(parts[0]) < len(parts):
         keys.append(np.asarray(parts, dtype=np.intp))
     if segments:
-        own = (segments.get(pod.uid, pod.part * _SEGMENTS) for pod, _ in placed)
-        keys.append(np.fromiter(own, dtype=np.int64, count=len(placed)))
+        keys.append(_segment_keys(segments, placed))
     places = _places(keys)
     if not taken and not unknown:
         return places

@@ -278,7 +278,10 @@ def _segmented(part: Part, waiting: Sequence[Pod], minimum: int, everyone: bool)
     ready, short, complete = segments.ready()
     needed = len(ready) if everyone else max(segments.layering.segments_for(minimum) - complete, 0)
     numbers = segments.waiting
-    ids = segments.layering.ids(numbers)[0]
+    unlimited = not segments.layering.layers[0].counts
+    if unlimited and not short and needed >= len(ready) and bool((numbers[1:] > numbers[:-1]).all()):
+        return replace(part, core=tuple(waiting), numbers=numbers)
+    ids = segments.layering.ids(numbers, 1)[0]
     in_order = np.argsort(numbers, kind="stable")
     split = [
         in_order[np.isin(ids[in_order], chosen)] for chosen in (ready[:needed], ready[needed:], [*short, -1])

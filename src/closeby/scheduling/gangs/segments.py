@@ -59,11 +59,14 @@ class Layering(Struct, frozen=True, kw_only=True, eq=False):
         """Whether some layer need not be followed."""
         return not all(layer.required for layer in self.layers)
 
-    def ids(self, numbers: Ints) -> list[Ints]:
-        """Per layer: in which segment each number is, counted through all of its layer; -1: in none."""
+    def ids(self, numbers: Ints, depth: int | None = None) -> list[Ints]:
+        """Per layer: in which segment each number is, counted through all of its layer; -1: in none.
+
+        ``depth``: of so many layers, the coarsest first; None: of all.
+        """
         found: list[Ints] = []
         local, outer, most = numbers, np.zeros(len(numbers), dtype=np.intp), 0
-        for at, layer in enumerate(self.layers):
+        for at, layer in enumerate(self.layers[:depth]):
             if at and layer.counts and layer.counts == self.layers[at - 1].counts:
                 found.append(found[-1])
                 continue
@@ -130,7 +133,8 @@ class SegmentNumbers(Struct, frozen=True, kw_only=True, eq=False):
         """Segments of the coarsest layer: those of which some wait and all may start, those that wait for
         members, and how many run or have done their work.
         """
-        ids = self.layering.ids(np.concatenate([self.waiting, self.running]))[0]
+        numbers = np.concatenate([self.waiting, self.running]) if len(self.running) else self.waiting
+        ids = self.layering.ids(numbers, 1)[0]
         waits, runs = ids[: len(self.waiting)], ids[len(self.waiting) :]
         count = int(ids.max(initial=-1)) + 1
         wait_count = np.bincount(waits[waits >= 0], minlength=count)

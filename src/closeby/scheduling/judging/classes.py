@@ -309,6 +309,17 @@ class ClassTable:
         steady = [entry for entry in scorers if entry[0].score_scope is not Scope.PER_PLACEMENT]
         return total_scores(steady, self._blank, pod_class.pod, Nodes(self._cluster, slots))
 
+    def scores_ahead(self, pod_class: PodClass, slots: Ints) -> Scores | None:
+        """The same by slot (0 where it was not asked for); None where scores depend on what is compared."""
+        scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
+        steady = [entry for entry in scorers if entry[0].score_scope is not Scope.PER_PLACEMENT]
+        if not all(cacheable(plugin) for plugin, _ in steady):
+            return None
+        taking = slots[pod_class.fits[slots] > 0]
+        scores = np.zeros(self._cluster.capacity)
+        scores[taking] = total_scores(steady, self._blank, pod_class.pod, Nodes(self._cluster, taking))
+        return scores
+
     def tells_nodes_apart(self, pod_class: PodClass) -> bool:
         """Whether any cacheable or normalised scorer is active for this class."""
         scorers = active_scorers(self._scorers, self._blank, pod_class.pod)

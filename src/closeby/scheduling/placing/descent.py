@@ -101,13 +101,10 @@ def _descend_into(fill: Fill, choice: "_Choice", counts: DomainCounts, domain: D
         if counts.inside(domain) == wanted:
             _use_whole(fill, counts, [domain])
             return
-        level = domain.level + 1
-        child = choice.holding(domain, level, wanted)
-        if child is None:
-            *whole, (last, share) = choice.fewest(domain, level, wanted)
+        *whole, (child, share) = choice.fewest(domain, domain.level + 1, wanted)
+        if whole:
             _use_whole(fill, counts, [used for used, _ in whole])
-            child, wanted = last, share
-        domain = child
+        domain, wanted = child, share
     fill.add(np.asarray([domain.index], dtype=np.intp), np.asarray([wanted], dtype=np.int64))
 
 
@@ -134,13 +131,6 @@ class _Choice:
         self.spread = strategy is Strategy.SPREAD
         self.mean_scores = mean_scores
 
-    def holding(self, domain: Domain, level: int, wanted: int) -> Domain | None:
-        """The preferred single domain of a level inside ``domain`` that holds all pods."""
-        first, end = self.counts.tree.within(domain, level)
-        room = self.counts.of(level)[first:end]
-        index = self._pick(room, level, first, wanted)
-        return None if index is None else Domain(level, first + index)
-
     def fewest(self, domain: Domain, level: int, wanted: int) -> list[tuple[Domain, int]]:
         """The fewest domains of a level that together hold all pods, with the share of each.
 
@@ -153,20 +143,23 @@ class _Choice:
         if single is not None:
             return [(Domain(level, first + single), wanted)]
         depth = self._depths(level, first, end)
-        order = np.argsort(-room, kind="stable") if depth is None else np.lexsort((depth, -room))
-        reach = np.cumsum(room[order])
-        needed = int(np.searchsorted(reach, wanted)) + 1
+        order = (-room).argsort(kind="stable") if depth is None else np.lexsort((depth, -room))
+        reach = room[order].cumsum()
+        needed = int(reach.searchsorted(wanted)) + 1
         if needed > 2 and level - domain.level > 1:
             chosen = self._near(room, order, needed, wanted, level, first)
         else:
             chosen = order[: needed - 1].tolist()
-        left = wanted - int(room[chosen].sum())
+        sizes = room[chosen].tolist()
+        left = wanted - sum(sizes)
         rest = room.copy()
         rest[chosen] = 0
-        last = self._pick(rest, level, first, left, near=chosen[0])
+        # All children of one domain are equally far from each other.
+        near = chosen[0] if level - domain.level > 1 else None
+        last = self._pick(rest, level, first, left, near=near)
         if last is None:
             raise ValueError(f"{domain} does not hold {wanted} pods")
-        shares = [(Domain(level, first + index), int(room[index])) for index in chosen]
+        shares = [(Domain(level, first + index), size) for index, size in zip(chosen, sizes, strict=True)]
         return [*shares, (Domain(level, first + last), left)]
 
     def _near(
@@ -197,7 +190,7 @@ class _Choice:
         self, room: Counts, level: int, offset: int, wanted: int, near: int | None = None
     ) -> int | None:
         """Index of the preferred domain with room for ``wanted``: by fit, distance, links, score, order."""
-        holds = np.flatnonzero(room >= wanted)
+        holds = (room >= wanted).nonzero()[0]
         if not len(holds):
             return None
         sizes = room[holds]
@@ -230,17 +223,25 @@ class _Choice:
         return distances
 
 
-def mean_scores(table: ClassTable, pod_class: PodClass, tree: Tree) -> MeanScores | None:
-    """The mean over the nodes that take such a pod now; None where scores don't tell nodes apart."""
+def mean_scores(
+    table: ClassTable, pod_class: PodClass, tree: Tree, among: Ints | None = None
+) -> MeanScores | None:
+    """The mean over the nodes that take such a pod now; None where scores don't tell nodes apart.
+
+    ``among``: slots that will be asked about in many small calls, so that their scores are worked out in one.
+    """
     if not table.tells_nodes_apart(pod_class):
         return None
+    scored = None if among is None else table.scores_ahead(pod_class, among)
 
     def means(level: int, domains: Ints) -> Scores:
+        if level == tree.node_level and scored is not None:
+            return np.round(scored[tree.slot_at[domains]], 9)
         slots, starts = tree.slots_of(level, domains)
         usable = pod_class.fits[slots] > 0
         # Every domain compared has room, hence at least one usable node.
         sizes = np.add.reduceat(usable, starts, dtype=np.intp)
-        scores = table.scores(pod_class, slots[usable])
+        scores = table.scores(pod_class, slots[usable]) if scored is None else scored[slots[usable]]
         sums = np.add.reduceat(scores, np.cumsum(sizes) - sizes)
         mean: Scores = np.round(sums / sizes, 9)
         return mean

@@ -42,12 +42,13 @@ from closeby.topology.tree import Tree
 
 def place_gang(tools: Tools, gang: WaitingGang) -> Attempt:
     """Place a gang whose required members have all appeared."""
-    split = split_part(gang.parts(everyone=False), {})
+    minimum = gang.parts(everyone=False)
+    split = split_part(minimum, {})
     if split is not None:  # Whatever was added, what is required would stay broken.
         why = f"it can't be placed beside the members that already run: {split.sentence()}"
         refusal = gang_refusal(gang.group.key, Reason.TOPOLOGY_PLACEMENT_FAILED, why)
         return Attempt(refusal=refusal, tree=tree_of(gang.constraints))
-    return _GangCycle(tools, gang).run()
+    return _GangCycle(tools, gang).run(minimum)
 
 
 class _Way(NamedTuple):
@@ -83,10 +84,10 @@ class _GangCycle:
         self._lacks: tuple[ResourceLack, ...] = ()
         self._unlabelled: Unlabelled | None = None
 
-    def run(self) -> Attempt:
+    def run(self, minimum: Part) -> Attempt:
+        """``minimum``: the gang as a tree of parts with what must find a place."""
         table, waiting = self._tools.table, self._gang.waiting
         refusal = self._tools.pre_filter(self._state, waiting)
-        minimum = self._gang.parts(everyone=False)
         demand = table.beside_each_other(minimum.needed())
         if refusal is not None:
             claims = any(pod.spec.claims for share in demand for pod in share.pods[:1])
@@ -130,7 +131,7 @@ class _GangCycle:
             domains=chosen_first(domains, self._state.tree, placed) if domains else (),
             explanations=explanations,
             tree=self._state.tree,
-            segments=segment_order(minimum) if self._constraints.layerings else {},
+            segments=segment_order(minimum) if self._constraints.layerings else (),
             improvement=improvement,
         )
 

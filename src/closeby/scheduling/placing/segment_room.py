@@ -148,6 +148,9 @@ class SegmentRoom:
         chosen = self._domains(inside, depth, number, rest, strategy, means)
         if chosen is None:
             return None
+        if depth + 1 == len(self.layers):
+            room = self._counts.of(layer.level)[[domain.index for domain, _ in chosen]]
+            return chosen if bool((room >= [count for _, count in chosen]).all()) else None
         found = []
         for domain, count in chosen:
             own = self.share_out(domain, depth + 1, count, strategy, means)

@@ -299,7 +299,7 @@ class SegmentSearch:
         if depth == len(room.layers):
             return self._into(run, [(domain, len(run.pods))])
         layer = room.layers[depth]
-        _, sizes = np.unique(run.layering.ids(run.numbers)[room.followed[depth]], return_counts=True)
+        _, sizes = np.unique(run.layering.ids(run.numbers, room.followed[depth] + 1)[-1], return_counts=True)
         if not layer.counts and bool((sizes[:-1] == layer.size).all()) and sizes[-1] <= layer.size:
             shares = room.share_out(domain, depth, run.wanted, strategy, means)
             if shares is not None and run.wanted > len(run.pods):
@@ -324,10 +324,18 @@ class SegmentSearch:
                 at += count
             return True
         counts = self._counts(run)
-        means = mean_scores(self._table, run.share.pod_class, tree)
         wanted: dict[Domain, int] = {}
         for domain, count in shares:
             wanted[domain] = wanted.get(domain, 0) + count
+        if len(wanted) == len(shares) and all(domain.level == tree.node_level for domain in wanted):
+            nodes, takes = np.asarray([domain.index for domain in wanted]), np.asarray(list(wanted.values()))
+            if bool((counts.of(tree.node_level)[nodes] < takes).any()):
+                return False
+            self._statement.assume(pods, np.repeat(tree.slot_at[nodes], takes))
+            return True
+        # Few nodes at a time are compared in each of many domains.
+        asked = np.concatenate([tree.slots_in(domain) for domain in wanted]) if len(wanted) > 2 else None
+        means = mean_scores(self._table, run.share.pod_class, tree, asked)
         slots: dict[Domain, Ints] = {}
         for domain, count in wanted.items():
             if counts.inside(domain) < count:

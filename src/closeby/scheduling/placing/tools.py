@@ -1,6 +1,6 @@
 """What every cycle works with: the cluster, the plugins, cached judgements, and the gang that waits."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from typing import Final
 
@@ -15,6 +15,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken
 from closeby.scheduling.extension import MemberSort
 from closeby.scheduling.gangs.parts import NodeSet, Part
+from closeby.scheduling.gangs.places import SegmentOrder
 from closeby.scheduling.gangs.rosters import Constraints, Roster, constraints_of, parts, roster
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.intake.members import member_order
@@ -63,7 +64,7 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     explanations: tuple[PodExplanation, ...] = ()
     tree: Tree | None = None
     #: Of members with layers, as of ``places.segment_order``.
-    segments: Mapping[str, int] = {}
+    segments: Sequence[SegmentOrder] = ()
     improvement: Improvement | None = None
 
 
