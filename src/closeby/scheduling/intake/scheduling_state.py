@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 import numpy as np
+from msgspec.structs import replace
 
 from closeby.applications.registry import Applications, app_group_key
 from closeby.cluster.columns import Cluster
@@ -217,7 +218,13 @@ class SchedulingState:
     def waiting(self, key: str) -> tuple[Pod, ...]:
         """The pods of a work item that look for a node: those of a gang in the order of their index, else of
         their names, those of an application by priority, then its order, then age.
+
+        Another tuple each time, since caches know the pods that they judged by the tuple itself.
         """
+        return (*self._waiting(key),)
+
+    def _waiting(self, key: str) -> tuple[Pod, ...]:
+        """The same; of a gang the very tuple as long as no member comes or goes."""
         pod = self.waiting_pods.get(key)
         if pod is not None:
             return (pod,)
@@ -284,7 +291,7 @@ class SchedulingState:
         if alone is not None:
             priority = self.priorities.of_spec(alone.spec)
             return QueuedItem(key=key, priority=priority, anchor=alone.created, pods=(alone,), group=None)
-        waiting = self.waiting(key)
+        waiting = self._waiting(key)
         if not waiting:
             return None
         gang = self._gang(key, waiting)
@@ -304,7 +311,8 @@ class SchedulingState:
         alone = self.waiting_pods.get(key)
         if alone is not None:
             return Turn(self.priorities.of(alone), (alone,))
-        return self.priorities.turn(self._gang(key, self.waiting(key)))
+        turn = self.priorities.turn(self._gang(key, self._waiting(key)))
+        return replace(turn, pods=(*turn.pods,))
 
     def limits(self, key: str) -> tuple[Condition, ...]:
         """A condition where the priority that a gang names does not count."""
