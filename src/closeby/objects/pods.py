@@ -313,12 +313,9 @@ SYSTEM_CLASSES: Final = (
 )
 
 
-_spec_of = attrgetter("spec")
-
-
 def one_of_each_spec(pods: Sequence[Pod]) -> Sequence[Pod]:
     """Of some pods one for each spec: the members of a gang mostly share theirs."""
-    specs = list(map(_spec_of, pods))
+    specs = [pod.spec for pod in pods]
     if specs and specs.count(first := specs[0]) == len(specs) and not (first.claims or first.attached_disks):
         return pods[-1:]
     return tuple(dict(zip(map(id, specs), pods, strict=True)).values())
