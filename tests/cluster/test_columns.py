@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from closeby.cluster.changes import ChangeLog
 from closeby.cluster.columns import UNLIMITED, Batch, Cluster
 from closeby.objects.nodes import Node
-from closeby.objects.pods import HostPort, Pod, PodSpec
+from closeby.objects.pods import HostPort, Pod, PodClaim, PodSpec
 from tests.worlds import GPU, node, pods, spec
 
 
@@ -240,3 +240,10 @@ def test_many_nodes_keep_what_the_first_ones_hold() -> None:
 def test_asking_for_none_of_a_resource_is_not_asking_for_it() -> None:
     cluster = cluster_of(a=4)
     assert cluster.demand(spec(gpu=0, cpu=0)).rows == (cluster.row_of["pods"],)
+
+
+def test_specs_that_differ_in_a_claim_alone_share_their_demand() -> None:
+    cluster = cluster_of(a=4)
+    one, other = (replace(spec(gpu=2), claims=(PodClaim(name),)) for name in ("left", "right"))
+    assert cluster.demand(one) is cluster.demand(other)
+    assert cluster.demand(one) is not cluster.demand(spec(gpu=1))

@@ -94,6 +94,8 @@ class Cluster:
         #: slot -> what pods have there for themselves alone, with their number.
         self._exclusive: dict[int, dict[Exclusive, int]] = {}
         self._demands: dict[int, tuple[PodSpec, Demand]] = {}
+        #: The same by what it depends on: specs may differ in a claim alone.
+        self._demand_of: dict[tuple[object, ...], Demand] = {}
         self._add_rows(("pods",))
 
     # Reading
@@ -173,10 +175,14 @@ class Cluster:
         known = self._demands.get(id(spec))
         if known is not None and known[0] is spec:
             return known[1]
-        self._add_rows([resource for resource, _ in spec.requests])
-        demand = demand_of(spec, self.row_of)
         if len(self._demands) >= REMEMBERED_DEMANDS:
             self._demands.clear()
+            self._demand_of.clear()
+        need = spec.requests, spec.exclusive
+        demand = self._demand_of.get(need)
+        if demand is None:
+            self._add_rows([resource for resource, _ in spec.requests])
+            demand = self._demand_of[need] = demand_of(spec, self.row_of)
         self._demands[id(spec)] = (spec, demand)
         return demand
 

@@ -89,6 +89,8 @@ class Storage:
                 return self._put_claim(one)
             case PersistentVolume():
                 return self._put_volume(one)
+            case VolumeAttachment():
+                return self._put_attachment(one)
             case StorageClass(name=name):
                 before: StorageObject | None = self.classes.get(name)
                 self.classes[name] = one
@@ -101,12 +103,6 @@ class Storage:
                 before = self.remove(CSIStorageCapacity, key)
                 self.capacities[key] = one
                 self._capacities_of.setdefault(one.storage_class, {})[key] = None
-                return before
-            case VolumeAttachment(name=name):
-                before = self.remove(VolumeAttachment, name)
-                self.attachments[name] = one
-                self._attached_to.setdefault(one.node, {})[name] = None
-                self._attached.setdefault(one.volume, {})[name] = None
                 return before
         return None
 
@@ -140,20 +136,30 @@ class Storage:
         return self.drivers.pop(key, None)
 
     def _put_claim(self, claim: PersistentVolumeClaim) -> StorageObject | None:
-        before = self.remove(PersistentVolumeClaim, claim.key)
-        self.claims[claim.key] = claim
+        key = claim.key
+        before = self.remove(PersistentVolumeClaim, key) if key in self.claims else None
+        self.claims[key] = claim
         if claim.volume:
-            self._named_by.setdefault(claim.volume, {})[claim.key] = None
+            self._named_by.setdefault(claim.volume, {})[key] = None
         else:
-            self._open_claims_of.setdefault(claim.request.storage_class or "", {})[claim.key] = None
+            self._open_claims_of.setdefault(claim.request.storage_class or "", {})[key] = None
         return before
 
     def _put_volume(self, volume: PersistentVolume) -> StorageObject | None:
-        before = self.remove(PersistentVolume, volume.name)
-        self.volumes[volume.name] = volume
-        self._volumes_of.setdefault(volume.storage_class, {})[volume.name] = None
+        name = volume.name
+        before = self.remove(PersistentVolume, name) if name in self.volumes else None
+        self.volumes[name] = volume
+        self._volumes_of.setdefault(volume.storage_class, {})[name] = None
         if volume.claim:
-            self._kept_for.setdefault(volume.claim, {})[volume.name] = None
+            self._kept_for.setdefault(volume.claim, {})[name] = None
+        return before
+
+    def _put_attachment(self, one: VolumeAttachment) -> StorageObject | None:
+        name = one.name
+        before = self.remove(VolumeAttachment, name) if name in self.attachments else None
+        self.attachments[name] = one
+        self._attached_to.setdefault(one.node, {})[name] = None
+        self._attached.setdefault(one.volume, {})[name] = None
         return before
 
 

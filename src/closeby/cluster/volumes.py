@@ -82,24 +82,46 @@ class Volumes:
         return () if before is None else self._changed(before, None)
 
     def _changed(self, before: StorageObject | None, after: StorageObject | None) -> tuple[str, ...] | None:
+        """Of the two that are given at least one is, and both are of one kind."""
         self._version += 1
-        storage = self.storage
         self.refused.changed(before, after)
+        match after or before:
+            case VolumeAttachment():
+                return self._attachments_changed(before, after)
+            case PersistentVolumeClaim(key=key):
+                self._claims_changed((key,))
+                return (key,)
+            case PersistentVolume():
+                return self._volumes_changed(before, after)
+        return self._provisioning_changed(before, after)
+
+    def _attachments_changed(
+        self, before: StorageObject | None, after: StorageObject | None
+    ) -> tuple[str, ...] | None:
         concerned: dict[str, None] = {}
-        if isinstance(before, PersistentVolume) or isinstance(after, PersistentVolume):
-            self._put_on_shelf(before, after)
+        for one in (before, after):
+            if isinstance(one, VolumeAttachment):
+                self._node_changed(one.node)
+                if one is before and self._attachments.limits(one.driver, one.node):
+                    return None  # One more volume may find a place there.
+                concerned |= dict.fromkeys(self.storage.claims_bound_to(one.volume))
+        return tuple(concerned)
+
+    def _volumes_changed(self, before: StorageObject | None, after: StorageObject | None) -> tuple[str, ...]:
+        self._put_on_shelf(before, after)
+        concerned: dict[str, None] = {}
+        for one in (before, after):
+            if isinstance(one, PersistentVolume):
+                concerned |= dict.fromkeys(self._volume_changed(one))
+        return tuple(concerned)
+
+    def _provisioning_changed(
+        self, before: StorageObject | None, after: StorageObject | None
+    ) -> tuple[str, ...]:
+        storage = self.storage
+        concerned: dict[str, None] = {}
         for one in (before, after):
             match one:
-                case VolumeAttachment(node=node, driver=driver, volume=volume):
-                    self._node_changed(node)
-                    if self._attachments.limits(driver, node) and one is before:
-                        return None  # One more volume may find a place there.
-                    concerned |= dict.fromkeys(storage.claims_bound_to(volume))
-                case PersistentVolumeClaim(key=key):
-                    self._claims_changed((key,))
-                    concerned[key] = None
-                case PersistentVolume():
-                    concerned |= dict.fromkeys(self._volume_changed(one))
                 case StorageClass(name=name) | CSIStorageCapacity(storage_class=name):
                     self._provisioning.changed(name)
                     keys = storage.open_claims_of(name)
@@ -126,6 +148,8 @@ class Volumes:
         return (*named, *storage.open_claims_of(one.storage_class))
 
     def _put_on_shelf(self, before: StorageObject | None, after: StorageObject | None) -> None:
+        if not self._shelves:
+            return
         self._notice_nodes()
         if isinstance(before, PersistentVolume) and before.storage_class in self._shelves:
             self._shelves[before.storage_class].remove(before.name)

@@ -57,6 +57,8 @@ class Environment:
     def take(self, event: EnvironmentEvent) -> None:
         """Takes in one event."""
         match event:
+            case StorageChanged() | StorageDeleted():
+                self._storage_event(event)
             case TopologyChanged() | TopologyDeleted():
                 self._topology_event(event)
             case AppGroupChanged() | AppGroupDeleted():
@@ -65,8 +67,6 @@ class Environment:
                 self._network_event(event)
             case MeasurementsChanged() | SelectionChanged():
                 self._judged_otherwise(event)
-            case StorageChanged() | StorageDeleted():
-                self._storage_event(event)
             case VolumeRefused(failure):
                 if self._cluster.volumes.refused.add(failure):
                     self._claims_judged_otherwise((failure.claim,))
@@ -123,13 +123,14 @@ class Environment:
         self._claims_judged_otherwise(concerned)
 
     def _claims_judged_otherwise(self, keys: Iterable[str]) -> None:
-        pods = [pod for pod in self._state.users_of(keys) if pod.node_name is None]
-        for pod in pods:
+        items = []
+        for pod in self._state.waiting_users_of(keys):
             slot = self._cluster.placement(pod.uid)
             if slot is not None:
                 self._surprises.node(slot)
-            self._surprises.gang(self._state.item_key(pod))
-        self._rounds.note_storage_event(ClusterEvent.VOLUME, map(self._state.item_key, pods))
+            items.append(self._state.item_key(pod))
+            self._surprises.gang(items[-1])
+        self._rounds.note_storage_event(ClusterEvent.VOLUME, items)
 
     def _judged_otherwise(self, event: MeasurementsChanged | SelectionChanged) -> None:
         if isinstance(event, SelectionChanged):

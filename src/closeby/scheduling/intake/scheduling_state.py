@@ -331,9 +331,15 @@ class SchedulingState:
         if not members.waiting and not members.placed and not members.done:
             del self.members[key]
 
-    def users_of(self, claims: Iterable[str]) -> tuple[Pod, ...]:
-        """The pods that name one of these claims."""
-        return tuple(self.pods[uid] for claim in claims for uid in self.users.get(claim, ()))
+    def waiting_users_of(self, claims: Iterable[str]) -> list[Pod]:
+        """The pods without a node of their own that name one of these claims."""
+        found = []
+        for claim in claims:
+            for uid in self.users.get(claim, ()):
+                pod = self.pods[uid]
+                if pod.node_name is None:
+                    found.append(pod)
+        return found
 
     def _use_no_more(self, claim: str, uid: str) -> None:
         users = self.users.get(claim)
