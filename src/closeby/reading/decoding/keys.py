@@ -252,10 +252,11 @@ def unread_wishes(entries: Mapping[str, str], *, labels: bool = False) -> tuple[
 
     A key without a domain is a wish as an annotation only: labels such as ``gpu-memory`` are a user's own.
     """
+    asking = [key for key in entries if _asks(key)]
+    if not asking:
+        return ()
     return tuple(
-        Wish(key, entries[key], _hard(key, entries))
-        for key in filter(_asks, entries)
-        if not (labels and "/" not in key)
+        Wish(key, entries[key], _hard(key, entries)) for key in asking if not (labels and "/" not in key)
     )
 
 

@@ -50,6 +50,7 @@ _INDEX_KEYS: Final = (
     "volcano.sh/task-index",
     "kueue.x-k8s.io/pod-group-pod-index",
 )
+_ANY_INDEX: Final = frozenset(_INDEX_KEYS)
 #: A JobSet counts its jobs within their replicated job, and through all of them in the order of the spec.
 _JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 _GLOBAL_INDEX: Final = "jobset.sigs.k8s.io/job-global-index"
@@ -131,10 +132,6 @@ def read_pod(document: Document, reading: DocumentReading) -> Pod:
     deadline = wire.spec.active_deadline_seconds if wire.spec else None
     started = wire.status.start_time if wire.status else None
     pod = _pod(wire, reading, Identity(namespace, name, called), ("spec",))
-    phase = wire.status.phase if wire.status else None
-    if (phase and phase != "Pending") or started is not None:
-        when = None if started is None else seconds(started)
-        pod = msgspec.structs.replace(pod, phase=phase or "Pending", started=when)
     if deadline is not None or EXPECTED_END in pod.annotations:
         ends = _ends(started, deadline, pod.annotations.get(EXPECTED_END), reading, called)
         pod = msgspec.structs.replace(pod, ends=ends)
@@ -163,11 +160,12 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     labels, annotations = meta.label_map, meta.annotation_map
     spec_wire = wire.spec or PodSpecWire()
     node_name = spec_wire.node_name or None
-    if node_name is not None and isinstance(wire, PodWire) and wire.status is not None:
-        hold_what_it_has(spec_wire, wire.status)
+    status = wire.status if isinstance(wire, PodWire) else None
+    if node_name is not None and status is not None:
+        hold_what_it_has(spec_wire, status)
     group_field = spec_wire.scheduling_group.pod_group_name if spec_wire.scheduling_group else None
     refers = spec_wire.workload_ref
-    unmet, claims = _resource_claims(spec_wire, wire.status if isinstance(wire, PodWire) else None)
+    unmet, claims = _resource_claims(spec_wire, status)
     try:
         volume_claims = claims_of(spec_wire, identity.name) if spec_wire.volumes else ()
         read = reading.pool.read(spec_wire)
@@ -188,6 +186,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         part = field_path((*path[:-1], "metadata", "annotations"))
         limits = read_bandwidth_limits(annotations, spec.requests, reading, identity.called, part)
     divided = not _PART_KEYS.isdisjoint(labels)
+    started = None if status is None else status.start_time
     return Pod(
         namespace=identity.namespace,
         name=identity.name,
@@ -196,6 +195,8 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         labels=labels,
         annotations=annotations,
         node_name=node_name,
+        phase=(status and status.phase) or "Pending",
+        started=None if started is None else seconds(started),
         created=meta.created,
         terminating=meta.deletion_timestamp is not None,
         group=_group(labels, annotations) or group_field,
@@ -220,6 +221,8 @@ def _resource_claims(
 
     A claim that a controller was to make, and that the status names as not needed, is none.
     """
+    if not spec.resource_claims:
+        return [], ()
     unmet, named = [], []
     made = {one.name: one for one in (status and status.resource_claim_statuses) or ()}
     for i, one in enumerate(spec.resource_claims or ()):
@@ -277,6 +280,8 @@ def _role(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
 
 
 def _index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:
+    if _ANY_INDEX.isdisjoint(labels) and _ANY_INDEX.isdisjoint(annotations):
+        return None
     for key in _INDEX_KEYS:
         text = labels.get(key) or annotations.get(key)
         if text is not None:

@@ -201,22 +201,24 @@ def claims_of(wire: PodSpecWire, pod_name: str) -> tuple[PodClaim, ...]:
     Raises:
         FieldError: a template makes no sense; the path starts at ``spec``.
     """
-    found = set[PodClaim]()
+    found = list[PodClaim]()
     after = f"-{pod_name}"
     for i, volume in enumerate(wire.volumes or ()):
         if volume.persistent_volume_claim is not None:
             name = volume.persistent_volume_claim.claim_name
             stem = name.removesuffix(after)
             if stem and stem != name:
-                found.add(PodClaim(stem, ClaimName.BEFORE_POD))
+                found.append(PodClaim(stem, ClaimName.BEFORE_POD))
             else:
-                found.add(PodClaim(name))
+                found.append(PodClaim(name))
         elif volume.ephemeral is not None:
             template = volume.ephemeral.volume_claim_template or ClaimWire()
             request = claim_request(template.spec, ("volumes", i, "ephemeral", "volumeClaimTemplate", "spec"))
-            found.add(PodClaim(volume.name or "", ClaimName.AFTER_POD, request))
+            found.append(PodClaim(volume.name or "", ClaimName.AFTER_POD, request))
         volume.name = volume.persistent_volume_claim = volume.ephemeral = None
-    return tuple(sorted(found, key=lambda one: (one.name, one.naming)))
+    if len(found) <= 1:
+        return tuple(found)
+    return tuple(sorted(set(found), key=lambda one: (one.name, one.naming)))
 
 
 def _needs(wire: PodSpecWire, refused: list[Refusal]) -> PodSpec:

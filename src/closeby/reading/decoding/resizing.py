@@ -53,6 +53,8 @@ def hold_what_it_has(spec: ContainersWire, status: ResizeStatusWire) -> None:
     Raises:
         FieldError: a quantity that is none; the path starts at the pod.
     """
+    if not (status.container_statuses or status.init_container_statuses or status.resources):
+        return
     changes = [
         (resources, asked, held)
         for resources, asked, held in _resources(spec, status)
