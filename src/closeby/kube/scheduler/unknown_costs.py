@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, get_args
 
 from closeby.applications.registry import Applications
 from closeby.objects.saying import Reported, Say
@@ -12,6 +12,8 @@ from closeby.scheduling.services import DependencyCost
 
 #: Objects come and go together: their changes are gathered for so long (seconds).
 _GATHERED: Final = 1.0
+#: Events after which other costs may be known.
+_ABOUT_COSTS: Final = get_args(AppGroupChanged | AppGroupDeleted | NetworkEvent)
 
 
 class UnknownCosts:
@@ -27,7 +29,7 @@ class UnknownCosts:
 
     def took_in(self, events: Iterable[Event]) -> None:
         """The engine has taken in these."""
-        if any(isinstance(one, AppGroupChanged | AppGroupDeleted | NetworkEvent) for one in events):
+        if any(isinstance(one, _ABOUT_COSTS) for one in events):
             self._changed.set()
 
     async def run(self, listed: asyncio.Event) -> None:

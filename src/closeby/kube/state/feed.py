@@ -168,21 +168,22 @@ class Feed:
 
     # Objects that appear or change
 
-    def _upserted(self, resource: Resource, change: Upserted, events: list[Event]) -> Iterator[Condition]:
+    def _upserted(self, resource: Resource, change: Upserted, events: list[Event]) -> Sequence[Condition]:
         if resource.kind == APP_GROUP:
             self._unknown.group_seen(resource, change.key)
         read = self._decoder.read(resource, change)
         if isinstance(read, Condition):
             self._unreadable(resource, change)
-            yield from self._news_of(resource, change.key, (read,))
-            return
+            return self._news_of(resource, change.key, (read,))
         record = read.record
         own: tuple[Condition, ...] = ()
         match record:
-            case Node():
-                self._node(record, events)
             case Pod():
                 self._pod(record, events)
+            case _ if isinstance(record, StorageObject):
+                events.append(StorageChanged(record))
+            case Node():
+                self._node(record, events)
             case PriorityClass():
                 events.append(PriorityClassChanged(record))
             case PodDisruptionBudget():
@@ -192,14 +193,12 @@ class Feed:
             case HyperNode():
                 self._hypernodes.put(record)
                 own = record.conditions
-            case _ if isinstance(record, StorageObject):
-                events.append(StorageChanged(record))
             case ResourceClaim():
                 self._claims.put(record)
                 self._claim_changed(record.key, events)
             case _:
                 own = self._named(resource, change.key, record)
-        yield from self._news_of(resource, change.key, (*read.notices, *own))
+        return self._news_of(resource, change.key, (*read.notices, *own))
 
     def _unreadable(self, resource: Resource, change: Upserted) -> None:
         self._drop(change.key, resource)
@@ -379,11 +378,11 @@ class Feed:
             "NetworkTopology": self._networks,
         }.get(resource.kind)
 
-    def _read_hypernodes(self, events: list[Event]) -> Iterator[Condition]:
+    def _read_hypernodes(self, events: list[Event]) -> Sequence[Condition]:
         """The topology of the HyperNodes, and the labels that they give to nodes, if one changed."""
         found = self._hypernodes.news(self._nodes.values())
         if found is None:
-            return
+            return ()
         topology, relabelled = found
         events += map(NodeUpserted, relabelled)
         wrong: tuple[Condition, ...] = ()
@@ -391,28 +390,29 @@ class Feed:
             self._drop(HYPERNODES, _OF_HYPERNODES)
         else:
             wrong = self._named(_OF_HYPERNODES, HYPERNODES, topology)
-        yield from self._news_of(_OF_HYPERNODES, HYPERNODES, wrong)
+        return self._news_of(_OF_HYPERNODES, HYPERNODES, wrong)
 
-    def _read_labels(self) -> Iterator[Condition]:
+    def _read_labels(self) -> Sequence[Condition]:
         """Topologies out of node labels, if a node's labels changed in this batch."""
         found = self._label_topologies.news(self._nodes.values(), declared=bool(self._declared))
         if found is None:
-            return
+            return ()
         for one in found:
             self._topologies.put(one.topology.name, None, one)
         names = frozenset(one.topology.name for one in found)
         for gone in sorted(self._labelled - names):
             self._topologies.drop(gone, None)
         self._labelled = names
-        yield from self._news_of(None, "", self._label_topologies.conditions)
+        return self._news_of(None, "", self._label_topologies.conditions)
 
     def _news_of(
         self, resource: Resource | None, key: str, problems: tuple[Condition, ...]
-    ) -> Iterator[Condition]:
-        """Notes what is wrong with an object now, and yields what was not reported before."""
+    ) -> Sequence[Condition]:
+        """Notes what is wrong with an object now, and returns what was not reported before."""
+        if not problems:
+            if self._problems:
+                self._problems.pop((resource, key), None)
+            return ()
         before = self._problems.get((resource, key), ())
-        if problems:
-            self._problems[resource, key] = problems
-        else:
-            self._problems.pop((resource, key), None)
-        yield from (one for one in problems if one not in before)
+        self._problems[resource, key] = problems
+        return [one for one in problems if one not in before]
