@@ -36,7 +36,7 @@ from closeby.kube.state.gated_pods import GatedPods
 from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OurPods, OwnGangs
 from closeby.kube.state.unknown_groups import KINDS, UnknownGroups
-from closeby.kube.watch.reflector import collector_paused, settle
+from closeby.kube.watch.reflector import collector_paused, settle, spare
 from closeby.kube.watch.resources import OWNERS, REPLICATION_CONTROLLERS, SELECTED_BY, VOLUMES
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
@@ -62,6 +62,8 @@ DEFAULT_NAME: Final = "closeby"
 _STORIES: Final = 1_000
 #: Seconds of decisions before others get a turn: bindings are sent, changes taken in, probes answered.
 _TURN: Final = 0.05
+#: Seconds in which the requests for the next pages of lists are sent.
+_REQUESTS_SENT: Final = 0.002
 #: Steps of one decision after which it is suspended (see ``closeby.scheduling.pace``): some 20 ms of work, so
 #: that even where the processor is shared by many no decision holds the loop for 200 ms.
 STEPS: Final = 20_000
@@ -270,10 +272,17 @@ class LiveScheduler:
     async def _decide(self) -> None:
         while True:
             await self._news()
-            took = self._round()
-            # Others have as long: bindings are sent, probes are answered, changes are taken in.
-            pause = took if self._more else max(self._settings.pause, took)
-            await asyncio.sleep(min(pause, self._settings.longest_pause))
+            await asyncio.sleep(self._pause_after(self._round()))
+
+    def _pause_after(self, took: float) -> float:
+        """Seconds until the next round, after one that took so many."""
+        if not self._following.complete:
+            # Nothing else is to be done. The server makes the next pages of all lists while these are taken
+            # in, so that there is always something to do, if the requests for them are sent before.
+            return max(_REQUESTS_SENT, self._settings.pause - took)
+        # Others have as long: bindings are sent, probes are answered, changes are taken in.
+        pause = took if self._more else max(self._settings.pause, took)
+        return min(pause, self._settings.longest_pause)
 
     async def _wake_to_lead(self) -> None:
         await self._lead.held.wait()
@@ -372,6 +381,8 @@ class LiveScheduler:
                 self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
                 events = (*events, FlushUnschedulable())
             self.engine.handle(*events)
+            if not self.listed.is_set():
+                spare()
         self._meters.took_in(fed.events)
         self._bindings.took_in(fed.events, failures, changes)
         self._unknown_costs.took_in(fed.events)

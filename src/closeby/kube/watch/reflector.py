@@ -38,7 +38,7 @@ class Watching(Struct, frozen=True, kw_only=True):
     """How a kind is followed (times in seconds)."""
 
     #: Objects in a page of the list.
-    page: int = 500
+    page: int = 1000
     #: Which objects, as in ``kubectl get --selector`` and ``--field-selector``; empty for all.
     labels: str = ""
     fields: str = ""
@@ -296,7 +296,15 @@ def collector_paused() -> Iterator[None]:
         gc.enable()
 
 
+def spare() -> None:
+    """Spares later collections all objects there are now, without a look at them.
+
+    For while the first lists come: most of what comes stays.
+    """
+    gc.freeze()
+
+
 def settle() -> None:
-    """Spares later collections all objects there are now; for when the first lists are complete."""
+    """The same after a last look, for when the first lists are complete."""
     gc.collect()
     gc.freeze()
