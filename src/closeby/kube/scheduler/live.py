@@ -229,12 +229,12 @@ class LiveScheduler:
             return error
         lost: ApiError | None = None
         async with self._tasks as tasks:
-            tasks.create_task(asyncio.to_thread(graph.load))
             campaign = tasks.create_task(self._lead.campaign())
             beside = [
                 tasks.create_task(one)
                 for one in (
                     self._wake_to_lead(),
+                    self._load_graphs(),
                     self._following.run(),
                     self._refreshing.run(),
                     self._unknown_costs.run(self.listed),
@@ -283,6 +283,11 @@ class LiveScheduler:
         # Others have as long: bindings are sent, probes are answered, changes are taken in.
         pause = took if self._more else max(self._settings.pause, took)
         return min(pause, self._settings.longest_pause)
+
+    async def _load_graphs(self) -> None:
+        """What only applications need. Those that are there at the start load it as they are taken in."""
+        await self.listed.wait()
+        await asyncio.to_thread(graph.load)
 
     async def _wake_to_lead(self) -> None:
         await self._lead.held.wait()
