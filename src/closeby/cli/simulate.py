@@ -198,7 +198,8 @@ def _over_time(
     """Run a workload over time; returns whether jobs never started."""
     from closeby.cli.output import emit_and_then
     from closeby.cli.simulating.replaying import run_over_time
-    from closeby.lab.documents.simulation import jobs_table, simulation_report
+    from closeby.lab.documents.simulation import jobs_table
+    from closeby.lab.documents.simulation_report import simulation_report
 
     ran = run_over_time(sources, over_time, preempt=preempt)
     full = over_time.full or output == "csv"

@@ -16,7 +16,7 @@ from closeby.lab.workloads.traces import write_trace
 from closeby.quality.summary import Measures
 
 if TYPE_CHECKING:
-    from closeby.lab.documents.simulation import AskedRun
+    from closeby.lab.documents.simulation_report import AskedRun
 
 #: Runs of so many jobs say how far they are.
 LONG = 5_000
@@ -38,7 +38,7 @@ def run_over_time(sources: Sources, over_time: OverTime, *, preempt: bool = True
     Raises:
         Unusable: something of it can't be used.
     """
-    from closeby.lab.documents.simulation import AskedRun
+    from closeby.lab.documents.simulation_report import AskedRun
 
     over_time.check()
     policy = policy_of(sources.config_path)
