@@ -20,6 +20,7 @@ from closeby.cli.simulating.over_time import (
     OverTime,
     jobs_option,
     says_where,
+    takes_over_time,
 )
 from closeby.cli.simulating.pictures import Pictures, check_written, draws_distributions
 
@@ -74,27 +75,14 @@ SEEDS = 10
 )
 @output_option
 @draws_distributions
+@takes_over_time
 def command(
     *,
     configs: tuple[str, ...],
-    workload: str | None,
-    trace: str | None,
     seeds: int | None,
-    jobs: int | None,
-    load: float | None,
-    from_empty: bool,
     paths: tuple[str, ...],
-    cluster: str | None,
     keep_going: bool,
-    resource: str | None,
-    topology: str | None,
-    required: str | None,
-    preferred: str | None,
-    segment: tuple[tuple[str, int], ...],
-    failures: tuple[str, int, float] | None,
-    priorities: str | None,
-    checkpoint_every: float | None,
-    restart_time: float | None,
+    over_time: OverTime,
     processes: int | None,
     output: str,
     pictures: Pictures,
@@ -113,25 +101,8 @@ def command(
     from closeby.cli.output import emit_and_then
     from closeby.cli.simulating.comparing import Wanted, compare
 
-    check_written({"--html": pictures.page}, (*paths, *configs, trace))
+    check_written({"--html": pictures.page}, (*paths, *configs, over_time.trace))
     pictures.check(over_time=True)
-    over_time = OverTime(
-        workload=workload,
-        trace=trace,
-        jobs=jobs,
-        load=load,
-        from_empty=from_empty,
-        cluster=cluster,
-        resource=resource,
-        topology=topology,
-        required=required,
-        preferred=preferred,
-        segment=segment,
-        failures=failures,
-        priorities=priorities,
-        checkpoint_every=checkpoint_every,
-        restart_time=restart_time,
-    )
     over_time.check(seeds=seeds)
     wanted = Wanted(
         configs=configs,

@@ -1,4 +1,4 @@
-"""The options of `closeby simulate` for a run over time."""
+"""The options of `closeby simulate` and `closeby compare` for runs over time."""
 
 import math
 from collections.abc import Callable
@@ -284,14 +284,19 @@ def says_where(command: Command) -> Command:
     return with_options(options, command)
 
 
-def runs_over_time(command: Command) -> Command:
-    """Adds the options; the command gets them as ``over_time``."""
+def takes_over_time(command: Command) -> Command:
+    """Gathers the options that a command has of a run over time; it gets them as ``over_time``."""
 
     @wraps(command)
     def with_over_time(**options: Any) -> None:
-        asked = {name: options.pop(name) for name in OverTime._fields}
+        asked = {name: options.pop(name) for name in OverTime._fields if name in options}
         command(over_time=OverTime(**asked), **options)
 
+    return with_over_time
+
+
+def runs_over_time(command: Command) -> Command:
+    """Adds the options; the command gets them as ``over_time``."""
     jobs = (
         WORKLOAD_OPTION,
         TRACE_OPTION,
@@ -321,4 +326,4 @@ def runs_over_time(command: Command) -> Command:
         ),
         click.option("--full", is_flag=True, help="Include every job and every sample in JSON and YAML."),
     )
-    return with_options(jobs, says_where(with_options(extent, with_over_time)))
+    return with_options(jobs, says_where(with_options(extent, takes_over_time(command))))
