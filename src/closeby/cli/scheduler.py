@@ -1,6 +1,5 @@
 """`closeby scheduler`: schedule the pods of a live cluster that ask for it."""
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -19,9 +18,6 @@ from closeby.cli.options import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from closeby.kube.client.errors import ApiError
     from closeby.objects.saying import Say
 
 
@@ -74,50 +70,19 @@ def command(
     Example:
       closeby scheduler --dry-run
     """
-    from closeby.cli.operating.identity import replica
-    from closeby.cli.operating.long_running import lease_of, reach, run_until_told
-    from closeby.cli.operating.serving import serving
-    from closeby.cli.reading.inputs import read_configuration_file, usable_configuration
-    from closeby.kube.client.connection import own_namespace
-    from closeby.kube.client.transport import Transport
-    from closeby.kube.metrics.health import Health
-    from closeby.kube.metrics.stories import story_json
-    from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, SchedulerSettings
-    from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
-    from closeby.kube.writing.statuses import ReportingSettings
+    from closeby.cli.operating.scheduler_work import LiveSchedulerOptions, run
 
-    configuration = read_configuration_file(config_path)
-    connection = reach(kubeconfig, context)
-    instance = replica(CONTROLLER)
-    settings = SchedulerSettings(
-        scheduler_name=scheduler_name or configuration.scheduler_name or DEFAULT_NAME,
-        instance=instance,
+    options = LiveSchedulerOptions(
+        kubeconfig=kubeconfig,
+        context=context,
+        config_path=config_path,
+        scheduler_name=scheduler_name,
         gates=gates,
         pod_grouper=pod_grouper,
+        election=election,
         excluded_namespaces=excluded_namespaces,
         dry_run=dry_run,
-        reporting=ReportingSettings(events=events),
-        lease=lease_of(election, connection, instance, dry_run=dry_run),
-        own_namespace=own_namespace(),
+        events=events,
+        metrics=metrics,
     )
-    meters, health = SchedulerMeters(settings.scheduler_name), Health()
-
-    async def work(transport: Transport, stop: "asyncio.Event") -> "ApiError | None":
-        health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
-        async with serving(metrics, health, meters, say, transport) as server:
-            with usable_configuration():
-                scheduler = LiveScheduler(transport, configuration, settings, say, meters)
-            if server is not None:
-                server.story = partial(story_json, scheduler.engine, settings.scheduler_name)
-            health.ready("informer-sync", lambda: scheduler.unready)
-            say(
-                "starting",
-                cluster=transport.source,
-                scheduler=settings.scheduler_name,
-                mode="gate" if gates else None,
-                dry_run=settings.dry_run or None,
-            )
-            return await scheduler.run(stop)
-
-    transport = Transport(connection, on_request=meters.requests(connection.host))
-    run_until_told(connection, transport, work, say)
+    run(options, say)

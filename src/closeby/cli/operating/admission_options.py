@@ -1,0 +1,40 @@
+"""The options of `closeby controllers` about Workloads whose admission check waits for places."""
+
+from functools import wraps
+
+import click
+
+from closeby.cli.options import Command, with_options
+
+_OPTIONS = (
+    click.option(
+        "--admission-deadline",
+        metavar="SECONDS",
+        type=click.FloatRange(min=1),
+        default=600.0,
+        show_default=True,
+        help="How long a Workload may hold its quota without places until its admission check says Retry.",
+    ),
+    click.option(
+        "--admission-retry-after",
+        metavar="SECONDS",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="How long such a Workload waits then before it may get its quota again. Kueue 0.19 gives the "
+        "quota back when that time is over, and at once with 0.",
+    ),
+)
+
+
+def limits_admission(command: Command) -> Command:
+    """Adds the options; the command gets them as ``patience``."""
+
+    @wraps(command)
+    def with_patience(*, admission_deadline: float, admission_retry_after: int, **options: object) -> None:
+        from closeby.controllers.admission.workloads import Patience
+
+        patience = Patience(deadline=admission_deadline, retry_after=admission_retry_after)
+        command(patience=patience, **options)
+
+    return with_options(_OPTIONS, with_patience)
