@@ -171,6 +171,20 @@ def test_a_gang_with_volumes_of_all_sizes_and_zones_is_placed_exactly_when_that_
     assert check(site) == placeable(site)
 
 
+def test_a_claim_leaves_the_volume_that_more_nodes_reach_to_another_member() -> None:
+    #: n0 alone reaches v1 to v3, and both nodes v0, the first by name.
+    first, second = pods("train", 2, spec(gpu=1))
+    names = ("train-0-0", "train-1-0", "train-1-1")
+    site = Site(
+        nodes=tuple(node(name, {ZONE: "z1"}, {GPU: 1}) for name in ("n0", "n1")),
+        members=(naming(first, *names[:1]), naming(second, *names[1:])),
+        claims={name: claim(name, "local", 1) for name in names},
+        volumes={"v0": volume("v0", "", "z1"), **{f"v{i}": volume(f"v{i}", "n0") for i in (1, 2, 3)}},
+        made_in=None,
+    )
+    assert check(site)
+
+
 @st.composite
 def zone_labels(draw: st.DrawFn, values: Sequence[str]) -> dict[str, str]:
     keys = draw(st.sets(st.sampled_from([ZONE, REGION, f"{BETA}zone", f"{BETA}region"])))

@@ -117,13 +117,17 @@ class Shelf:
     def smallest(
         self, request: ClaimRequest, slot: int, without: frozenset[str] | set[str] = frozenset()
     ) -> PersistentVolume | None:
-        """The smallest volume, of equals the first by name, that a claim of a pod there can be bound to."""
-        there = [*self._loose.get(slot, {}).values()]
+        """The smallest volume that a claim of a pod there can be bound to.
+
+        Of equals it is the one that the fewest nodes reach, so that the others are left for pods elsewhere,
+        then the first by name.
+        """
+        there = [(one.size, 1, one.name, one) for one in self._loose.get(slot, {}).values()]
         for wide in self._wide.values():
             if wide.loose and wide.mask[slot]:
-                there += wide.loose.values()
-        fitting = [one for one in there if one.name not in without and self._fits(one, request)]
-        return min(fitting, key=lambda one: (one.size, one.name), default=None)
+                there += [(one.size, len(wide.slots), one.name, one) for one in wide.loose.values()]
+        fitting = [one for one in there if one[2] not in without and self._fits(one[3], request)]
+        return min(fitting)[3] if fitting else None
 
     def at(self, slot: int) -> Iterator[PersistentVolume]:
         """The volumes that a node reaches, free or not."""
