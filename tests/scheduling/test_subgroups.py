@@ -249,6 +249,24 @@ class TestTrees:
         assert drawn.used("two") == {"a1": 3}
         assert drawn.used() == {"a1": 3, "a2": 2, "a3": 2}
 
+    def test_a_child_of_a_zone_leaves_room_for_one_whose_parent_needs_a_rack(self) -> None:
+        nodes = [
+            node("n0", {"zone": "zone-a"}, {GPU: 2}),
+            node("n1", {"zone": "zone-a", "rack": "rack-1"}, {GPU: 4}),
+        ]
+        groups = [
+            subgroup("p0"),
+            subgroup("s2", required="zone", parent="p0"),
+            subgroup("s3", 3, required="rack", parent="p0"),
+            subgroup("p1", required="rack"),
+            subgroup("s0", required="zone", parent="p1"),
+            subgroup("s1"),
+        ]
+        drawn = world(nodes).run(gang(subgroups=groups), members=members(*groups))
+        assert drawn.used("s3") == {"n1": 3}
+        assert drawn.used("s0") == {"n1": 1}
+        assert drawn.used("s1") == drawn.used("s2") == {"n0": 1}
+
     def test_three_levels_of_groups(self) -> None:
         drawing = "\n".join(f"z{z} b{b} r{r} : n{z}{b}{r}=2" for z in (1, 2) for b in (1, 2) for r in (1, 2))
         drawn = placed(

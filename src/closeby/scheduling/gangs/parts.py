@@ -260,12 +260,21 @@ def _nests(levels: Levels) -> bool:
 
 
 def _in_order(part: Part, inherited: Levels | None) -> Iterator[tuple[Part, Levels | None]]:
-    """The leaves in the order in which they are placed, each with the nearest requirement on it."""
-    own = part.levels if part.levels is not None and part.levels.required is not None else inherited
+    """The leaves in the order in which they are placed, each with the finest requirement on it."""
+    own = inherited if part.levels is None else _finer(part.levels, inherited)
     if not part.children:
         yield part, own
     for child in hardest_first(part):
         yield from _in_order(child, own)
+
+
+def _finer(own: Levels, inherited: Levels | None) -> Levels | None:
+    """Of two requirements on a part the finer one, of trees that differ its own; None without any."""
+    if own.required is None:
+        return inherited
+    if inherited is None or inherited.required is None or inherited.tree is not own.tree:
+        return own
+    return own if own.required >= inherited.required else inherited
 
 
 def _required_trees(part: Part) -> Iterator[Tree]:
