@@ -81,7 +81,7 @@ class Rounds:
         self.exclusives = Exclusives(tools, state)
         self._decider = Decider(tools, state)
         self.suspensions: Suspensions[CycleResult] = Suspensions(tools.pace, tools.cluster)
-        self.queue = SchedulingQueue(tools.profile.queue_sort, self._hopeless)
+        self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks)
         chooser = Chooser(tools, HypotheticalCluster(tools, state, handle))
         self.reservations = Reservations(reserve_after, tools, state, self.queue, chooser)
         #: Items that changed since the last tick, in order.
@@ -223,8 +223,7 @@ class Rounds:
         if self.preemptor is not None:
             self.preemptor.validate()
         settled = self._label_keys_version == self._tools.cluster.population.label_keys_version
-        settled = settled and not self._events and not self._changed_applications
-        self.queue.validate(settled, self._lacks)
+        self.queue.validate(settled and not self._events and not self._changed_applications)
         for key in self.suspensions.keys:
             assert self.queue.suspended(key), f"{key} is suspended but not queued to be resumed"
         for key in self._state.item_keys():
@@ -522,18 +521,7 @@ class Rounds:
         return moment.now if moment is not None and self._backoff else None
 
     def _lacks(self, need: Need, key: str) -> bool:
-        """Whether the room that an item needs is not there."""
-        rooms, keep_off = self._tools.rooms, self.reservations.excludes(key)
-        return rooms.lack(need, keep_off) or rooms.lack_segments(need, keep_off)
-
-    def _hopeless(self, need: Need, key: str) -> bool:
-        """The same; but segments may get room by evictions, where pods of lower priority run."""
-        rooms, keep_off = self._tools.rooms, self.reservations.excludes(key)
-        if rooms.lack(need, keep_off):
-            return True
-        return rooms.lack_segments(need, keep_off) and not (
-            self.preemptor is not None and self.preemptor.any_below(self.queue.priority(key))
-        )
+        return self._tools.rooms.lack(need, keep_off=self.reservations.excludes(key))
 
     def _drop(self, key: str) -> None:
         self.queue.delete(key)

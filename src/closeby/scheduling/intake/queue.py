@@ -55,7 +55,7 @@ class SchedulingQueue:
     """Active items, unschedulable items that wait for an event, and items whose event came during backoff."""
 
     def __init__(self, order: QueueSort, lacks: Callable[[Need, str], bool]) -> None:
-        """``lacks`` tells whether an attempt at an item must fail now, since what it needs can't be had."""
+        """``lacks`` tells whether an attempt at an item must fail now, since what it needs is not free."""
         self._order = order
         self._lacks = lacks
         #: The items of the queue, by key.
@@ -290,11 +290,8 @@ class SchedulingQueue:
         self._suspended.discard(key)
         self._end_trial(key)
 
-    def validate(self, settled: bool, lacks_room: Callable[[Need, str], bool]) -> None:
-        """Assert every invariant; ``settled``: no event that may help an item came since the last tick.
-
-        ``lacks_room`` tells whether what an item needs is not free, though evictions might help it.
-        """
+    def validate(self, settled: bool) -> None:
+        """Assert every invariant; ``settled``: no event that may help an item came since the last tick."""
         for key, eclass in self._waiting.items():
             assert key in self._items and key not in self._active_keys, f"{key} is unschedulable and active"
             assert self._classes.get(eclass.key) is eclass, f"the class of {key} is unknown"
@@ -304,7 +301,7 @@ class SchedulingQueue:
             assert eclass.trying is None or self._trying.get(eclass.trying) is eclass, (
                 "two items of a class are tried"
             )
-            lacks = eclass.key in self._waiting or not eclass.hints or self._in_vain(eclass, lacks_room)
+            lacks = eclass.key in self._waiting or not eclass.hints or self._in_vain(eclass)
             assert lacks or not settled or eclass.in_backoff or eclass.trying, (
                 f"{tuple(eclass)} wait, but there is room"
             )
@@ -372,11 +369,9 @@ class SchedulingQueue:
             else:
                 self._back_off(eclass)
 
-    def _in_vain(self, eclass: EquivalenceClass, lacks: Callable[[Need, str], bool] | None = None) -> bool:
+    def _in_vain(self, eclass: EquivalenceClass) -> bool:
         first = eclass.trying or eclass.first()
-        if eclass.need is None or first is None:
-            return False
-        return (self._lacks if lacks is None else lacks)(eclass.need, first)
+        return eclass.need is not None and first is not None and self._lacks(eclass.need, first)
 
     def _add_active(self, key: str) -> None:
         if key not in self._active_keys:

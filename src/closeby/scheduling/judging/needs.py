@@ -6,7 +6,6 @@ with equal needs wait for the same thing.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -33,24 +32,6 @@ class Want(Struct, frozen=True, eq=False):
     count: int
 
 
-class LayeredNeed(Protocol):
-    """The room for the segments of equal pods."""
-
-    @property
-    def pod(self) -> Pod:
-        """One of the pods."""
-        ...
-
-    @property
-    def key(self) -> Hashable:
-        """Needs with equal keys are met by the same room."""
-        ...
-
-    def short(self, table: ClassTable, topologies: Topologies) -> bool:
-        """Whether there is certainly too little room now."""
-        ...
-
-
 class Need(Struct, frozen=True, kw_only=True, eq=False):
     """What an item needs at the least: of each kind of its pods, so many fit in one domain of a level.
 
@@ -65,8 +46,6 @@ class Need(Struct, frozen=True, kw_only=True, eq=False):
     level: int = ROOT_LEVEL
     #: Of an item that is not all or nothing, in place of ``wants``: a place for any one of these is enough.
     some: tuple[Want, ...] = ()
-    #: What those of its pods that go in segments need besides.
-    segments: tuple[LayeredNeed, ...] = ()
 
     @property
     def by_namespaces(self) -> bool:
@@ -79,12 +58,7 @@ class Need(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def need_of(
-    table: ClassTable,
-    demand: Sequence[Share],
-    levels: Levels | None = None,
-    segments: tuple[LayeredNeed, ...] = (),
-    *,
-    alone: bool = False,
+    table: ClassTable, demand: Sequence[Share], levels: Levels | None = None, *, alone: bool = False
 ) -> Need:
     """The need of pods that must all find a place; ``levels`` is the constraint on all of them together.
 
@@ -96,13 +70,11 @@ def need_of(
         for share in demand
         if share.pods
     )
-    kinds: tuple[Hashable, ...] = tuple((want.class_key, want.count) for want in wants)
-    if segments:
-        kinds = (kinds, *(one.key for one in segments))
+    kinds = tuple((want.class_key, want.count) for want in wants)
     if levels is None or levels.required is None:
-        return Need(key=None if alone else kinds, wants=wants, segments=segments)
+        return Need(key=None if alone else kinds, wants=wants)
     key = None if alone else (kinds, levels.tree.name, levels.required)
-    return Need(key=key, wants=wants, tree=levels.tree, level=levels.required, segments=segments)
+    return Need(key=key, wants=wants, tree=levels.tree, level=levels.required)
 
 
 def need_of_pod(table: ClassTable, pod: Pod) -> Need:
@@ -129,8 +101,6 @@ class RoomIndex:
         self._reserved = reserved
         #: Class, and topology and level if they matter -> the most pods that fit in one such domain.
         self._known: dict[Hashable, int] = {}
-        #: Key of a need for segments -> whether there is too little room.
-        self._short: dict[Hashable, bool] = {}
         self._stamp: tuple[int, ...] = ()
 
     def lack(self, need: Need, keep_off: bool = False) -> bool:
@@ -150,20 +120,6 @@ class RoomIndex:
                 room = self._known[key] = self._most(want.pod, need)
                 self._reserved.applies = applied
             if room < want.count:
-                return True
-        return False
-
-    def lack_segments(self, need: Need, keep_off: bool = False) -> bool:
-        """Whether there is no room for segments, so that an item that evicts no pods is not worth trying."""
-        self._notice()
-        for one in need.segments:
-            key = self._table.key_of(one.pod), one.key, keep_off
-            short = self._short.get(key)
-            if short is None:
-                applied, self._reserved.applies = self._reserved.applies, keep_off
-                short = self._short[key] = one.short(self._table, self._topologies)
-                self._reserved.applies = applied
-            if short:
                 return True
         return False
 
@@ -190,12 +146,11 @@ class RoomIndex:
     def forget(self) -> None:
         """A topology changed."""
         self._known.clear()
-        self._short.clear()
 
     def _notice(self) -> None:
         stamp = self._table.stamp
         if stamp != self._stamp:
-            self.forget()
+            self._known.clear()
             self._stamp = stamp
 
     def _most(self, pod: Pod, need: Need) -> int:

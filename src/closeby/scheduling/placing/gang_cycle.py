@@ -31,7 +31,6 @@ from closeby.scheduling.pace import BACKTRACKS, CANDIDATES, Budget
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.growth import Growth, move_together, used_domains
 from closeby.scheduling.placing.search import Search
-from closeby.scheduling.placing.segment_needs import segment_needs
 from closeby.scheduling.placing.segment_refusals import certainly_short, shortfall, subgroups_apart
 from closeby.scheduling.placing.tools import Attempt, Left, Tools, WaitingGang, gang_refusal
 from closeby.scheduling.plugin_view import CycleState
@@ -142,9 +141,8 @@ class _GangCycle:
         """
         if minimum.may_leave_out or any(share.pod_class.widened for share in demand):
             return None
-        alone, table = bool(self._state.anchors), self._tools.table
-        segments = segment_needs(table, minimum) if self._constraints.layerings else ()
-        return need_of(table, demand, self._constraints.levels.get(""), segments, alone=alone)
+        alone = bool(self._state.anchors)
+        return need_of(self._tools.table, demand, self._constraints.levels.get(""), alone=alone)
 
     def _move_together(self, traffic: Traffic, search: Search, minimum: Part) -> Improvement:
         """Lower the cost of traffic without leaving the domains that the search chose."""

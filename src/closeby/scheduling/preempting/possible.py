@@ -63,14 +63,10 @@ class PossibleVictims:
         lowest = self._columns.lowest()
         return lowest is None or lowest >= priority
 
-    def any_below(self, priority: int) -> bool:
-        """Whether any pod of lower priority holds a node."""
-        lowest = self._columns.lowest()
-        return lowest is not None and lowest < priority
-
     def below(self, key: str, priority: int) -> Victims | None:
         """Those that an item of a priority may preempt; None without any."""
-        if not self.any_below(priority):
+        lowest = self._columns.lowest()
+        if lowest is None or lowest >= priority:
             return None
         world, barred = self.world(), self._tools.reserved.kept
         if barred is not None and len(barred) < self._tools.cluster.capacity:

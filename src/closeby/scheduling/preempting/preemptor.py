@@ -110,10 +110,6 @@ class Preemptor:
         """When the next item that waits may preempt, by the clock of ``begin``."""
         return self._deadlines.next
 
-    def any_below(self, priority: int) -> bool:
-        """Whether any pod of lower priority holds a node."""
-        return self._possible.any_below(priority)
-
     def keep_off(self, key: str, priority: int) -> None:
         """Note which nodes an item must keep off: those cleared for others of at least its priority."""
         self._plans.keep_off(key, priority)
