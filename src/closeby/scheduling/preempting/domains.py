@@ -50,7 +50,8 @@ class GangQuestion:
         self._trials = trials
         self._gang = gang
         minimum = gang.parts(everyone=False)
-        demand = tools.table.shares(minimum.needed())
+        core = [pod for leaf in minimum.leaves() for pod in leaf.core]
+        demand = tools.table.shares(core)
         levels = gang.constraints.levels.get("")
         self.tree = tools.topologies.flat() if levels is None else levels.tree
         required = None if levels is None else levels.required

@@ -56,13 +56,6 @@ class PossibleVictims:
         until = inf if now is None else now + _STUCK
         self.stuck.update(dict.fromkeys(uids, until))
 
-    def surely_none(self, priority: int) -> bool:
-        """Whether it is known already, without a look at all pods, that none is below this priority."""
-        if not self._columns.kept:
-            return False
-        lowest = self._columns.lowest()
-        return lowest is None or lowest >= priority
-
     def below(self, key: str, priority: int) -> Victims | None:
         """Those that an item of a priority may preempt; None without any."""
         lowest = self._columns.lowest()

@@ -82,7 +82,6 @@ class Preemptor:
         self._state = state
         self._plugin = plugin
         self._rule = rule = plugin.rule
-        self._delays = bool(rule.delay)
         self._whose = whose
         self._trials = PreemptionTrials(tools, state, holdings, handle)
         self._plans = Plans(tools, state.pods)
@@ -270,7 +269,7 @@ class Preemptor:
 
     def refuses_alike(self, before: Pod, pod: Pod) -> bool:
         """Whether no pod makes room for one if none did for an equal one that was refused before."""
-        if self._plans or self._plans.any_rests or self._delays or self._evictions:
+        if self._plans or self._plans.any_rests or self._rule.delay or self._evictions:
             return False
         priorities = self._state.priorities
         fewer = priorities.preempts(before) or not priorities.preempts(pod)
@@ -291,8 +290,6 @@ class Preemptor:
         forbidden = self._forbidden(outcome.refused, key)
         if forbidden is None or not (forbidden or self._may(key, outcome.refused[0], key)):
             return None
-        if self._possible.surely_none(priority) and not self._tools.explains(key):
-            return self._settled(key, None, priority)
         gang = waiting_gang(self._tools, self._state, self._state.groups[key], outcome.refused)
         said = self._proposals.for_gang(key, gang, priority, soft=self._soft(key, gang=True))
         if forbidden:
@@ -304,8 +301,6 @@ class Preemptor:
         forbidden = self._forbidden((pod,), pod.key)
         if forbidden is None or not (forbidden or self._may(key, pod, by)):
             return None
-        if self._possible.surely_none(priority) and not self._tools.explains(pod.key):
-            return self._settled(key, None, priority)
         said = self._proposals.for_pod(key, pod, priority, soft=self._soft(by, gang=False))
         if forbidden:
             return _but_for_policy(said, forbidden)
@@ -337,8 +332,7 @@ class Preemptor:
 
     def _forbidden(self, pods: Sequence[Pod], name: str) -> str | None:
         """Whose policy forbids these pods to preempt; empty if none does, None if it need not be said."""
-        kinds = self._tools.table.one_of_each_spec(pods)
-        found = next(filter(None, map(self._state.priorities.forbids, kinds)), "")
+        found = next(filter(None, map(self._state.priorities.forbids, pods)), "")
         return found if not found or self._tools.explains(name) else None
 
     def _may(self, key: str, pod: Pod, by: str) -> bool:

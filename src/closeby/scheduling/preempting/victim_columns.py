@@ -39,8 +39,6 @@ class VictimColumns:
         #: What was given out last, and what it was worked out from.
         self._world: World | None = None
         self._stamp: tuple[int, float | None] = (0, None)
-        #: The lowest priority of a pod, and what it was worked out from.
-        self._lowest: tuple[int, int | None] = (0, None)
 
     def world(self, now: float | None) -> World:
         """The pods as they are. Without ``now``, by the clock of their times, no work is known to be lost."""
@@ -52,20 +50,11 @@ class VictimColumns:
                 self._world.keep_of(before)
         return self._world
 
-    @property
-    def kept(self) -> bool:
-        """Whether all pods were looked at once, so that only changes are looked at from now on."""
-        return self._version > 0
-
     def lowest(self) -> int | None:
         """The lowest priority of a pod that holds a node; None without any."""
         self._follow()
-        known, lowest = self._lowest
-        if known != self._version:
-            priorities = self._specs.priorities[self._spec_of[: len(self._pods)]]
-            lowest = int(priorities.min()) if len(priorities) else None
-            self._lowest = self._version, lowest
-        return lowest
+        priorities = self._specs.priorities[self._spec_of[: len(self._pods)]]
+        return int(priorities.min()) if len(priorities) else None
 
     def protection(self, row: int) -> Protection | None:
         """Why a pod of the world may not be a victim of any item; None if it may."""
