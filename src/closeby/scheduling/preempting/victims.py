@@ -114,7 +114,9 @@ class Units:
         alone = on[at_slot] == 1
         single = victims.single[pods]
         alone[which[single]] = False
-        self._freed = np.stack([_summed(taken[pods], which, first) for taken in room.taken])
+        # No row where no node lacks any resource: what stands in the way is something else.
+        freed = [_summed(taken[pods], which, first) for taken in room.taken]
+        self._freed = np.stack(freed) if freed else np.zeros((0, len(first)), dtype=np.int64)
         inside = _summed(world.accelerators[pods], which, first)
         self.entries = HolderEntries(
             slots=at_slot,
