@@ -73,8 +73,12 @@ UNPACED: Final = Pace()
 
 #: Candidates (domains) tried.
 CANDIDATES = 4096
+#: Domains tried for segments that are searched one by one, besides two for each: every one is filled.
+SEGMENT_CANDIDATES = 512
 #: Single pods taken back from a node, where unequal ones are tried one by one.
 BACKTRACKS = 2048
+#: The same inside segments that are searched one by one.
+SEGMENT_BACKTRACKS = 512
 #: Choices of domains of which it is tried whether the gang reaches its own minimum there.
 GROWTHS = 64
 #: Steps of the check whether siblings can share out the domains at all.
@@ -94,6 +98,22 @@ class Budget:
         self.growths = GROWTHS
         self.steps = STEPS
         self.spent = False
+
+    def limit_to_segments(self, segments: int, share: int = 1) -> None:
+        """Allow no more than a search of so many segments is worth, or one part in ``share`` of that."""
+        self.candidates = min(self.candidates, SEGMENT_CANDIDATES // share + 2 * segments)
+        self.backtracks = min(self.backtracks, SEGMENT_BACKTRACKS // share)
+
+    def set_aside(self) -> tuple[int, int]:
+        """Half of the domains and backtracks that are left, which ``put_back`` allows again."""
+        aside = self.candidates // 2, self.backtracks // 2
+        self.put_back((-aside[0], -aside[1]))
+        return aside
+
+    def put_back(self, aside: tuple[int, int]) -> None:
+        """Allow again what was set aside."""
+        self.candidates += aside[0]
+        self.backtracks += aside[1]
 
     def take_candidate(self) -> bool:
         """One more domain; False when that budget is used up."""

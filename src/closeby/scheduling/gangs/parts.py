@@ -73,6 +73,15 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
         return tuple(slot for leaf in self.leaves() for slot in leaf.anchors)
 
 
+def segments_below(part: Part) -> int:
+    """Segments of all layers below a part of which some member waits."""
+    return sum(
+        leaf.layering.segments_of(leaf.numbers[: len(leaf.core)])
+        for leaf in part.leaves()
+        if leaf.layering is not None
+    )
+
+
 class NodeSet(Struct, frozen=True, eq=False):
     """The nodes a part may go to: a domain of one tree, minus what other trees or plain slots exclude."""
 

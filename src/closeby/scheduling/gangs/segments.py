@@ -59,6 +59,23 @@ class Layering(Struct, frozen=True, kw_only=True, eq=False):
         """Whether some layer need not be followed."""
         return not all(layer.required for layer in self.layers)
 
+    @property
+    def binds(self) -> bool:
+        """Whether some layer keeps members from nodes; else all of them are only preferred."""
+        return any(
+            layer.required or layer.exclusive is not Exclusive.NONE or layer.max_domains is not None
+            for layer in self.layers
+        )
+
+    @property
+    def uneven(self) -> bool:
+        """Whether segments of one layer differ in what they consist of, so that they can't be counted."""
+        return any(layer.counts for layer in self.layers[1:])
+
+    def segments_of(self, numbers: Ints) -> int:
+        """Segments of all layers together that hold some of the numbers."""
+        return sum(len(np.unique(ids)) for ids in self.ids(numbers))
+
     def ids(self, numbers: Ints, depth: int | None = None) -> list[Ints]:
         """Per layer: in which segment each number is, counted through all of its layer; -1: in none.
 

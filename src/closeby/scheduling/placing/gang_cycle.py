@@ -18,6 +18,7 @@ from closeby.scheduling.gangs.parts import (
     Part,
     entangled,
     preferences_required,
+    segments_below,
     with_preferences_required,
 )
 from closeby.scheduling.gangs.places import segment_order, split_part
@@ -27,7 +28,7 @@ from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_t
 from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.outcomes import Improvement
-from closeby.scheduling.pace import BACKTRACKS, CANDIDATES, Budget
+from closeby.scheduling.pace import BACKTRACKS, Budget
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.growth import Growth, move_together, used_domains
 from closeby.scheduling.placing.search import Search
@@ -175,28 +176,46 @@ class _GangCycle:
             return None
         elastic = optional or any(leaf.extra for leaf in minimum.leaves())
         if elastic:
-            whole = self._gang.parts(everyone=True)
-            everyone = self._tools.table.beside_each_other(whole.needed())
-            if _short_of_room(everyone) is None:
-                search = self._close_or_any(whole, Budget(self._tools.pace))
-                if search is not None:
-                    return search
+            search = self._everyone()
+            if search is not None:
+                return search
+        self._limit_to_segments(self._budget, minimum, 1)
         # The minimum goes where most of the others can follow, whatever is free there.
         search = self._close_or_any(minimum, self._budget, anywhere=elastic)
         if search is None and not self._budget.spent and (minimum.children or layered):
             apart = entangled(minimum, self._tools.table)
-            if layered:  # Each step costs more: a search that goes on finds little, and takes long.
-                self._budget.backtracks = min(self._budget.backtracks, BACKTRACKS // 4)
-                self._budget.candidates = min(self._budget.candidates, CANDIDATES // 8)
             if apart or layered:
                 search = self._search(minimum, self._budget, apart, every=layered)
         return search
 
+    def _everyone(self) -> Search | None:
+        """All members, if they can be placed."""
+        whole = self._gang.parts(everyone=True)
+        demand = self._tools.table.beside_each_other(whole.needed())
+        if _short_of_room(demand) is not None:
+            return None
+        fixed = self._searches_segments(demand) and not whole.may_leave_out
+        if fixed and certainly_short(self._tools, self._group, whole):
+            return None
+        return self._close_or_any(whole, self._limited(whole, 2))
+
     def _searches_segments(self, demand: Sequence[Share]) -> bool:
         """Whether segments are searched one by one, as they can't be counted."""
         layerings = self._constraints.layerings.values()
-        unequal = any(layer.counts for one in layerings for layer in one.layers[1:])
-        return bool(layerings) and (len(demand) > 1 or unequal)
+        return bool(layerings) and (len(demand) > 1 or any(one.uneven for one in layerings))
+
+    def _limited(self, part: Part, share: int = 8) -> Budget:
+        """A new budget for a part; where segments are searched one in ``share`` of what that is worth."""
+        budget = Budget(self._tools.pace)
+        self._limit_to_segments(budget, part, share)
+        return budget
+
+    def _limit_to_segments(self, budget: Budget, part: Part, share: int) -> None:
+        if not self._constraints.layerings:
+            return
+        demand = self._tools.table.beside_each_other(part.needed())
+        if self._searches_segments(demand) or not self._filler.counts_exactly(demand):
+            budget.limit_to_segments(segments_below(part), share)
 
     def _close_or_any(self, part: Part, budget: Budget, *, anywhere: bool = False) -> Search | None:
         """With all preferences of subgroups met if that can be, else as near to them as it goes.
@@ -210,13 +229,13 @@ class _GangCycle:
             strict = preferences_required(part)
             tries = ((strict, first), (strict, EVERYWHERE), (part, first))
             for wished, scope in tries if strict is not part else tries[:1]:
-                search = self._close(wished, Budget(self._tools.pace), closeness, scope)
+                search = self._close(wished, self._limited(wished), closeness, scope)
                 if search is not None:
                     return search
         strict_part = with_preferences_required(part)
         search = None
         if strict_part is not None:
-            search = self._close(strict_part, Budget(self._tools.pace), closeness)
+            search = self._close(strict_part, self._limited(strict_part), closeness)
         return self._close(part, budget, closeness) if search is None else search
 
     def _close(
@@ -225,7 +244,7 @@ class _GangCycle:
         """The part in the tightest domain that holds it so, where the gang wishes that besides."""
         if closeness is not None:
             closest = replace(part, levels=closeness)
-            search = self._search(closest, Budget(self._tools.pace), scope=scope)
+            search = self._search(closest, self._limited(closest), scope=scope)
             if search is not None:
                 return search
         return self._search(part, budget, scope=scope)
@@ -327,7 +346,7 @@ class _GangCycle:
         volumes = self._lacks_volumes(demand)
         if self._budget.spent:
             return self._spent(volumes)
-        if self._constraints.layerings:
+        if any(one.binds for one in self._constraints.layerings.values()):
             minimum = self._gang.parts(everyone=False)
             message = shortfall(self._tools, self._group, minimum) + constrained
             return self._refusal(Reason.TOPOLOGY_PLACEMENT_FAILED, message)

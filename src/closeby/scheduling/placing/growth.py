@@ -9,7 +9,7 @@ from closeby.objects.arrays import Bools, Ints
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.gangs.parts import NodeSet, Part
+from closeby.scheduling.gangs.parts import NodeSet, Part, segments_below
 from closeby.scheduling.gangs.segments import SegmentNumbers
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.moving.layout import sites_of
@@ -89,6 +89,9 @@ class Growth:
         self._state = statement.state
         self._filler = filler
         self._budget = budget
+        #: For all segments beyond the minimum that are searched, besides two domains for each.
+        self._rest = Budget(tools.pace)
+        self._rest.limit_to_segments(0, 2)
 
     def inside(self, search: Search, minimum: Part) -> tuple[Left, ...]:
         """Each member near its subgroup, in the domains that were chosen for the minimum; those left over."""
@@ -147,6 +150,9 @@ class Growth:
         ids = segments.layering.ids(leaf.numbers[left])[0]
         one_by_one = [left[ids == segment] for segment in dict.fromkeys(ids.tolist())]
         unplaced: list[Left] = []
+        usual = search.budget
+        if segments.layering.uneven or not self._counted(pods):
+            search.budget = self._rest
         rounds = [[left]] if len(one_by_one) > 1 else []
         for tried in (*rounds, one_by_one):
             for members in tried:
@@ -160,15 +166,31 @@ class Growth:
                         segments, running=np.concatenate([segments.running, leaf.numbers[there]])
                     ),
                 )
-                if any(True for scope in scopes for _ in search.alternatives(part, scope)):
+                if self._placed(search, part, scopes, share=tried is not one_by_one):
                     there += members.tolist()
                     placed = {pod.uid: slot for pod, slot in self._state.placed}
                 elif tried is one_by_one:
-                    why = "beyond the minimum: no domain has room for its segment"
-                    unplaced += [(pod, Reason.TOPOLOGY_PLACEMENT_FAILED, why) for pod in part.core]
+                    why = _why_no_segment(search.budget)
+                    unplaced += [(pod, *why) for pod in part.core]
             if len(there) == len(pods):
                 break
+        search.budget = usual
         return unplaced
+
+    def _counted(self, pods: Sequence[Pod]) -> bool:
+        """Whether segments of these pods are counted, not searched."""
+        demand = self._tools.table.shares(pods)
+        return len(demand) == 1 and self._filler.counts_exactly(demand)
+
+    def _placed(self, search: Search, part: Part, scopes: Sequence[NodeSet], *, share: bool) -> bool:
+        """Place segments; ``share``: with no more than a share of the budget that all of them have."""
+        budget = search.budget
+        budget.put_back((2 * segments_below(part), 0))
+        budget.spent = False
+        aside = budget.set_aside() if share else (0, 0)
+        found = any(True for scope in scopes for _ in search.alternatives(part, scope))
+        budget.put_back(aside)
+        return found
 
     def _grow(
         self, search: Search, leaf: Part, scope: NodeSet, share: Share, anchors: list[int]
@@ -252,6 +274,13 @@ class Growth:
         return {
             name: inner for child in part.children for name, inner in self._required(child, scope).items()
         }
+
+
+def _why_no_segment(budget: Budget) -> tuple[ReasonToken, str]:
+    if budget.spent:
+        why = "beyond the minimum: its segment found no place before the search budget was spent"
+        return Reason.SEARCH_BUDGET_EXHAUSTED, why
+    return Reason.TOPOLOGY_PLACEMENT_FAILED, "beyond the minimum: no domain has room for its segment"
 
 
 def _required_of(part: Part, slot: int) -> Candidate | None:

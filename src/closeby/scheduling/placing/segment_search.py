@@ -5,6 +5,7 @@ segment by segment, as if each were a subgroup.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 
 import numpy as np
 from msgspec import Struct
@@ -54,6 +55,15 @@ class SegmentedPart(SearchedPart):
         if self._room is None or tree is not self._room.tree:
             return None
         return self._room.pieces(level, self.needed)
+
+
+class Follow(Enum):
+    """Which layers a search follows."""
+
+    ALL = "all"
+    #: Those that are required, and the others as far as each segment can.
+    MOST = "most"
+    REQUIRED = "required"
 
 
 class _Free(Struct, frozen=True, eq=False):
@@ -106,18 +116,26 @@ class SegmentSearch:
             return
         scope = self._beside_anchors(part, scope)
         demand = self._table.shares(part.core)
-        inner_counts = any(layer.counts for layer in layering.layers[1:])
         exactly = self._filler.counts_exactly(demand)
-        counted = len(demand) == 1 and exactly and not inner_counts
-        for strict in (True, False) if layering.prefers else (True,):
-            if counted:
+        counted = len(demand) == 1 and exactly and not layering.uneven
+        if counted:
+            for strict in (True, False) if layering.prefers else (True,):
                 yield from self._counted(part, layering, scope, demand[0], proposes, strict)
-                continue
-            inside = self._open(part, layering, scope)
-            for _ in searched(segment_tree(part, layering, strict=strict), inside):
+            return
+        inside = self._open(part, layering, scope)
+        ways = tuple(Follow) if layering.prefers else (Follow.ALL,)
+        spent = self._budget.spent
+        for follow in ways:
+            self._budget.spent = spent  # What asks for less tells more.
+            # A search for what is only preferred leaves steps to those that ask for less.
+            aside = self._budget.set_aside() if follow is not ways[-1] else (0, 0)
+            for _ in searched(segment_tree(part, layering, follow), inside):
                 if self._alone(part, layering) and self._in_few(part, layering):
                     self._chosen[part.name] = (None, inside)
                     yield
+                elif follow is Follow.REQUIRED:
+                    self._budget.spent = True  # Of several ways without segments one is tried.
+            self._budget.put_back(aside)
         if not exactly:
             self._budget.spent = True  # Other nodes for the first pods might have let the last ones in.
 
@@ -389,17 +407,16 @@ def _running(part: Part) -> Ints:
     return NO_NUMBERS if part.segments is None else part.segments.running
 
 
-def segment_tree(part: Part, layering: Layering, *, strict: bool) -> Part:
-    """The part with a child for each segment, which has children for those of the next layer.
-
-    Unless ``strict``, the levels of layers that need not be followed are only preferred.
-    """
+def segment_tree(part: Part, layering: Layering, follow: Follow = Follow.ALL) -> Part:
+    """The part with a child for each segment, which has children for those of the next layer that counts."""
     members = len(part.core)
     numbers = np.concatenate([part.numbers[:members], _running(part)])
     ids = layering.ids(numbers)
 
     def build(name: str, depth: int, levels: Levels | None, own: Ints) -> Part:
-        if depth == len(layering.layers):
+        while follow is Follow.REQUIRED and depth < len(ids) and not layering.layers[depth].required:
+            depth += 1
+        if depth == len(ids):
             waiting = own[own < members]
             waiting = waiting[np.argsort(numbers[waiting], kind="stable")]
             return Part(
@@ -409,7 +426,7 @@ def segment_tree(part: Part, layering: Layering, *, strict: bool) -> Part:
                 anchors=tuple(part.anchors[at - members] for at in own[own >= members].tolist()),
             )
         layer = layering.layers[depth]
-        needed = strict or layer.required
+        needed = layer.required or follow is Follow.ALL
         below = Levels(
             tree=layering.tree,
             required=layer.level if needed else None,

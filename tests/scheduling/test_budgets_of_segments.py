@@ -1,0 +1,115 @@
+"""Unequal pods in segments: what a decision may try is bounded, and what is left over says why.
+
+A gang is drawn from a number, which each assertion names.
+"""
+
+from random import Random
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from closeby.objects.groups import Layer, LayerMode, PodGroup
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.scheduling.pace import CANDIDATES, SEGMENT_CANDIDATES, Budget
+from tests.worlds import GPU, World, fabric, gang, node, pods, spec, world
+
+NAMES = ("block", "rack", HOSTNAME)
+
+
+class Drawn(Struct, frozen=True):
+    """A cluster, and a gang of more pods than it needs at the least."""
+
+    world: World
+    gang: PodGroup
+    members: list[Pod]
+    segments: int
+
+    def run(self) -> World:
+        return self.world.run(self.gang, members=self.members)
+
+
+def drawn(seed: int, mode: LayerMode = LayerMode.REQUIRED) -> Drawn:
+    random = Random(seed)
+    most = random.choice([2, 4, 8])
+    nodes: list[Node] = []
+    for block in range(random.randint(1, 4)):
+        for rack in range(random.randint(1, 6)):
+            for _ in range(random.randint(1, 6)):
+                labels = {"block": f"b{block}", "rack": f"b{block}r{rack}"}
+                has = {GPU: random.randint(0, most), "cpu": random.randint(1, 16)}
+                nodes.append(node(f"n{len(nodes)}", labels, has))
+    levels = sorted(random.sample(range(3), random.choice([1, 2, 2])))
+    sizes = [random.choice([2, 3, 4, 5])]
+    for _ in levels:
+        sizes.append(sizes[-1] * random.choice([2, 2, 3]))
+    sizes = sizes[-2::-1]
+    count = random.randint(2, max(2, 64 // sizes[0])) * sizes[0]
+    minimum = sizes[0] * random.randint(1, count // sizes[0])
+    needs = [(random.randint(0, 3), random.randint(1, 5)) for _ in range(random.choice([2, 2, 3]))]
+    leads = random.random() < 0.5
+    members = []
+    for at in range(count):
+        is_leader = at % sizes[-1] == 0
+        gpus, cores = (needs[0] if is_leader else needs[1]) if leads else random.choice(needs)
+        (pod,) = pods("train", 1, spec(gpu=gpus, cpu=cores))
+        members.append(replace(pod, name=f"train-{at}", uid=f"default/train-{at}", index=at))
+    layers = tuple(
+        Layer(level=NAMES[level], size=size, mode=mode) for level, size in zip(levels, sizes, strict=True)
+    )
+    made = gang(min_member=minimum, required=random.choice([None, None, "block"]))
+    segments = sum(count // size for size in sizes)
+    return Drawn(world(nodes, fabric(*NAMES)), replace(made, layers=layers), members, segments)
+
+
+@pytest.mark.parametrize("seed", [0, 12, 24, 75, 82, 106, 157, 159, 171, 187])
+def test_a_decision_tries_few_domains_besides_two_for_each_segment(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, taken, take = drawn(seed), 0, Budget.take_candidate
+
+    def counted(budget: Budget) -> bool:
+        nonlocal taken
+        taken += 1
+        return take(budget)
+
+    monkeypatch.setattr(Budget, "take_candidate", counted)
+    one.run()
+    assert taken <= 2 * SEGMENT_CANDIDATES + 6 * one.segments < CANDIDATES // 2, f"seed {seed}"
+
+
+@pytest.mark.parametrize(("seed", "placed"), [(24, 28), (82, 60)])
+def test_segments_beyond_the_minimum_are_placed_after_a_search_for_all_of_them_ended(
+    seed: int, placed: int
+) -> None:
+    assert len(drawn(seed).run().where) >= placed, f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    ("seed", "reasons"),
+    [
+        (24, {Reason.SEARCH_BUDGET_EXHAUSTED}),
+        (159, {Reason.SEARCH_BUDGET_EXHAUSTED, Reason.TOPOLOGY_PLACEMENT_FAILED}),
+        (20, {Reason.TOPOLOGY_PLACEMENT_FAILED}),
+    ],
+)
+def test_a_segment_that_was_not_searched_to_the_end_says_so(seed: int, reasons: set[Reason]) -> None:
+    found = drawn(seed).run()
+    assert found.where, f"seed {seed}"
+    assert {one.reason for one in found.outcome("train").leftover} == reasons, f"seed {seed}"
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_preferred_layers_never_keep_unequal_pods_from_places_that_they_have_without(chunk: int) -> None:
+    for seed in range(chunk * 25, (chunk + 1) * 25):
+        preferring, plain = drawn(seed, LayerMode.PREFERRED), drawn(seed)
+        found, without = (
+            preferring.run(),
+            plain.world.run(replace(plain.gang, layers=()), members=plain.members),
+        )
+        assert bool(found.where) == bool(without.where), f"seed {seed}"
+        if not found.where:
+            assert found.reason("train") is without.reason("train"), f"seed {seed}"
