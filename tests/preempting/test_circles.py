@@ -150,6 +150,40 @@ def test_after_a_day_evictions_count_no_more() -> None:
     assert site.tick(NOW + DAY + 200)
 
 
+def test_an_item_is_tried_when_the_first_of_too_many_evictions_is_a_day_old() -> None:
+    site = Site(ONE, maxEvictions=2)
+    assert protected_after(site, 2, owner="ReplicaSet/web") == [True, True]
+    site.alone("low", A1, owner="ReplicaSet/web"), site.alone("high", priority=10)
+    assert site.tick(NOW + 1_000) == []
+    assert site.engine.next_preemption == NOW + DAY
+    assert site.tick(NOW + DAY - 1) == []
+    [plan] = site.tick(NOW + DAY)
+    assert names(plan) == ["low"]
+    assert site.engine.next_preemption is None
+
+
+def test_a_gang_is_tried_when_evictions_of_a_higher_priority_are_a_day_old() -> None:
+    site = Site(ONE, whose=Preemptible(reports=True), maxEvictions=2)
+    site.running("low", [A1])
+    times = ((NOW - 500, 200), (NOW - 400, 50), (NOW - 300, 50))
+    site.tell(EvictionsRestored("default/low", tuple(Eviction(*one) for one in times)))
+    site.waiting("train", 1)
+    assert site.tick() == []
+    assert site.engine.next_preemption == NOW - 500 + DAY
+    [plan] = site.tick(NOW - 500 + DAY)
+    assert names(plan) == ["low-0"]
+
+
+@pytest.mark.parametrize("priority", [0, -5])
+def test_what_is_never_a_victim_wakes_nothing_when_its_evictions_are_old(priority: int) -> None:
+    site = Site(ONE, whose=Preemptible(reports=True), maxEvictions=1)
+    site.running("low", [A1], priority=0)
+    site.tell(EvictionsRestored("default/low", (Eviction(NOW - 500, 200),)))
+    site.alone("high", priority=priority)
+    assert site.tick() == []
+    assert site.engine.next_preemption is None
+
+
 def full(**arguments: Any) -> Site:
     """Two nodes, of which the first is the cheaper to clear, for a caller who reports evictions."""
     site = Site(TWO, whose=Preemptible(reports=True), **arguments)

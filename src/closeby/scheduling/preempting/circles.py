@@ -1,6 +1,6 @@
 """Who was evicted how often, so that evictions don't go round in circles."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from closeby.objects.pods import Pod
@@ -85,9 +85,25 @@ class Evictions:
     def shielded(self, world: World, priority: int, now: float | None) -> Iterator[int]:
         """Holders that were evicted too often for such a priority."""
         for owner, evictions in self._of.items():
-            recent = [one for one in evictions if now is None or now - one.when < DAY]
-            if len(recent) >= self._most and priority <= max(one.priority for one in recent):
+            if self._shields([one for one in evictions if now is None or now < one.when + DAY], priority):
                 yield from world.owners.get(owner, ())
+
+    def next_unshielded(self, world: World, priority: int, now: float) -> float | None:
+        """When the next holder is protected from such a priority no more; None without any."""
+        ends = []
+        for owner, evictions in self._of.items():
+            recent = [one for one in evictions if now < one.when + DAY]
+            if self._shields(recent, priority) and _any_below(world, owner, priority):
+                # Those that are left once the first so many are a day old.
+                left = (at for at in range(1, len(recent) + 1) if not self._shields(recent[at:], priority))
+                ends.append(recent[next(left) - 1].when + DAY)
+        return min(ends, default=None)
+
+    def _shields(self, recent: Sequence[Eviction], priority: int) -> bool:
+        """Whether the evictions of a day protect from such a priority."""
+        return len(recent) >= self._most and priority <= max(
+            (one.priority for one in recent), default=priority
+        )
 
     def _add(self, owner: str, priority: int, now: float) -> None:
         found = self._of.setdefault(owner, [])
@@ -96,3 +112,9 @@ class Evictions:
         if len(self._of) >= self._many:
             self._of = {one: when for one, when in self._of.items() if now - when[-1].when < DAY}
             self._many = max(_MANY, 2 * len(self._of))
+
+
+def _any_below(world: World, owner: str, priority: int) -> bool:
+    """Whether a pod of an owner that holds a node is of lower priority."""
+    rows = [row for number in world.owners.get(owner, ()) for row in world.holders[number].members]
+    return any(int(world.priorities[row]) < priority for row in rows)

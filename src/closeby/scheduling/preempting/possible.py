@@ -101,13 +101,20 @@ class PossibleVictims:
             self._ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
         return self._ranks
 
-    def next_of_age(self, priority: int) -> float | None:
-        """When the next pod of lower priority has run for as long as a victim must; None without any."""
-        if not self._runtime or self._now is None:
+    def next_by_time(self, priority: int) -> float | None:
+        """When time alone makes the next pod of lower priority a possible victim; None without any.
+
+        It has run for long enough then, or its evictions of a day are too few to protect it.
+        """
+        if self._now is None or not (self._runtime or self._evictions):
             return None
         world = self.world()
-        young = world.young & (world.priorities < priority)
-        return float(world.started[young].min()) + self._runtime if young.any() else None
+        unshielded = self._evictions.next_unshielded(world, priority, self._now)
+        found = [] if unshielded is None else [unshielded]
+        if self._runtime:
+            young = world.young & (world.priorities < priority)
+            found += [float(world.started[young].min()) + self._runtime] if young.any() else []
+        return min(found, default=None)
 
     def _allowed(self, world: World, priority: int) -> list[int]:
         """What budgets allow besides the victims of the plans in force of at least this priority."""

@@ -48,7 +48,7 @@ _UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(
 #: Pods that are being deleted, of which it is tried whether their end is needed.
 _SPARED: Final = 16
 
-#: Seconds until an item is tried again at the soonest since pods have run for long enough to be victims.
+#: Seconds until an item is tried again at the soonest since time made pods possible victims.
 _SOONEST: Final = 1.0
 
 
@@ -311,7 +311,7 @@ class Preemptor:
     ) -> Preemption | NoPreemption | None:
         if isinstance(said, Preemption):
             return self._take(said)
-        when = self._possible.next_of_age(priority)
+        when = self._possible.next_by_time(priority)
         if when is not None and self._now is not None:
             self._deadlines.wake(key, max(when, self._now + _SOONEST))
         return said
