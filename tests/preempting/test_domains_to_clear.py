@@ -4,18 +4,20 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.groups import Exclusive, Layer, Remainder
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import PriorityClass
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import (
     BudgetChanged,
+    GroupChanged,
     PodDeleted,
     PodUpserted,
     PriorityClassChanged,
 )
 from closeby.scheduling.preempting.records import Preemption
 from tests.preempting.site import NOW, Site, names
-from tests.worlds import gang, subgroup
+from tests.worlds import gang, pods, spec, subgroup
 
 A1, A2, A3, A4, B1, B2 = "a1", "a2", "a3", "a4", "b1", "b2"
 RACK_1, RACK_2, RACK_3 = [A1, A1, A2, A2], [A3, A3, A4, A4], [B1, B1, B2, B2]
@@ -360,3 +362,21 @@ def test_a_policy_is_not_named_where_nothing_would_be_cleared_anyway() -> None:
     assert site.tick() == []
     why = site.why("high")
     assert why is None or not why.policy_of
+
+
+def test_a_further_segment_clears_a_rack_though_each_node_has_room_for_its_pods() -> None:
+    #: Of two segments of four pods and one of one, members 0, 1 and 8 run, and 2 and 3 have not come again.
+    site = Site()
+    low = site.alone("low", B1, priority=10)
+    layer = Layer(level="rack", size=4, remainder=Remainder.ALLOW, exclusive=Exclusive.ALL)
+    runs = {0: A1, 1: A1, 8: A3}
+    members = [
+        replace(pod, index=at, node_name=runs.get(at))
+        for at, pod in enumerate(pods("train", 9, replace(spec(gpu=1), priority=100)))
+        if at not in (2, 3)
+    ]
+    site.tell(GroupChanged(replace(gang("train", 4), layers=(layer,))), *map(PodUpserted, members))
+    plan = only(site.tick())
+    assert names(plan) == [low.name]
+    assert site.evict(plan) == []
+    assert {site.where[f"train-{at}"] for at in (4, 5, 6, 7)} == {B1, B2}
