@@ -405,12 +405,11 @@ class Rounds:
     def _hints(self, outcome: Outcome) -> ClusterEvent:
         """The events that may help what waits."""
         table, refused, left = self._tools.table, outcome.refused, outcome.left
-        every = (*refused, *(one.pod for one in left)) if left else refused
+        waiting = table.one_of_each_spec((*refused, *(one.pod for one in left)) if left else refused)
         reasons = outcome.reasons
         if reasons & OF_VOLUMES:
             # Other nodes may lack something else, and the one that a volume is on may be among them.
-            reasons |= self._tools.diagnosis.reasons_of_nodes(every)
-        waiting = table.one_of_each_spec(every)
+            reasons |= self._tools.diagnosis.reasons_of_nodes(waiting)
         hints = queueing_hints(reasons)
         if hints & ClusterEvent.CAPACITY and any(pod.spec.claims for pod in waiting):
             # Whatever most nodes lack, others may lack volumes alone.

@@ -1,7 +1,7 @@
 """Why not there: what stands against one pod on each node, and how the domains look to a gang."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -178,10 +178,10 @@ class Diagnosis:
                 return NoNode(found.reason if tally.keys() <= OF_VOLUMES else "", said)
         return None
 
-    def reasons_of_nodes(self, pods: Iterable[Pod]) -> frozenset[ReasonToken]:
+    def reasons_of_nodes(self, pods: Sequence[Pod]) -> frozenset[ReasonToken]:
         """All reasons for which nodes take none of the pods; of those that differ in names alone, of one."""
         found = frozenset[ReasonToken]()
-        for pod in {id(pod.spec): pod for pod in pods}.values():
+        for pod in one_of_each_spec(pods):
             last, stamp, reasons = self._last
             told = last is pod and stamp == self._table.stamp
             found |= reasons if told else self.tally(CycleState(), pod).keys()
