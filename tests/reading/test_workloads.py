@@ -137,6 +137,22 @@ def test_a_leader_worker_set_is_a_gang_for_each_replica() -> None:
     assert [(pods.indexed, pods.first_index) for pods in one.pod_sets] == [(True, 0), (True, 1)] * 2
 
 
+def test_leader_and_workers_of_one_template_have_its_volumes_and_resource_claims() -> None:
+    volumes = "[{name: w, persistentVolumeClaim: {claimName: weights}}, {name: s, ephemeral: {}}]"
+    spec = f"{{volumes: {volumes}, resourceClaims: [{{name: gpu, resourceClaimName: one}}]}}"
+    one = workload(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        f"{{replicas: 1, leaderWorkerTemplate: {{size: 2, workerTemplate: {{spec: {spec}}}}}}}",
+    )
+    leader, worker = (pods.template for pods in one.pod_sets)
+    assert [claim.name for claim in leader.spec.claims] == ["s", "weights"]
+    assert [claim.claim for claim in leader.resource_claims] == ["one"]
+    assert leader.spec.unsupported
+    assert worker.spec is leader.spec
+    assert worker.resource_claims == leader.resource_claims
+
+
 @pytest.mark.parametrize(
     ("kind", "field"),
     [

@@ -151,8 +151,18 @@ def read_template(wire: TemplateWire | None, reading: DocumentReading, owner: Id
     Raises:
         FieldError: a value that can't be read; ``path`` says where the template stands.
     """
-    pod = _pod(wire or TemplateWire(), reading, owner, (*path, "spec"))
+    pod = _pod(_own_copy(wire or TemplateWire()), reading, owner, (*path, "spec"))
     return msgspec.structs.replace(pod, owner=owner.name)
+
+
+def _own_copy(wire: TemplateWire) -> TemplateWire:
+    """A template that may be read again, by which two sets of pods are made: reading takes from a spec what
+    belongs to one pod, and from its volumes the names of claims.
+    """
+    if wire.spec is None:
+        return wire
+    volumes = wire.spec.volumes and [msgspec.structs.replace(one) for one in wire.spec.volumes]
+    return msgspec.structs.replace(wire, spec=msgspec.structs.replace(wire.spec, volumes=volumes))
 
 
 def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Identity, path: Path) -> Pod:
