@@ -131,7 +131,7 @@ def test_rehearsals_for_a_reservation_are_bounded() -> None:
         for pod in pods("g", 1, spec(gpu=need), subgroup=f"s{part}", prefix=f"s{part}-{number}", created=0.0)
     ]
     one.handle(GroupChanged(gang("g", 54, required="zone", subgroups=parts)), *map(PodUpserted, members))
-    hypothetical = one._rounds.reservations._chooser._hypothetical
+    hypothetical = one._pending.reservations._chooser._hypothetical
     now, ended = 0.0, False
     while now < 2000.0:
         one.handle(Tick(now, limit=1, steps=STEPS, wall=now))

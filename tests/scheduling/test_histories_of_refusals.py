@@ -51,13 +51,13 @@ def history_of(seed: int, *, busy: bool = False) -> Iterator[tuple[History, Rand
 def eager(reserve_after: float) -> Engine:
     """One in which no item is told by another that there is no room."""
     one = engine(reserve_after=reserve_after)
-    one._rounds.queue._lacks = lambda need, key: False
+    one._pending.queue._lacks = lambda need, key: False
     return one
 
 
 def wake_all(one: Engine) -> None:
     for key in one.unschedulable:
-        one._rounds.queue.activate(key)
+        one._pending.queue.activate(key)
 
 
 def cut_short_for(one: Engine, key: str) -> bool:

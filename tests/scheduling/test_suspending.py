@@ -43,7 +43,7 @@ def test_whatever_happens_between_the_turns_of_a_search_nothing_is_overcommitted
                 one.handle(*events)
                 for _ in range(dice.randint(0, 6)):
                     tick(history, one, dice.choice([1, 100, 300]))
-                    suspended += len(one._rounds.suspensions.keys)
+                    suspended += len(one._pending.suspensions.keys)
                 events = history.step()
             one.handle(*events, history.measured(None))
             for _ in range(400):
@@ -52,7 +52,7 @@ def test_whatever_happens_between_the_turns_of_a_search_nothing_is_overcommitted
                 history.now += 1.0
                 if one.next_backoff_end is None:
                     break
-            assert one._rounds.suspensions.keys == () and one.next_backoff_end is None
+            assert one._pending.suspensions.keys == () and one.next_backoff_end is None
             kept = one.reservation
             for key in one.unschedulable if kept is None else (kept.key,):
                 if not cut_short_for(one, key):
@@ -95,7 +95,7 @@ def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
         again = NodeUpserted(node("n0", {"turn": str(turn)}, {GPU: 3}))
         decisions = one.handle(NodeDeleted("n0"), again, Tick(0.0, steps=1))
         one.validate_state()
-        if not one._rounds.suspensions.keys:
+        if not one._pending.suspensions.keys:
             break
     outcome = one.outcome("default/mixed")
     assert outcome is not None and outcome.reason is Reason.SEARCH_BUDGET_EXHAUSTED

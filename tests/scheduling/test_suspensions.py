@@ -8,7 +8,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.scheduling.intake.cluster_events import NO_EVENT, ClusterEvent
 from closeby.scheduling.pace import Outdated, Pace
-from closeby.scheduling.suspending import RESTARTS, Suspensions
+from closeby.scheduling.rounds.suspending import RESTARTS, Suspensions
 from tests.worlds import node, pods
 
 

@@ -51,4 +51,4 @@ def test_what_came_and_went_leaves_nothing_to_look_at() -> None:
     for number in range(100):
         [pod] = pods(None, 1, prefix=f"short-{number}")
         drawn.tell(PodUpserted(pod), PodDeleted(pod.uid))
-    assert not drawn.engine._rounds.changed
+    assert not drawn.engine._pending.changed

@@ -58,7 +58,7 @@ from closeby.scheduling.preempting.preemptor import preemptor_for
 from closeby.scheduling.preempting.records import Eviction, Preemption
 from closeby.scheduling.preempting.rule import Preemptible
 from closeby.scheduling.profile import Profile
-from closeby.scheduling.rounds import Rounds
+from closeby.scheduling.rounds.loop import Rounds
 from closeby.topology.registry import Topologies
 
 
@@ -123,12 +123,13 @@ class Engine:
             reserve_after=reserve_after,
             give_back=self._holdings.give_back if contain_faults else None,
         )
+        self._pending = self._rounds.pending
         self._rounds.hold_places(self.stand_ins)
-        self._environment = Environment(tools, self.state, self._surprises, self._rounds)
+        self._environment = Environment(tools, self.state, self._surprises, self._pending)
 
     def preempt(self, whose: Preemptible) -> None:
         """From now on items preempt such pods by the profile's rule; outcomes name whom the caller evicts."""
-        self._rounds.preemptor = preemptor_for(self._tools, self.state, self._holdings, self._handle, whose)
+        self._pending.preemptor = preemptor_for(self._tools, self.state, self._holdings, self._handle, whose)
 
     # The only mutator
 
@@ -169,11 +170,11 @@ class Engine:
                 self.stand_ins.take(event)
             case PriorityClassChanged() | PriorityClassDeleted() | BudgetChanged() | BudgetDeleted():
                 if self.state.take(event):
-                    self._rounds.note_victims()
+                    self._pending.note_victims()
             case _ if isinstance(event, PreemptionEvent):
-                self._rounds.preemption(event)
+                self._pending.note_preemption(event)
             case FlushUnschedulable():
-                self._rounds.flush_unschedulable()
+                self._pending.flush_unschedulable()
             case BindFailed() | BindingsWithdrawn():
                 self._bindings_ended(event)
             case _:
@@ -184,28 +185,28 @@ class Engine:
     @property
     def unschedulable(self) -> tuple[str, ...]:
         """Keys of the work items that were refused, and wait for an event or back off."""
-        return self._rounds.queue.unschedulable
+        return self._pending.queue.unschedulable
 
     @property
     def backing_off(self) -> tuple[str, ...]:
         """Keys of the work items whose event came during their backoff."""
-        return self._rounds.queue.backing_off
+        return self._pending.queue.backing_off
 
     @property
     def next_backoff_end(self) -> float | None:
         """When the first backoff of an item, or of a node for a claim, ends, by the clock of the ticks."""
-        ends = (self._rounds.queue.next_backoff_end, self.cluster.volumes.refused.next_end)
+        ends = (self._pending.queue.next_backoff_end, self.cluster.volumes.refused.next_end)
         return min((one for one in ends if one is not None), default=None)
 
     @property
     def reservation(self) -> Reservation | None:
         """The nodes that are kept free now, and for whom."""
-        return self._rounds.reservations.current
+        return self._pending.reservations.current
 
     @property
     def preemptions(self) -> tuple[Preemption, ...]:
         """The plans in force: victims leave, or have left, and nodes are kept free."""
-        return () if self._rounds.preemptor is None else self._rounds.preemptor.plans
+        return () if self._pending.preemptor is None else self._pending.preemptor.plans
 
     @property
     def next_preemption(self) -> float | None:
@@ -213,7 +214,7 @@ class Engine:
 
         In seconds of ``Tick.wall`` (of ``Tick.now`` without). The first tick of that time tries it.
         """
-        return None if self._rounds.preemptor is None else self._rounds.preemptor.next_deadline
+        return None if self._pending.preemptor is None else self._pending.preemptor.next_deadline
 
     @property
     def next_relaxation(self) -> float | None:
@@ -225,11 +226,11 @@ class Engine:
 
     def evictions_of(self, owner: str) -> tuple[Eviction, ...]:
         """What was evicted of a gang (``namespace/name``) or owner in the last day, oldest first."""
-        return () if self._rounds.preemptor is None else self._rounds.preemptor.evictions_of(owner)
+        return () if self._pending.preemptor is None else self._pending.preemptor.evictions_of(owner)
 
     def preemption_needs(self, plan: Preemption, spared: Collection[str]) -> PlanState:
         """Whether a plan still needs the end of victims that may be spared (uids); it is tried and undone."""
-        preemptor = self._rounds.preemptor
+        preemptor = self._pending.preemptor
         return PlanState.ENDED if preemptor is None else preemptor.needs(plan, spared)
 
     def story(self, key: str, kinds: Iterable[ItemKind] = ItemKind) -> tuple[StoryEntry, ...]:
@@ -248,7 +249,7 @@ class Engine:
     def validate_state(self) -> None:
         """Assert every invariant across the indices."""
         assert_state_and_cluster_agree(self.state, self.cluster)
-        self._rounds.validate()
+        self._pending.validate()
 
     # Events
 
@@ -270,7 +271,7 @@ class Engine:
             self.state.remove(pod.uid)
             if self.state.item_key(before) != self.state.item_key(pod):
                 rank = None
-                self._rounds.requeue_or_forget(self.state.item_key(before))
+                self._pending.requeue_or_forget(self.state.item_key(before))
             if on is None and before.node_name is None:
                 on = was_on  # Its binding is on the way: until that fails it keeps its node.
             if binding_refused:
@@ -286,39 +287,39 @@ class Engine:
         if other or leaves:
             self._surprised(pod, on)
         if not self.state.waits(key):
-            self._rounds.forget(key)
+            self._pending.forget(key)
         elif was_on != on or leaves:
-            self._rounds.requeue(key)
+            self._pending.requeue(key)
         if before is not None and was_on is not None and other:
-            self._rounds.note_event(ClusterEvent.CAPACITY)
+            self._pending.note_event(ClusterEvent.CAPACITY)
         self.stand_ins.took(pod, on)
         self._note_placed(before or pod, pod, other or leaves)
 
     def _note_placed(self, before: Pod, pod: Pod, news: bool) -> None:
         """Others may have to be near a pod that has its node, or away from what it was before."""
         if before.annotations.get(PREEMPTIBLE) != pod.annotations.get(PREEMPTIBLE):
-            self._rounds.note_victims()
+            self._pending.note_victims()
         if (news or before.labels != pod.labels) and self.cluster.population.active:
-            self._rounds.note_event(ClusterEvent.PLACED | ClusterEvent.CAPACITY)
+            self._pending.note_event(ClusterEvent.PLACED | ClusterEvent.CAPACITY)
 
     def _pod_finished(self, pod: Pod, known: bool) -> None:
         if known:
             self._pod_removed(pod.uid, "finished")
         self.state.finish(pod)
         if pod.group is not None:
-            self._rounds.requeue(self.state.item_key(pod))
+            self._pending.requeue(self.state.item_key(pod))
 
     def _wait(self, pod: Pod) -> None:
         key = self.state.item_key(pod)
         if pod.terminating:
             self._tell(key, f"{pod.key} is being deleted")
-            self._rounds.requeue_or_forget(key)
+            self._pending.requeue_or_forget(key)
             return
         self.state.add(pod, placed=False)
         self.cluster.population.expect(pod)
         if (refusal := self._rounds.pre_enqueue(pod)) is not None:
             self.state.gated[pod.uid] = refusal
-        self._rounds.requeue(key)
+        self._pending.requeue(key)
 
     def _surprised(self, pod: Pod, node_name: str = "") -> None:
         """Others did something to a pod, and to what that node holds: decisions of before may not hold."""
@@ -336,11 +337,11 @@ class Engine:
             return
         self._surprised(pod)
         self._tell(self.state.item_key(pod), f"{pod.key} {why}")
-        self._rounds.requeue_or_forget(self.state.item_key(pod))
-        self._rounds.pod_gone(uid)
+        self._pending.requeue_or_forget(self.state.item_key(pod))
+        self._pending.note_pod_gone(uid)
         self.stand_ins.left(pod, freed)
         if freed is not None:
-            self._rounds.note_event(ClusterEvent.CAPACITY)
+            self._pending.note_event(ClusterEvent.CAPACITY)
 
     def _node_upserted(self, node: Node) -> None:
         slot = self.cluster.add_node(node)
@@ -349,8 +350,8 @@ class Engine:
         for pod in self._holdings.node_arrived(node.name, slot):
             self._surprised(pod)
             if pod.group is not None:
-                self._rounds.requeue(self.state.item_key(pod))
-        self._rounds.note_event(ClusterEvent.CAPACITY)
+                self._pending.requeue(self.state.item_key(pod))
+        self._pending.note_event(ClusterEvent.CAPACITY)
 
     def _node_deleted(self, name: str) -> None:
         if (slot := self.cluster.slot(name)) is None:
@@ -358,7 +359,7 @@ class Engine:
         self._surprises.node(slot)
         for pod in self._holdings.node_left(name, slot):
             self._surprised(pod)
-        self._rounds.note_event(ClusterEvent.CAPACITY)
+        self._pending.note_event(ClusterEvent.CAPACITY)
 
     def _bindings_ended(self, failure: BindFailed | BindingsWithdrawn) -> None:
         if isinstance(failure, BindingsWithdrawn):
@@ -373,12 +374,12 @@ class Engine:
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
         if failure.final:
             self.state.remove(pod.uid)
-            self._rounds.requeue_or_forget(key)
+            self._pending.requeue_or_forget(key)
         else:
             self.state.binding_refused.add(pod.uid)
             self.state.add(pod, placed=False)
-            self._rounds.requeue(key)
-        self._rounds.note_event(ClusterEvent.CAPACITY)
+            self._pending.requeue(key)
+        self._pending.note_event(ClusterEvent.CAPACITY)
 
     def _withdrawn(self, event: BindingsWithdrawn) -> None:
         pods = [pod for uid in event.uids if (pod := self.state.pods.get(uid)) and pod.node_name is None]
@@ -386,9 +387,9 @@ class Engine:
             self.stand_ins.left(pod, node)
         for key in dict.fromkeys(self.state.item_key(pod) for pod in pods):
             self._tell(key, f"bindings withdrawn: {event.why}")
-            self._rounds.requeue(key)
+            self._pending.requeue(key)
         if pods:
-            self._rounds.note_event(ClusterEvent.CAPACITY)
+            self._pending.note_event(ClusterEvent.CAPACITY)
 
     def _group_event(self, event: GroupChanged | GroupDeleted) -> None:
         match event:
@@ -400,21 +401,21 @@ class Engine:
                 self._surprises.gang(group.key)
                 self._note_gang(group.key)
                 if before is None:
-                    self._rounds.requeue_at_new_place(group.key)
+                    self._pending.requeue_at_new_place(group.key)
                 else:
-                    self._rounds.requeue(group.key)
+                    self._pending.requeue(group.key)
             case GroupDeleted(key):
                 self._note_gang(key)
                 self.state.groups.pop(key, None)
                 self.state.exclusive.pop(key, None)
                 self.state.relaxing.leave(key)
                 self._surprises.gang(key)
-                self._rounds.requeue(key)
+                self._pending.requeue(key)
 
     def _note_gang(self, key: str) -> None:
         """The object of a gang changed: its priority, or what of it is evicted together, may be another."""
         if self.state.placed(key):
-            self._rounds.note_victims()
+            self._pending.note_victims()
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:
         self.stories.tell(key, StoryEntry(self._stimulus, what, outcome, self._wall))

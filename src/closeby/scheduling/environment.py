@@ -26,7 +26,7 @@ from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import namespace_of
 from closeby.scheduling.placing.rechecking import Surprises
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.rounds import Rounds
+from closeby.scheduling.rounds.pending import PendingItems
 
 EnvironmentEvent = (
     TopologyChanged
@@ -45,14 +45,16 @@ EnvironmentEvent = (
 class Environment:
     """Takes in such events for an engine."""
 
-    def __init__(self, tools: Tools, state: SchedulingState, surprises: Surprises, rounds: Rounds) -> None:
+    def __init__(
+        self, tools: Tools, state: SchedulingState, surprises: Surprises, pending: PendingItems
+    ) -> None:
         self._tools = tools
         self._cluster = tools.cluster
         self._topologies = tools.topologies
         self._applications = state.applications
         self._state = state
         self._surprises = surprises
-        self._rounds = rounds
+        self._pending = pending
 
     def take(self, event: EnvironmentEvent) -> None:
         """Takes in one event."""
@@ -85,7 +87,7 @@ class Environment:
                 self._topologies.withdraw(name)
         self._tools.rooms.forget()
         self._surprises.everything()
-        self._rounds.note_event(ClusterEvent.TOPOLOGY)
+        self._pending.note_event(ClusterEvent.TOPOLOGY)
 
     def _app_group_event(self, event: AppGroupChanged | AppGroupDeleted) -> None:
         match event:
@@ -94,10 +96,10 @@ class Environment:
             case AppGroupDeleted(key):
                 change = partial(self._applications.withdraw, key)
         for item in self._state.regroup(key, change):
-            self._rounds.requeue_or_forget(item)
+            self._pending.requeue_or_forget(item)
         namespace = namespace_of(key)
         self._surprises.namespace(namespace)
-        self._rounds.note_app_group_change(namespace)
+        self._pending.note_app_group_change(namespace)
 
     def _network_event(self, event: NetworkEvent) -> None:
         match event:
@@ -109,7 +111,7 @@ class Environment:
                 counted = self._applications.limit(scope)
         if counted:
             self._surprises.everything()
-            self._rounds.note_event(ClusterEvent.NETWORK)
+            self._pending.note_event(ClusterEvent.NETWORK)
 
     def _storage_event(self, event: StorageChanged | StorageDeleted) -> None:
         match event:
@@ -118,7 +120,7 @@ class Environment:
             case StorageDeleted(kind, key):
                 concerned = self._cluster.volumes.remove(kind, key)
         if concerned is None:
-            self._rounds.note_storage_event(ClusterEvent.ATTACHMENT, None)
+            self._pending.note_storage_event(ClusterEvent.ATTACHMENT, None)
             return
         self._claims_judged_otherwise(concerned)
 
@@ -130,16 +132,16 @@ class Environment:
                 self._surprises.node(slot)
             items.append(self._state.item_key(pod))
             self._surprises.gang(items[-1])
-        self._rounds.note_storage_event(ClusterEvent.VOLUME, items)
+        self._pending.note_storage_event(ClusterEvent.VOLUME, items)
 
     def _judged_otherwise(self, event: MeasurementsChanged | SelectionChanged) -> None:
         if isinstance(event, SelectionChanged):
             if self._cluster.population.selection_changed(event.subject, event.gone):
                 self._surprises.everything()
-                self._rounds.note_event(ClusterEvent.SELECTION)
+                self._pending.note_event(ClusterEvent.SELECTION)
             return
         for plugin in self._tools.profile.measured:
             if plugin.name == event.plugin and plugin.take(event.measurements):
                 self._tools.table.forget_all()
                 self._surprises.everything()
-                self._rounds.note_event(ClusterEvent.MEASUREMENT)
+                self._pending.note_event(ClusterEvent.MEASUREMENT)

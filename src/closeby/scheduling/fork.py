@@ -24,7 +24,7 @@ from closeby.scheduling.placing.stand_ins import StandIns
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
-from closeby.scheduling.rounds import Rounds
+from closeby.scheduling.rounds.loop import Rounds
 
 #: A point in the log to which ``undo`` can return.
 Mark = int
@@ -63,11 +63,12 @@ class Fork:
         self._rounds = Rounds(
             tools, state, handle, _no_story, backoff=False, reserve_after=0.0, give_back=None
         )
+        self._pending = self._rounds.pending
         self._rounds.hold_places(_PlacesTried(stand_ins, self._vacate))
         #: How to undo each step, and the work item that it concerns.
         self._log: list[tuple[Callable[[], object], str | None]] = []
         for key in state.item_keys():
-            self._rounds.requeue(key)
+            self._pending.requeue(key)
 
     def __enter__(self) -> "Fork":
         return self
@@ -95,9 +96,9 @@ class Fork:
             if key is not None:
                 touched[key] = None
         for key in touched:
-            self._rounds.requeue_or_forget(key)
+            self._pending.requeue_or_forget(key)
         if freed:
-            self._rounds.note_event(ClusterEvent.CAPACITY)
+            self._pending.note_event(ClusterEvent.CAPACITY)
 
     def decide(self) -> list[Outcome]:
         """Every decision, in the order of the queue, until nothing more is placed."""
@@ -172,9 +173,9 @@ class Fork:
                 state.binding_refused.add(uid)
 
         self._did(undo, key)
-        self._rounds.requeue_or_forget(key)
+        self._pending.requeue_or_forget(key)
         if held:
-            self._rounds.note_event(ClusterEvent.CAPACITY)
+            self._pending.note_event(ClusterEvent.CAPACITY)
 
     def _add_waiting(self, pod: Pod) -> None:
         self._state.add(pod, placed=False)
@@ -183,7 +184,7 @@ class Fork:
             self._state.gated[pod.uid] = refusal
         key = self._state.item_key(pod)
         self._did(partial(self._state.remove, pod.uid), key)
-        self._rounds.requeue_or_forget(key)
+        self._pending.requeue_or_forget(key)
 
     def _put_node(self, node: Node) -> None:
         cluster, before = self._tools.cluster, self._tools.cluster.slot(node.name)
@@ -194,7 +195,7 @@ class Fork:
         else:
             self._did(partial(cluster.add_node, cluster.node_at(before)))
             cluster.add_node(node)
-        self._rounds.note_event(ClusterEvent.CAPACITY)
+        self._pending.note_event(ClusterEvent.CAPACITY)
 
     def _put_group(self, group: PodGroup) -> None:
         groups, key = self._state.groups, group.key
@@ -203,7 +204,7 @@ class Fork:
             partial(groups.pop, key) if before is None else partial(groups.__setitem__, key, before), key
         )
         groups[key] = group
-        self._rounds.requeue_or_forget(key)
+        self._pending.requeue_or_forget(key)
 
     def _put_application(self, application: AppGroup) -> None:
         applications, key = self._state.applications, application.key
@@ -216,8 +217,8 @@ class Fork:
 
     def _regroup(self, app_key: str, change: Callable[[], None]) -> None:
         for key in self._state.regroup(app_key, change):
-            self._rounds.requeue_or_forget(key)
-        self._rounds.note_app_group_change(namespace_of(app_key))
+            self._pending.requeue_or_forget(key)
+        self._pending.note_app_group_change(namespace_of(app_key))
 
 
 class _PlacesTried:

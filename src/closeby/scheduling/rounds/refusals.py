@@ -38,20 +38,23 @@ class SharedRefusals:
         #: Those that hold, by the kind of the pod.
         self.kept: dict[Hashable, Refused] = {}
         self._stamp: tuple[int, ...] = ()
+        #: The stamp of the class table when the cycle that runs began.
+        self._begun_at: tuple[int, ...] = ()
+
+    def begin(self) -> None:
+        """A cycle begins, or is resumed: if the item is refused, that is by what is known now."""
+        self._begun_at = self._table.stamp
 
     def like(self, pod: Pod) -> Refused | None:
         """The refusal of a pod that is judged as this one; None if there is none."""
         return self.kept.get(self.kind_of(pod))
 
-    def note(self, key: str, outcome: Outcome, stamp: tuple[int, ...]) -> None:
-        """A plain pod was refused: those that are judged alike need not be tried while nothing changes.
-
-        ``stamp`` is that of the class table when its cycle began.
-        """
+    def note(self, key: str, outcome: Outcome) -> None:
+        """A plain pod was refused: those that are judged alike need not be tried while nothing changes."""
         pod = outcome.refused[0]
         # Filters that look at what was placed elsewhere may look at more of a pod than its class.
         if self._applies and not self._table.of(pod).blind_filters:
-            self._forget_before(stamp)
+            self._forget_before(self._begun_at)
             shared = Outcome(
                 key=outcome.key,
                 kind=ItemKind.POD,

@@ -1,0 +1,128 @@
+"""One attempt at one item: its scheduling cycle, within the steps of a turn, and the plan to preempt."""
+
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition, Reason
+from closeby.objects.unexpected import Contained, brief
+from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.outcomes import Decision, Outcome, kind_of, name_of
+from closeby.scheduling.placing.deciding import CycleResult, Decider
+from closeby.scheduling.placing.exclusive import Exclusives
+from closeby.scheduling.placing.stand_ins import HeldForPods
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.preempting.preemptor import plans_of
+from closeby.scheduling.preempting.records import NoPreemption
+from closeby.scheduling.rounds.pending import PendingItems
+from closeby.scheduling.rounds.suspending import RESTARTS, SearchProgress
+
+#: Frees what pods of an item hold whose decision failed; they wait for a node again.
+GiveBack = Callable[[tuple[Pod, ...]], object]
+
+
+class Attempts:
+    """Runs the cycles, with the nodes masked that an item must keep off."""
+
+    def __init__(
+        self, tools: Tools, state: SchedulingState, pending: PendingItems, give_back: GiveBack | None
+    ) -> None:
+        """With ``give_back`` a fault while an item is decided refuses that item; without it is raised."""
+        self._tools = tools
+        self._state = state
+        self._pending = pending
+        self._give_back = give_back
+        self._exclusives = Exclusives(tools, state)
+        self._decider = Decider(tools, state)
+
+    def hold_places(self, stand_ins: HeldForPods) -> None:
+        """From now on pods take the places that are held for them."""
+        self._decider.stand_ins = stand_ins
+
+    def pre_enqueue(self, pod: Pod) -> Condition | None:
+        """Why a pod may not enter the queue yet; None when it may."""
+        return self._decider.pre_enqueue(pod)
+
+    @property
+    def some_have_places(self) -> bool:
+        """Whether places are held for any pods."""
+        return self._decider.stand_ins is not None and self._decider.stand_ins.any
+
+    def has_places(self, key: str) -> bool:
+        """Whether places are held for pods of this item."""
+        stand_ins = self._decider.stand_ins
+        return stand_ins is not None and stand_ins.any and stand_ins.concerns(self._state.turn(key).pods)
+
+    def run(self, key: str, allowance: int | None) -> SearchProgress[CycleResult]:
+        """Start or resume the cycle of an item, for at most ``allowance`` steps (None: to its end).
+
+        Where it is not suspended it has a result.
+        """
+        reserved, pending = self._tools.reserved, self._pending
+        # A pod that has a place may take it, whatever was reserved there since.
+        has_places = self.has_places(key)
+        reserved.applies = not has_places and pending.reservations.excludes(key)
+        if pending.preemptor is not None and not has_places:
+            pending.preemptor.keep_off(key, pending.queue.priority(key))
+        if self._state.exclusive and not has_places:
+            self._exclusives.keep_off(key)
+        ground = self._tools.cluster.structure, reserved.key
+        done = pending.suspensions.run(key, partial(self._cycle, key), allowance, ground)
+        done = self._preempted(key, done)
+        reserved.applies = False
+        if reserved.owned is not None:
+            self._exclusives.release()
+        if done.result is None and not done.suspended:
+            done = done._replace(result=self._changed_too_often(key))
+        return done
+
+    def _cycle(self, key: str) -> CycleResult:
+        turn = self._state.turn(key)
+        self._tools.begin(len(turn.pods))
+        decided = self._decide(key, turn.pods)
+        return decided._replace(behind=True) if turn.behind else decided
+
+    def _decide(self, key: str, waiting: tuple[Pod, ...]) -> CycleResult:
+        if self._give_back is None:
+            return self._decider.decide(key, waiting)
+        with Contained() as deciding:
+            return self._decider.decide(key, waiting)
+        assert deciding.error is not None
+        self._give_back(waiting)
+        why = f"deciding about it ended in a fault of closeby or of a plugin: {brief(deciding.error)}"
+        outcome = Outcome(
+            key=name_of(key),
+            kind=kind_of(key),
+            refused=waiting,
+            reason=Reason.SCHEDULER_ERROR,
+            message=f"{why}; the scheduler's log has more",
+        )
+        return CycleResult(Decision(outcome, deciding.error))
+
+    def _preempted(self, key: str, done: SearchProgress[CycleResult]) -> SearchProgress[CycleResult]:
+        """What was decided, with the plans for what was refused."""
+        preemptor = self._pending.preemptor
+        if preemptor is None:
+            return done
+        if done.result is not None and not done.suspended:
+            outcome = done.result.decision.outcome
+            said = preemptor.attempt(key, outcome) if done.result.decision.fault is None else ()
+            if said:
+                why = next((one for one in said if isinstance(one, NoPreemption)), None)
+                outcome = replace(outcome, preemptions=plans_of(said), no_preemption=why)
+                decision = replace(done.result.decision, outcome=outcome)
+                done = done._replace(result=done.result._replace(decision=decision))
+        preemptor.release()
+        return done
+
+    def _changed_too_often(self, key: str) -> CycleResult:
+        outcome = Outcome(
+            key=name_of(key),
+            kind=kind_of(key),
+            refused=self._state.turn(key).pods,
+            reason=Reason.SEARCH_BUDGET_EXHAUSTED,
+            message=f"the cluster changed {RESTARTS + 1} times during a long search; it is tried again later",
+        )
+        return CycleResult(Decision(outcome))

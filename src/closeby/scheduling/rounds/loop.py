@@ -1,0 +1,114 @@
+"""The loop of a round: items are taken from the queue and decided one by one, until the round's limit."""
+
+from math import inf
+
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Condition
+from closeby.scheduling.events import Tick
+from closeby.scheduling.extension import Handle
+from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.outcomes import Output, Suspended
+from closeby.scheduling.placing.stand_ins import HeldForPods
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.rounds.attempts import Attempts, GiveBack
+from closeby.scheduling.rounds.outcome_handling import OutcomeHandler, Tell, TickTime
+from closeby.scheduling.rounds.pending import PendingItems
+from closeby.scheduling.rounds.refusing_alike import RefusedAlike
+
+
+class Rounds:
+    """Decides when asked; what is to be decided is in ``pending``."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        state: SchedulingState,
+        handle: Handle,
+        tell: Tell,
+        *,
+        backoff: bool,
+        reserve_after: float,
+        give_back: GiveBack | None,
+    ) -> None:
+        """``backoff`` and ``reserve_after`` as the engine takes them.
+
+        With ``give_back`` a fault while an item is decided refuses that item; without it is raised.
+        """
+        self._state = state
+        self._tell = tell
+        self.pending = PendingItems(tools, state, handle, backoff=backoff, reserve_after=reserve_after)
+        self._attempts = Attempts(tools, state, self.pending, give_back)
+        self._alike = RefusedAlike(state, self.pending, self._attempts, tell)
+        self._outcomes = OutcomeHandler(tools, state, self.pending, tell)
+
+    def hold_places(self, stand_ins: HeldForPods) -> None:
+        """From now on pods take the places that are held for them."""
+        self._attempts.hold_places(stand_ins)
+
+    def pre_enqueue(self, pod: Pod) -> Condition | None:
+        """Why a pod may not enter the queue yet; None when it may."""
+        return self._attempts.pre_enqueue(pod)
+
+    def decide(self, outputs: list[Output], tick: Tick) -> None:
+        """Decide about the active items in the order of the queue, and append the decisions."""
+        pending, refusals, time = self.pending, self.pending.refusals, TickTime.of(tick)
+        self._begin(outputs, time)
+        if refusals.kept:
+            refusals.forget_outdated()
+        taken = 0
+        while tick.limit is None or taken < tick.limit:
+            pending.notice_label_keys(time.moment)
+            key = pending.queue.pop()
+            if key is None:
+                if not pending.queue_helped_by_placed(time.moment):
+                    return
+                continue
+            if not self._state.waits(key):
+                pending.drop(key)
+                continue
+            if refusals.kept and (before := self._alike.before(key)) is not None:
+                most = inf if tick.limit is None else tick.limit - taken
+                taken += self._alike.refuse(before, outputs, key, tick.steps, most)
+                continue
+            taken += 1
+            self._decide_item(outputs, key, tick.steps, time)
+            if refusals.kept:
+                refusals.forget_outdated()
+            if pending.queue.suspended(key):
+                return
+
+    def _begin(self, outputs: list[Output], time: TickTime) -> None:
+        """Queue what is due by the time, and what changed since the last tick."""
+        pending = self.pending
+        if self._state.relaxing.written and time.clock is not None:
+            for late in self._state.relaxing.due(time.clock):
+                pending.requeue(late)
+        if pending.preemptor is not None:
+            pending.preemptor.begin(time.clock)
+            outputs += pending.preemptor.take_ended()
+            for due in pending.preemptor.take_due():
+                pending.try_now(due)
+        pending.notice_label_keys(time.moment)
+        pending.queue_changes(time.moment)
+        self._outcomes.review_reservations(outputs, time.moment)
+
+    def _decide_item(self, outputs: list[Output], key: str, allowance: int | None, time: TickTime) -> None:
+        queue = self.pending.queue
+        self.pending.refusals.begin()
+        if key in self._state.relaxing.written and time.clock is not None:
+            self._relax(key, time.clock)
+        done = self._attempts.run(key, allowance)
+        if done.result is None:
+            queue.suspend(key)
+            outputs.append(Suspended(key, done.steps))
+        else:
+            self._outcomes.handle(outputs, key, done.result, done, time)
+        if allowance is not None:
+            placed = done.result is not None and bool(done.result.decision.bindings)
+            queue.charge(key, done.steps, allowance, in_vain=not placed)
+
+    def _relax(self, key: str, clock: float) -> None:
+        """What a gang requires for a time only may count no more."""
+        if self._state.relax(key, clock):
+            self.pending.suspensions.cancel(key)
+            self._tell(key, "what it requires for a time only has changed", None)

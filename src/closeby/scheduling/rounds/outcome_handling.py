@@ -1,0 +1,130 @@
+"""What follows from an attempt: the decision is output, and the item leaves the queue or waits for events."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from closeby.scheduling.events import Tick
+from closeby.scheduling.intake.cluster_events import ClusterEvent, queueing_hints
+from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.judging.diagnosis import OF_VOLUMES
+from closeby.scheduling.outcomes import Decision, ItemKind, Outcome, Output, Released
+from closeby.scheduling.placing.deciding import CycleResult
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.reserving.reservations import Moment
+from closeby.scheduling.rounds.pending import PendingItems
+from closeby.scheduling.rounds.suspending import SearchProgress
+
+#: Adds to the story of an item what happened, with the outcome if it was decided.
+Tell = Callable[[str, str, Outcome | None], None]
+
+
+class TickTime(Struct, frozen=True):
+    """What a tick says of the time; None where it says nothing."""
+
+    moment: Moment | None
+    #: By the clock of the pods' times: ``Tick.wall``, or ``Tick.now`` without.
+    clock: float | None
+    #: Whether that clock counts from the epoch.
+    by_date: bool
+
+    @classmethod
+    def of(cls, tick: Tick) -> "TickTime":
+        """The time of one tick."""
+        moment = None if tick.now is None else Moment(tick.now, tick.wall)
+        return cls(moment, tick.now if tick.wall is None else tick.wall, tick.wall is not None)
+
+
+class OutcomeHandler:
+    """Hands decisions on to the caller, the stories, the queue, the reservations and the preemptor."""
+
+    def __init__(self, tools: Tools, state: SchedulingState, pending: PendingItems, tell: Tell) -> None:
+        self._tools = tools
+        self._state = state
+        self._pending = pending
+        self._tell = tell
+
+    def handle(
+        self,
+        outputs: list[Output],
+        key: str,
+        result: CycleResult,
+        progress: SearchProgress[CycleResult],
+        time: TickTime,
+    ) -> None:
+        """An item was decided: ``progress`` says with how many steps, and which events came meanwhile."""
+        decision, need, behind = result
+        pending, moment = self._pending, time.moment
+        if pending.preemptor is not None and pending.preemptor.decided(key, decision.outcome):
+            pending.note_event(ClusterEvent.CAPACITY)
+        outcome = pending.reservations.mentioned(key, decision.outcome)
+        if outcome.refused and key in self._state.relaxing.written:
+            outcome = self._until(key, outcome, time)
+        outputs.append(Decision(outcome, decision.fault))
+        if pending.preemptor is not None:
+            outputs += pending.preemptor.take_ended()
+        self._tell(key, "decided", outcome)
+        if decision.bindings:
+            pending.note_placed()
+        if behind and self._done_with(outcome):
+            # The members of less priority take their turn where that stands in the queue.
+            pending.drop(key)
+            pending.put(key)
+        elif outcome.refused or outcome.left:
+            # What some pods of a gang lack says nothing of the others.
+            whole = need if need is not None and (need.some or not outcome.left) else None
+            now = pending.backoff_from(moment)
+            pending.queue.add_unschedulable(key, self._hints(outcome), now, whole, progress.total)
+            if progress.missed:
+                pending.queue.move_item_to_active_or_backoff(key, progress.missed, now)
+            pending.reservations.decided(key, outcome, moment)
+            if outcome.kind is ItemKind.POD and outcome.refused and need is not None and need.key is not None:
+                pending.refusals.note(key, outcome)
+        else:
+            pending.drop(key)
+        if outcome.is_gang:
+            self.review_reservations(outputs, moment)
+
+    def review_reservations(self, outputs: list[Output], moment: Moment | None) -> None:
+        """Reserve or release nodes; then retry the items that had to keep off them."""
+        pending, before = self._pending, self._tools.reserved.number
+        for change in pending.reservations.review(moment):
+            outputs.append(change)
+            kept = change.reservation
+            if isinstance(change, Released):
+                self._tell(kept.key, kept.released(change.why), None)
+            else:
+                self._tell(kept.key, kept.sentence(), None)
+        if self._tools.reserved.number != before:
+            pending.queue.move_to_active_or_backoff(ClusterEvent.CAPACITY, pending.backoff_from(moment))
+            pending.suspensions.note_event(ClusterEvent.CAPACITY)
+
+    def _until(self, key: str, outcome: Outcome, time: TickTime) -> Outcome:
+        """What was decided, with the requirement that falls next."""
+        if time.clock is None:
+            return outcome
+        coming = self._state.relaxing.coming(key, time.clock, wall=time.by_date)
+        if coming is None:
+            return outcome
+        return replace(outcome, message=f"{outcome.message}; {coming.sentence()}", relaxation=coming)
+
+    def _hints(self, outcome: Outcome) -> ClusterEvent:
+        """The events that may help what waits."""
+        table, refused, left = self._tools.table, outcome.refused, outcome.left
+        waiting = table.one_of_each_spec((*refused, *(one.pod for one in left)) if left else refused)
+        reasons = outcome.reasons
+        if reasons & OF_VOLUMES:
+            # Other nodes may lack something else, and the one that a volume is on may be among them.
+            reasons |= self._tools.diagnosis.reasons_of_nodes(waiting)
+        hints = queueing_hints(reasons)
+        if hints & ClusterEvent.CAPACITY and any(pod.spec.claims for pod in waiting):
+            # Whatever most nodes lack, others may lack volumes alone.
+            hints |= ClusterEvent.VOLUME
+        if self._tools.diagnosis.lacks_attachments(waiting):
+            hints |= ClusterEvent.ATTACHMENT
+        return hints if table.helped_by_pods(waiting) else hints & ~ClusterEvent.PLACED
+
+    def _done_with(self, outcome: Outcome) -> bool:
+        """Whether all pods that could be tried are placed."""
+        return not outcome.refused and all(one.pod.uid in self._state.gated for one in outcome.left)

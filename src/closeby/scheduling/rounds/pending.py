@@ -1,0 +1,243 @@
+"""The items that wait: what changed of them since the last tick, and the events that may help them."""
+
+from collections.abc import Iterable
+from math import inf
+
+from closeby.scheduling.events import (
+    EvictionsRestored,
+    PreemptionEvent,
+    PreemptionGivenUp,
+    PreemptionRestored,
+    VictimEvicted,
+)
+from closeby.scheduling.extension import Handle
+from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent
+from closeby.scheduling.intake.queue import SchedulingQueue
+from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.judging.needs import Need, need_of_pod
+from closeby.scheduling.placing.deciding import CycleResult
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.preempting.preemptor import Preemptor
+from closeby.scheduling.reserving.choosing import Chooser
+from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
+from closeby.scheduling.reserving.reservations import Moment, Reservations
+from closeby.scheduling.rounds.refusals import SharedRefusals
+from closeby.scheduling.rounds.suspending import Suspensions
+
+
+class PendingItems:
+    """The owner of all that is kept about an item until it is placed or gone.
+
+    That is its place in the queue, its suspended search, its reservation and its plan of preemption.
+    """
+
+    def __init__(
+        self, tools: Tools, state: SchedulingState, handle: Handle, *, backoff: bool, reserve_after: float
+    ) -> None:
+        """``backoff`` and ``reserve_after`` as the engine takes them."""
+        self._tools = tools
+        self._state = state
+        self._backoff = backoff
+        #: Makes plans for what is refused; None: nothing is preempted.
+        self.preemptor: Preemptor | None = None
+        self.suspensions: Suspensions[CycleResult] = Suspensions(tools.pace, tools.cluster)
+        self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks)
+        chooser = Chooser(tools, HypotheticalCluster(tools, state, handle))
+        self.reservations = Reservations(reserve_after, tools, state, self.queue, chooser)
+        self.refusals = SharedRefusals(tools)
+        #: Items that changed since the last tick, in order.
+        self.changed: dict[str, None] = {}
+        #: Cluster events since the last tick.
+        self._events = NO_EVENT
+        #: Items whose claims, or what these can be bound to, changed since the last tick, in order.
+        self._volumes_of: dict[str, None] = {}
+        #: Namespaces of which AppGroups changed since the last tick.
+        self._changed_applications: set[str] = set()
+        #: The labels that selectors went by when the queue last sorted them into classes.
+        self._label_keys_version = 0
+
+    # What changed of an item
+
+    def requeue(self, key: str) -> None:
+        """A work item changed: the next tick queues it, when all events are known."""
+        if self._state.waits(key):
+            self.suspensions.cancel(key)
+            self.changed[key] = None
+            self.reservations.renewed(key)
+
+    def requeue_or_forget(self, key: str) -> None:
+        """A work item may have lost a pod: what still waits of it is queued, if anything does."""
+        if self._state.waits(key):
+            self.requeue(key)
+        else:
+            self.forget(key)
+
+    def requeue_at_new_place(self, key: str) -> None:
+        """A gang's object was added: it may give the gang another place in the order."""
+        if self.queue.knows(key):
+            self.drop(key)
+        self.requeue(key)
+
+    def forget(self, key: str) -> None:
+        """No pod of an item waits any more."""
+        self.drop(key)
+        self.changed.pop(key, None)
+
+    def try_now(self, key: str | None) -> None:
+        """The next tick tries an item, however long it would back off (None: there is none)."""
+        if key is not None and self._state.waits(key):
+            self.changed[key] = None
+
+    # What may help items
+
+    def note_event(self, event: ClusterEvent) -> None:
+        """A cluster event: the next tick queues the items that it may help."""
+        self._events |= event
+        self.suspensions.note_event(event)
+        if event & ~(ClusterEvent.CAPACITY | ClusterEvent.PLACED | ClusterEvent.VICTIMS):
+            # What a suspended search has worked out, from costs for instance, is outdated.
+            self.suspensions.cancel_all()
+            self.reservations.doubt()
+
+    def note_placed(self) -> None:
+        """Pods were placed in this round, and others may have to be near them."""
+        if self._tools.cluster.population.active:
+            self._events |= ClusterEvent.PLACED
+
+    def note_victims(self) -> None:
+        """Other pods may be evicted than before, so that what found no victims may find some."""
+        if self.preemptor is not None:
+            self.refusals.forget()
+            self.note_event(ClusterEvent.VICTIMS)
+
+    def note_app_group_change(self, namespace: str) -> None:
+        """An AppGroup changed. It concerns the items of its namespace only, so only those are tried again."""
+        self._changed_applications.add(namespace)
+        self.suspensions.cancel_all(namespace)
+
+    def note_storage_event(self, event: ClusterEvent, keys: Iterable[str] | None) -> None:
+        """Something about volumes changed, which concerns the items of these keys (None: all)."""
+        self._tools.rooms.forget()
+        if keys is None:
+            self._events |= event
+            self.suspensions.cancel_all()
+            return
+        for key in keys:
+            self._volumes_of[key] = None
+            self.suspensions.cancel(key)
+
+    def note_preemption(self, event: PreemptionEvent) -> None:
+        """What the caller says of a plan."""
+        if self.preemptor is None:
+            return
+        match event:
+            case PreemptionRestored(plan, counted):
+                self.preemptor.restore(plan, counted)
+            case EvictionsRestored(owner, evictions):
+                self.preemptor.restore_evictions(owner, evictions)
+            case PreemptionGivenUp(plan, why, blocked, strict):
+                self.try_now(self.preemptor.give_up(plan, why, blocked, strict=strict))
+                self.note_event(ClusterEvent.CAPACITY)
+            case VictimEvicted(plan, uid, when):
+                self.preemptor.evicted(plan, uid, when)
+
+    def note_pod_gone(self, uid: str) -> None:
+        """A pod ended: the preemptor that waited for it alone is tried, however long it would back off."""
+        if self.preemptor is not None:
+            self.try_now(self.preemptor.gone(uid))
+
+    def flush_unschedulable(self) -> None:
+        """Every unschedulable item is tried again at the next tick, in case a helpful event was missed.
+
+        Suspended searches continue: nothing is known to have changed.
+        """
+        self._events |= ANY_EVENT
+        self.suspensions.note_event(ANY_EVENT)
+        self.reservations.doubt()
+
+    # What a round asks
+
+    def queue_changes(self, moment: Moment | None) -> None:
+        """Queue what changed since the last tick, what an event may help, and what backed off long enough."""
+        now = self.backoff_from(moment)
+        for key in self.changed:
+            self.put(key, now)
+        self.changed.clear()
+        self.queue.flush_backoff(inf if moment is None else moment.now)
+        if self._events:
+            self.queue.move_to_active_or_backoff(self._events, now)
+            self._events = NO_EVENT
+        for key in self._volumes_of:
+            self.queue.move_item_to_active_or_backoff(key, ClusterEvent.VOLUME, now)
+        self._volumes_of.clear()
+        if self._changed_applications:
+            self.queue.move_namespaces_to_active_or_backoff(
+                self._changed_applications, ClusterEvent.NETWORK, now
+            )
+            self._changed_applications.clear()
+
+    def queue_helped_by_placed(self, moment: Moment | None) -> bool:
+        """Queue what may have to be near what was placed in this round; False if nothing was placed."""
+        if not self._events & ClusterEvent.PLACED:
+            return False
+        self._events &= ~ClusterEvent.PLACED
+        self.queue.move_to_active_or_backoff(ClusterEvent.PLACED, self.backoff_from(moment))
+        return True
+
+    def notice_label_keys(self, moment: Moment | None) -> None:
+        """Selectors may tell pods apart that waited for the same."""
+        version = self._tools.cluster.population.label_keys_version
+        if version != self._label_keys_version:
+            self._label_keys_version = version
+            self.queue.divide(self._need_now, self.backoff_from(moment))
+
+    def backoff_from(self, moment: Moment | None) -> float | None:
+        """The time from which backoff counts; None where nothing backs off."""
+        return moment.now if moment is not None and self._backoff else None
+
+    def put(self, key: str, now: float | None = None) -> None:
+        """Queue an item, at a new place if its priority has changed."""
+        item, known = self._state.item(key), self.queue.knows(key)
+        if item is None:
+            if known:
+                self.queue.activate(key)
+            return
+        if known and not self.queue.is_in_place(item):
+            self.drop(key)
+            known = False
+        late = 0.0
+        if not known and now is not None and self.preemptor is not None:
+            late = self.preemptor.backoff(key)
+        self.queue.add(item, now, late)
+
+    def drop(self, key: str) -> None:
+        """Take an item out of the queue, with all that is kept about it."""
+        self.queue.delete(key)
+        self.suspensions.forget(key)
+        self.reservations.gone(key)
+        if (
+            self.preemptor is not None
+            and not self._state.waits(key)
+            and self.preemptor.finish(key, "nothing of it waits any more")
+        ):
+            self.note_event(ClusterEvent.CAPACITY)
+
+    def validate(self) -> None:
+        """Assert every invariant of what waits."""
+        self.reservations.validate()
+        if self.preemptor is not None:
+            self.preemptor.validate()
+        settled = self._label_keys_version == self._tools.cluster.population.label_keys_version
+        self.queue.validate(settled and not self._events and not self._changed_applications)
+        for key in self.suspensions.keys:
+            assert self.queue.suspended(key), f"{key} is suspended but not queued to be resumed"
+        for key in self._state.item_keys():
+            assert key in self.changed or self.queue.knows(key), f"{key} waits but is not queued"
+
+    def _need_now(self, key: str) -> Need | None:
+        """What a plain pod that waits needs; None where that takes an attempt."""
+        pod = self._state.waiting_pods.get(key)
+        return None if pod is None else need_of_pod(self._tools.table, pod)
+
+    def _lacks(self, need: Need, key: str) -> bool:
+        return self._tools.rooms.lack(need, keep_off=self.reservations.excludes(key))
