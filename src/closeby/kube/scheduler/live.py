@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from closeby.applications import graph
@@ -20,11 +19,11 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.client.waiting import unless
 from closeby.kube.gangs.binder import PreBindStep
 from closeby.kube.gangs.objects import GangObjects
-from closeby.kube.scheduler.awaiting import GroupLooks, awaited_kinds, awaiting
+from closeby.kube.scheduler.awaiting import GroupLooks, awaited_kinds
 from closeby.kube.scheduler.binding_controller import BindingController, BindingDependencies
 from closeby.kube.scheduler.decision_log import DecisionLog
-from closeby.kube.scheduler.excluded import excluding
 from closeby.kube.scheduler.heartbeat import LIMIT, Heartbeat
+from closeby.kube.scheduler.live_engine import live_engine
 from closeby.kube.scheduler.measurement_events import MeasurementEvents
 from closeby.kube.scheduler.observed_preemption import ObservedPreemption
 from closeby.kube.scheduler.refreshing import Refreshing
@@ -45,21 +44,15 @@ from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Writer
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained
-from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.reading.registry import OWN_GROUP
-from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import Event, FlushUnschedulable, NetworkScopeChanged, Tick
-from closeby.scheduling.extension import Handle
+from closeby.scheduling.events import Event, FlushUnschedulable, Tick
 from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Suspended, outcomes_of
 from closeby.scheduling.preempting.records import PreemptionEnded
-from closeby.scheduling.profile import Profile
 
 #: Who we are in Events.
 CONTROLLER: Final = "closeby-scheduler"
 DEFAULT_NAME: Final = "closeby"
-#: Stories that the engine keeps of items of which nothing waits: they hold on to pods that may be gone.
-_STORIES: Final = 1_000
 #: Seconds of decisions before others get a turn: bindings are sent, changes taken in, probes answered.
 _TURN: Final = 0.05
 #: Seconds in which the requests for the next pages of lists are sent.
@@ -115,14 +108,8 @@ class LiveScheduler:
         Raises:
             ConfigurationError: the configuration names what no plugin knows.
         """
-        # In a cluster admission checks the priorities of pods, and of nothing else.
-        trusted = configuration.trust_group_priority or ()
-        checked = msgspec.structs.replace(configuration, trust_group_priority=trusted)
-        networks = live_scope(
-            configuration.network_topology_namespaces,
-            settings.own_namespace,
-            beside=configuration.tenant_network_topologies,
-        )
+        self._settings = settings
+        self._say = say
         self._meters = meters or SchedulerMeters(settings.scheduler_name)
         self._following = Following(
             transport,
@@ -132,22 +119,16 @@ class LiveScheduler:
             discover_every=settings.discover_every,
             meters=self._meters,
         )
+        networks = live_scope(
+            configuration.network_topology_namespaces,
+            settings.own_namespace,
+            beside=configuration.tenant_network_topologies,
+        )
         unknown = UnknownGroups(configuration.unknown_app_group_delay, lambda: self._following.listed(KINDS))
         awaited = awaited_kinds(self._following)
         self._looks = GroupLooks(transport, self._following, unknown)
-
-        def profile(handle: Handle) -> Profile:
-            handle.whole = True
-            configured = awaiting(profile_for(checked, handle), unknown, awaited, handle)
-            return excluding(configured, settings.excluded_namespaces, handle)
-
-        self.engine = Engine(profile, reserve_after=configuration.reserve_after, contain_faults=True)
-        self.engine.stories.limit = _STORIES
-        self.engine.handle(NetworkScopeChanged(networks))
+        self.engine = live_engine(configuration, networks, unknown, awaited, settings.excluded_namespaces)
         self._meters.shows(self.engine)
-        self._observed = ObservedPreemption(self.engine, settings, say, self._meters)
-        self._settings = settings
-        self._say = say
         ours = GatedPods() if settings.gates else OurPods(settings.scheduler_name)
         held = HeldNodes(settings.scheduler_name)
         self._feed = Feed(
@@ -164,41 +145,24 @@ class LiveScheduler:
         writer = Writer(transport, CONTROLLER, settings.instance)
         events = Events(writer, say, wanted=settings.reporting.events)
         self._events = None if settings.dry_run else events
-        self._measurement_events: MeasurementEvents | None = None
-        if settings.lease is not None:
-            self._meters.leads(settings.lease.name, lambda: self._lead.certain)
-            self._measurement_events = MeasurementEvents(transport, events, self._lead, settings.lease, say)
-        news = self._following.news.set
-        self._refreshing = Refreshing(self.engine.profile.measured, say, news, self._measurement_events)
+        self._measurement_events = self._about_measurements(transport, events)
+        self._refreshing = Refreshing(
+            self.engine.profile.measured, say, self._following.news.set, self._measurement_events
+        )
         self._meters.measures(self._refreshing.known)
-        #: What is under way in ``run``.
-        self._tasks = asyncio.TaskGroup()
+        self._observed = ObservedPreemption(self.engine, settings, say, self._meters)
+        self._unknown_costs = UnknownCosts(self.engine, say)
+        self._lines = DecisionLog(say, dry_run=settings.dry_run)
         limit = LIMIT if settings.lease is None else min(LIMIT, settings.lease.deadline)
         self._heartbeat = Heartbeat(limit, self._stood_still)
+        #: What is under way in ``run``.
+        self._tasks = asyncio.TaskGroup()
         #: Reading the cluster again.
         self._reading: set[asyncio.Task[None]] = set()
+        own = OwnGangs(ours, self.engine.state, self._feed.foreign)
+        self._bindings = self._binding(transport, writer, events, own, held, steps)
         #: What went wrong where the engine was to take something in.
         self._broken: Exception | None = None
-        given = BindingDependencies(
-            transport=transport,
-            writer=writer,
-            events=events,
-            reporting=settings.reporting,
-            say=say,
-            tasks=self._tasks,
-            objects=self._objects,
-            own=OwnGangs(ours, self.engine.state, self._feed.foreign),
-            lead=self._lead,
-            meters=self._meters,
-            heartbeat=self._heartbeat,
-            news=news,
-            catch_up=self._catch_up,
-            preempting=self._observed,
-            held=held,
-            steps=steps,
-        )
-        self._bindings = BindingController(self.engine, given)
-        self._unknown_costs = UnknownCosts(self.engine, say)
         #: When everything that waits is looked at again (monotonic seconds).
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
         #: Whether more is left to decide than there was time for, and whether a search was ever suspended.
@@ -211,7 +175,43 @@ class LiveScheduler:
         self._caught_up = False
         #: Set once the first round of decisions was made.
         self.ready = asyncio.Event()
-        self._lines = DecisionLog(say, dry_run=settings.dry_run)
+
+    def _about_measurements(self, transport: Transport, events: Events) -> MeasurementEvents | None:
+        """Events about lost measurements, which are on the Lease; None without one."""
+        lease = self._settings.lease
+        if lease is None:
+            return None
+        self._meters.leads(lease.name, lambda: self._lead.certain)
+        return MeasurementEvents(transport, events, self._lead, lease, self._say)
+
+    def _binding(
+        self,
+        transport: Transport,
+        writer: Writer,
+        events: Events,
+        own: OwnGangs,
+        held: HeldNodes,
+        steps: Sequence[PreBindStep],
+    ) -> BindingController:
+        given = BindingDependencies(
+            transport=transport,
+            writer=writer,
+            events=events,
+            reporting=self._settings.reporting,
+            say=self._say,
+            tasks=self._tasks,
+            objects=self._objects,
+            own=own,
+            lead=self._lead,
+            meters=self._meters,
+            heartbeat=self._heartbeat,
+            news=self._following.news.set,
+            catch_up=self._catch_up,
+            preempting=self._observed,
+            held=held,
+            steps=steps,
+        )
+        return BindingController(self.engine, given)
 
     @property
     def leading(self) -> bool:
