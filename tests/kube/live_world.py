@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.binder import PreBindStep
@@ -39,6 +39,10 @@ class World:
         self.topology = topology or unique("fabric")
         self.lines: list[tuple[str, dict[str, object]]] = []
         self.transport = transport
+
+    def successor(self) -> Self:
+        """The same scheduler as a process that starts later: it has logged nothing yet."""
+        return type(self)(self.api, self.transport, self.namespace, topology=self.topology, name=self.name)
 
     def say(self, message: str, /, *, warning: bool = False, **fields: object) -> None:
         self.lines.append((message, fields))
@@ -217,6 +221,24 @@ async def until(met: Callable[[], Any], seconds: float = 60.0) -> None:
             if await met():
                 return
             await asyncio.sleep(0.05)
+
+
+async def until_placed(it: World, *names: str, seconds: float = 120.0) -> None:
+    """Waits until these pods are bound, whatever others are."""
+
+    async def placed() -> bool:
+        return set(names) <= (await it.placed()).keys()
+
+    await until(placed, seconds)
+
+
+async def until_logged(it: World, message: str, times: int = 1) -> None:
+    """Waits until the scheduler has logged the message so many times."""
+
+    async def logged() -> bool:
+        return len(it.said(message)) >= times
+
+    await until(logged)
 
 
 async def until_none(find: Callable[[], Awaitable[list[str]]]) -> None:

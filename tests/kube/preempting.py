@@ -8,9 +8,11 @@ from closeby.reading.configuration import Configuration, PluginEntry
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Proxy
-from tests.kube.live_world import World, behind_proxy, group_of, host
+from tests.kube.live_world import World, behind_proxy, group_of, host, until
 from tests.kube.priority_classes import priority_class
 
+#: More requests than any test sends.
+NEVER = 100_000
 #: Two racks of two nodes with one GPU each.
 HOSTS = [host(f"r{rack}-{index}", f"r{rack}", 1) for rack in (1, 2) for index in (1, 2)]
 
@@ -63,6 +65,47 @@ async def plan_of(it: World, name: str) -> Object:
     return found
 
 
-def seen_order(proxy: Proxy) -> list[str]:
-    """Methods and paths of all requests so far, each as it was seen first."""
-    return list(proxy.seen)
+async def until_no_plan(it: World, name: str) -> None:
+    """Waits until the PodGroup has no plan of preemption."""
+
+    async def none() -> bool:
+        return not await plan_of(it, name)
+
+    await until(none)
+
+
+async def stuck(it: World, classes: Classes) -> None:
+    """Two full racks; a finalizer holds a pod of ``cheap`` until ``release``."""
+    for name, value in (("cheap", 10), ("dear", 20)):
+        await it.create_group(name, 2, required="rack")
+        fields: Any = {"priorityClassName": classes[value], "terminationGracePeriodSeconds": 1}
+        pods = [it.pod(f"{name}-{i}", gang=name, **fields) for i in range(2)]
+        if name == "cheap":
+            pods[0]["metadata"]["finalizers"] = ["tests.closeby.dev/stays"]
+        await it.create(*pods)
+        await it.bound(value // 5)
+
+
+async def until_half_gone(it: World) -> None:
+    """Waits until one pod of ``cheap`` is gone, and the one with the finalizer is being deleted."""
+
+    async def half() -> bool:
+        pods = await it.pods()
+        return "cheap-1" not in pods and "deletionTimestamp" in pods["cheap-0"]["metadata"]
+
+    await until(half)
+
+
+async def release(it: World, pod: str = "cheap-0") -> None:
+    """Removes the finalizers of a pod."""
+    path = f"/api/v1/namespaces/{it.namespace}/pods/{pod}"
+    await it.api.patch(path, {"metadata": {"finalizers": None}})
+
+
+async def until_evictions(it: World, name: str, number: int) -> None:
+    """Waits until the PodGroup's status names so many evictions."""
+
+    async def noted() -> bool:
+        return len((await group_of(it, name)).get("status", {}).get("evictions", ())) == number
+
+    await until(noted)

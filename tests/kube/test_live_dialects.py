@@ -116,7 +116,7 @@ def test_a_start_that_stopped_is_carried_on_along_the_mirror(
             promised = await planned(it, dialect)
             assert len(promised) == 4
             proxy.forgive()
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            again = it.successor()
             async with again.scheduling():
                 await again.bound(4)
                 assert await nodes_by_uid(again) == promised
@@ -155,7 +155,7 @@ def test_a_gang_of_another_scheduler_is_left_alone(
                 await it.gang("later", 1)
                 await until_said(it, "later", "Placed")
             # A process that finds the loss says nothing either.
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            again = it.successor()
             async with again.scheduling():
                 await again.gang("last", 1)
                 await until_said(again, "last", "Placed")

@@ -291,7 +291,7 @@ def test_a_process_that_is_killed_in_the_middle_is_carried_on(
             proxy.forgive()
             # It would fit where they are to go.
             await it.create(it.pod("rival", 4))
-            second = Gated(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            second = it.successor()
             async with second.scheduling(gates=True):
                 nodes = await second.ungated(9)
                 assert {name: nodes[name] for name in before} == before

@@ -9,7 +9,7 @@ from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.live_dialects import KAI, served
 from tests.kube.live_dialects import gang as in_kai
-from tests.kube.live_world import host, until, until_said, world
+from tests.kube.live_world import host, until, until_logged, until_placed, until_said, world
 from tests.kube.preempting import HOSTS, gang, plan_of, preempting, ranked, two_full_racks
 from tests.kube.priority_classes import priority_class
 
@@ -75,11 +75,7 @@ def test_a_gang_clears_the_cheapest_rack(control_plane: ControlPlane, namespace:
                 }
                 proxy.before("POST", "/eviction", look)
                 await gang(it, "train", 2, classes[1_000])
-
-                async def placed() -> bool:
-                    return {"train-0", "train-1"} <= (await it.placed()).keys()
-
-                await until(placed)
+                await until_placed(it, "train-0", "train-1")
                 now = await it.placed()
                 assert now.keys() == {"dear-0", "dear-1", "train-0", "train-1"}
                 [plan] = plans
@@ -123,11 +119,7 @@ def test_a_plain_pod_takes_the_node_of_the_least_priority(
                 uid = (await it.pods())["low"]["metadata"]["uid"]
                 proxy.before("POST", "/eviction", look)
                 await it.create(it.pod("high", priorityClassName=classes[1_000]))
-
-                async def placed() -> bool:
-                    return "high" in await it.placed()
-
-                await until(placed)
+                await until_placed(it, "high")
                 assert await it.placed() == {"middle": before["middle"], "high": before["low"]}
             [status] = written
             assert status["nominatedNodeName"] == before["low"]
@@ -147,11 +139,7 @@ def test_a_dry_run_reports_the_plan_and_writes_nothing(control_plane: ControlPla
             await it.create(it.pod("low", priorityClassName=classes[10], nodeName=node_name))
             async with it.scheduling(preempting(), dry_run=True):
                 await it.create(it.pod("high", priorityClassName=classes[1_000]))
-
-                async def said() -> bool:
-                    return bool(it.said("would preempt"))
-
-                await until(said)
+                await until_logged(it, "would preempt")
             assert proxy.count("POST", "/eviction") == proxy.count("PATCH", "/") == 0
 
     asyncio.run(run())
@@ -200,10 +188,7 @@ def test_an_item_preempts_when_its_delay_is_over(control_plane: ControlPlane, na
             await it.bound(1)
             await it.create(it.pod("high", priorityClassName=classes[1_000]))
 
-            async def placed() -> bool:
-                return "high" in await it.placed()
-
             # All that waits is looked at again after a minute.
-            await until(placed, 45)
+            await until_placed(it, "high", seconds=45)
 
     asyncio.run(run())

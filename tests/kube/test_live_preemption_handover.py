@@ -4,38 +4,38 @@ import asyncio
 import re
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Cut, Fault, Refuse
 from tests.kube.live import through_proxy
-from tests.kube.live_world import World, replica, until, until_said
-from tests.kube.preempting import HOSTS, Classes, gang, plan_of, preempting, ranked, two_full_racks
+from tests.kube.live_world import World, replica, until, until_placed, until_said
+from tests.kube.preempting import (
+    HOSTS,
+    NEVER,
+    gang,
+    plan_of,
+    preempting,
+    ranked,
+    release,
+    stuck,
+    two_full_racks,
+    until_evictions,
+    until_half_gone,
+    until_no_plan,
+)
 from tests.kube.priority_classes import priority_class
 
 #: On a machine that does much else besides, one wait alone may take a minute.
 pytestmark = pytest.mark.timeout(400)
-NEVER = 100_000
-
-
-async def is_placed(it: World, *names: str) -> None:
-    async def placed() -> bool:
-        return set(names) <= (await it.placed()).keys()
-
-    await until(placed, 120)
 
 
 async def only_cheap_went(it: World, plan: str) -> None:
     """The gang has the rack of ``cheap``, by this plan alone, and nobody else was evicted."""
-    await is_placed(it, "train-0", "train-1")
+    await until_placed(it, "train-0", "train-1")
     assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
-
-    async def over() -> bool:
-        return not await plan_of(it, "train")
-
-    await until(over)
+    await until_no_plan(it, "train")
     events = await it.events("Preempted")
     assert all(plan in one["note"] and one["regarding"]["name"].startswith("cheap") for one in events)
 
@@ -138,14 +138,10 @@ def test_the_api_server_is_away_in_the_middle_and_back(
             await asyncio.sleep(seconds)
             assert {"dear-0", "dear-1"} <= (await it.placed()).keys()
             proxy.forgive()
-            await is_placed(it, "train-0", "train-1")
+            await until_placed(it, "train-0", "train-1")
             assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
             await until_said(it, "train", "Placed")
-
-            async def over() -> bool:
-                return not await plan_of(it, "train")
-
-            await until(over)
+            await until_no_plan(it, "train")
             assert len({one["plan"] for one in it.said("preempts")}) == 1
             assert it.said("preemption given up") == []
 
@@ -164,20 +160,14 @@ def test_time_in_which_the_api_server_is_away_is_no_victims_delay(
         ):
             await stuck(it, classes)
             await gang(it, "train", 2, classes[1_000])
-
-            async def leaves() -> bool:
-                pods = await it.pods()
-                return "cheap-1" not in pods and "deletionTimestamp" in pods["cheap-0"]["metadata"]
-
-            await until(leaves)
+            await until_half_gone(it)
             plan = await plan_of(it, "train")
             proxy.chance = lambda method, path: Cut()
             proxy.cut_streams()
             await asyncio.sleep(8)
             proxy.forgive()
             await asyncio.sleep(1)
-            path = f"/api/v1/namespaces/{namespace}/pods/cheap-0"
-            await it.api.patch(path, {"metadata": {"finalizers": None}})
+            await release(it)
             await only_cheap_went(it, str(plan["id"]))
             assert it.said("preemption given up") == []
 
@@ -195,28 +185,11 @@ def test_a_victims_status_that_can_not_be_written_delays_no_preemptor(
             await two_full_racks(it, classes)
             proxy.inject("PATCH", "/podgroups/cheap/status", Refuse(500), times=NEVER)
             await gang(it, "train", 2, classes[1_000])
-            await is_placed(it, "train-0", "train-1")
+            await until_placed(it, "train-0", "train-1")
             proxy.forgive()
-
-            async def noted() -> bool:
-                cheap = await it.api.get(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/cheap")
-                return len(cheap.get("status", {}).get("evictions", ())) == 1
-
-            await until(noted)
+            await until_evictions(it, "cheap", 1)
 
     asyncio.run(run())
-
-
-async def stuck(it: World, classes: Classes) -> None:
-    """Two full racks; a finalizer holds a pod of ``cheap``."""
-    for name, value in (("cheap", 10), ("dear", 20)):
-        await it.create_group(name, 2, required="rack")
-        fields: Any = {"priorityClassName": classes[value], "terminationGracePeriodSeconds": 1}
-        pods = [it.pod(f"{name}-{i}", gang=name, **fields) for i in range(2)]
-        if name == "cheap":
-            pods[0]["metadata"]["finalizers"] = ["tests.closeby.dev/stays"]
-        await it.create(*pods)
-        await it.bound(value // 5)
 
 
 def test_the_next_leader_gives_up_a_plan_whose_victim_does_not_end(
@@ -227,23 +200,17 @@ def test_the_next_leader_gives_up_a_plan_whose_victim_does_not_end(
             async with it.scheduling(preempting()):
                 await stuck(it, classes)
                 await gang(it, "train", 2, classes[1_000])
-
-                async def leaves() -> bool:
-                    pods = await it.pods()
-                    return "cheap-1" not in pods and "deletionTimestamp" in pods["cheap-0"]["metadata"]
-
-                await until(leaves)
+                await until_half_gone(it)
                 plan = await plan_of(it, "train")
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            again = it.successor()
             try:
                 async with again.scheduling(preempting(planDeadline="1s")):
-                    await is_placed(it, "train-0", "train-1")
+                    await until_placed(it, "train-0", "train-1")
                     [end, *_] = again.said("preemption given up")
                     assert end["plan"] == plan["id"] and "1 victim did not end in time" in str(end["why"])
                     assert not {"dear-0", "dear-1"} & (await it.placed()).keys()
             finally:
-                path = f"/api/v1/namespaces/{namespace}/pods/cheap-0"
-                await it.api.patch(path, {"metadata": {"finalizers": None}})
+                await release(it)
 
     asyncio.run(run())
 
@@ -264,17 +231,13 @@ def test_a_higher_priority_that_came_between_two_leaders_takes_the_plan_over(
                 plan = await half_done(it)
             proxy.forgive()
             await gang(it, "vip", 2, highest)
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            again = it.successor()
             async with again.scheduling(preempting()):
-                await is_placed(it, "vip-0", "vip-1")
+                await until_placed(it, "vip-0", "vip-1")
                 [end] = again.said("preemption given up")
                 assert (end["plan"], end["item"]) == (plan, f"{namespace}/train")
                 assert "higher priority" in str(end["why"])
                 assert (await it.placed()).keys() == {"vip-0", "vip-1"}
-
-                async def over() -> bool:
-                    return not await plan_of(it, "train")
-
-                await until(over)
+                await until_no_plan(it, "train")
 
     asyncio.run(run())

@@ -8,13 +8,22 @@ from closeby.reading.configuration import Configuration
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse
-from tests.kube.live_world import World, until
-from tests.kube.preempting import HOSTS, gang, plan_of, preempting, ranked, two_full_racks
-from tests.kube.test_live_preemption_handover import is_placed, stuck
+from tests.kube.live_world import World, until, until_placed
+from tests.kube.preempting import (
+    HOSTS,
+    NEVER,
+    gang,
+    plan_of,
+    preempting,
+    ranked,
+    release,
+    stuck,
+    two_full_racks,
+    until_half_gone,
+)
 
 #: On a machine that does much else besides, one wait alone may take a minute.
 pytestmark = pytest.mark.timeout(400)
-NEVER = 100_000
 KEY = "closeby.dev/held-by"
 HELD = {"r1-1", "r1-2"}
 OTHER = {"key": "tests.closeby.dev/other", "effect": "PreferNoSchedule"}
@@ -48,11 +57,6 @@ async def none_is_held(it: World) -> None:
     await until(free)
 
 
-async def let_go(it: World, pod: str) -> None:
-    path = f"/api/v1/namespaces/{it.namespace}/pods/{pod}"
-    await it.api.patch(path, {"metadata": {"finalizers": None}})
-
-
 def test_nodes_are_held_from_before_the_first_eviction_until_the_last_binding(
     control_plane: ControlPlane, namespace: str
 ) -> None:
@@ -75,7 +79,7 @@ def test_nodes_are_held_from_before_the_first_eviction_until_the_last_binding(
             proxy.before("POST", "/eviction", evicted)
             proxy.before("POST", "/train-1/binding", bound)
             await gang(it, "train", 2, classes[1_000])
-            await is_placed(it, "train-0", "train-1")
+            await until_placed(it, "train-0", "train-1")
             assert at["eviction"] == HELD
             assert "r1-1" in at["binding"] or "r1-2" in at["binding"]
             await none_is_held(it)
@@ -96,16 +100,12 @@ def test_the_taint_keeps_others_off_and_not_the_preemptor(
             async with it.scheduling(holding()), other.scheduling(preempting(preemption="off")):
                 await stuck(it, classes)
                 await gang(it, "train", 2, classes[1_000])
-
-                async def half() -> bool:
-                    return "cheap-1" not in await it.pods()
-
-                await until(half)
+                await until_half_gone(it)
                 # There is room for it now on the node of `cheap-1`.
                 await other.create(other.pod("intruder"))
                 assert "2 TaintNotTolerated" in await other.refusal("intruder")
-                await let_go(it, "cheap-0")
-                await is_placed(it, "train-0", "train-1")
+                await release(it)
+                await until_placed(it, "train-0", "train-1")
                 assert "intruder" not in await it.placed()
                 await none_is_held(it)
 
@@ -137,7 +137,7 @@ def test_a_plan_that_comes_to_nothing_leaves_no_taint(
             if why == "deleted":
                 assert "cheap-1" in await it.placed()
             else:
-                await is_placed(it, "train-0", "train-1")
+                await until_placed(it, "train-0", "train-1")
             await none_is_held(it)
 
     asyncio.run(run())
@@ -152,18 +152,14 @@ def test_the_next_leader_takes_the_taint_back(then: str, control_plane: ControlP
             async with it.scheduling(holding()):
                 await stuck(it, classes)
                 await gang(it, "train", 2, classes[1_000])
-
-                async def half() -> bool:
-                    return "cheap-1" not in await it.pods()
-
-                await until(half)
+                await until_half_gone(it)
                 assert await held(it) == HELD
             await taint(it, "r2-1", {"key": KEY, "value": it.name, "effect": "NoSchedule"})
             assert await held(it) == {*HELD, "r2-1"}
             if then == "gone":
                 await it.delete("train-0", "train-1")
                 await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/train")
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            again = it.successor()
             async with again.scheduling(preempting() if then == "hold: none" else holding()):
                 if then == "carried on":
 
@@ -174,9 +170,9 @@ def test_the_next_leader_takes_the_taint_back(then: str, control_plane: ControlP
                     assert await plan_of(it, "train")
                 else:
                     await none_is_held(it)
-                await let_go(it, "cheap-0")
+                await release(it)
                 if then != "gone":
-                    await is_placed(it, "train-0", "train-1")
+                    await until_placed(it, "train-0", "train-1")
                 await none_is_held(it)
 
     asyncio.run(run())
@@ -193,7 +189,7 @@ def test_nodes_that_can_not_be_tainted_delay_no_preemptor(
             await two_full_racks(it, classes)
             proxy.inject("PATCH", "/api/v1/nodes/r1-1", Refuse(403, reason="Forbidden"), times=NEVER)
             await gang(it, "train", 2, classes[1_000])
-            await is_placed(it, "train-0", "train-1")
+            await until_placed(it, "train-0", "train-1")
             [said] = it.said("node not held")
             assert said["node"] == "r1-1" and "scheduler.taintNodes" in str(said["remedy"])
             await none_is_held(it)
@@ -211,7 +207,7 @@ def test_a_taint_of_another_closeby_is_left_alone(control_plane: ControlPlane, n
             await two_full_racks(it, classes)
             await taint(it, "r1-1", theirs)
             await gang(it, "train", 2, classes[1_000])
-            await is_placed(it, "train-0", "train-1")
+            await until_placed(it, "train-0", "train-1")
             assert {"cheap-0", "cheap-1"} <= (await it.placed()).keys()
 
             async def over() -> bool:

@@ -9,13 +9,32 @@ from closeby.kube.writing.writer import Writer
 from closeby.objects.pods import Pod, PodSpec
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Cut, Fault, Refuse
-from tests.kube.live_world import World, until, until_said
-from tests.kube.preempting import HOSTS, Classes, gang, plan_of, preempting, ranked, two_full_racks
+from tests.kube.live_world import World, until, until_logged, until_placed, until_said
+from tests.kube.preempting import (
+    HOSTS,
+    NEVER,
+    Classes,
+    gang,
+    plan_of,
+    preempting,
+    ranked,
+    release,
+    stuck,
+    two_full_racks,
+    until_evictions,
+    until_no_plan,
+)
 from tests.kube.test_live_older_definition import older_definition
 
 #: On a machine that does much else besides, one wait alone may take a minute.
 pytestmark = pytest.mark.timeout(400)
-NEVER = 100_000
+
+
+@pytest.fixture
+def budgets_count(control_plane: ControlPlane) -> None:
+    """Skips where no controller counts the pods of PodDisruptionBudgets."""
+    if not control_plane.controllers:
+        pytest.skip("needs the controller of PodDisruptionBudgets")
 
 
 async def budget(it: World, name: str, **spec: object) -> str:
@@ -35,9 +54,9 @@ async def counted(it: World, path: str, healthy: int) -> None:
     await until(done)
 
 
-async def low_under_a_budget(it: World, classes: Classes) -> str:
-    """A plain pod of low priority that its budget never lets go; the budget's path."""
-    path = await budget(it, "keep", minAvailable=1)
+async def low_under_a_budget(it: World, classes: Classes, available: int = 1) -> str:
+    """A plain pod of low priority, and a budget that it counts for; the budget's path."""
+    path = await budget(it, "keep", minAvailable=available)
     low = it.pod("low", priorityClassName=classes[10])
     low["metadata"]["labels"]["covered-by"] = "keep"
     await it.create(low)
@@ -46,13 +65,7 @@ async def low_under_a_budget(it: World, classes: Classes) -> str:
     return path
 
 
-async def is_placed(it: World, *names: str) -> None:
-    async def placed() -> bool:
-        return set(names) <= (await it.placed()).keys()
-
-    await until(placed)
-
-
+@pytest.mark.usefixtures("budgets_count")
 def test_a_budget_that_never_allows_it_has_the_plan_given_up(
     control_plane: ControlPlane, namespace: str
 ) -> None:
@@ -77,11 +90,10 @@ def test_a_budget_that_never_allows_it_has_the_plan_given_up(
             low = (await it.pods())["low"]["metadata"]
             assert low["uid"] == uid and "deletionTimestamp" not in low
 
-    if not control_plane.controllers:
-        pytest.skip("needs the controller of PodDisruptionBudgets")
     asyncio.run(run())
 
 
+@pytest.mark.usefixtures("budgets_count")
 def test_a_budget_that_allows_it_in_time_is_waited_for(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         async with (
@@ -90,21 +102,16 @@ def test_a_budget_that_allows_it_in_time_is_waited_for(control_plane: ControlPla
         ):
             path = await low_under_a_budget(it, classes)
             await it.create(it.pod("high", priorityClassName=classes[1_000]))
-
-            async def refused() -> bool:
-                return bool(it.said("not evicted"))
-
-            await until(refused)
+            await until_logged(it, "not evicted")
             assert "low" in await it.placed()
             await it.api.delete(path)
-            await is_placed(it, "high")
+            await until_placed(it, "high")
             assert await it.events("PreemptionGivenUp") == []
 
-    if not control_plane.controllers:
-        pytest.skip("needs the controller of PodDisruptionBudgets")
     asyncio.run(run())
 
 
+@pytest.mark.usefixtures("budgets_count")
 def test_victims_without_a_budget_stay_while_a_budget_refuses(
     control_plane: ControlPlane, namespace: str
 ) -> None:
@@ -119,18 +126,12 @@ def test_victims_without_a_budget_stay_while_a_budget_refuses(
             await it.create(it.pod("free", priorityClassName=classes[10]))
             await it.bound(2)
             await gang(it, "train", 2, classes[1_000])
-
-            async def refused() -> bool:
-                return len(it.said("not evicted")) >= 2
-
-            await until(refused)
+            await until_logged(it, "not evicted", times=2)
             now = await it.pods()
             assert not any("deletionTimestamp" in now[name]["metadata"] for name in ("low", "free"))
             await it.api.delete(path)
-            await is_placed(it, "train-0", "train-1")
+            await until_placed(it, "train-0", "train-1")
 
-    if not control_plane.controllers:
-        pytest.skip("needs the controller of PodDisruptionBudgets")
     asyncio.run(run())
 
 
@@ -150,7 +151,7 @@ def test_a_pod_with_the_name_of_a_victim_is_not_evicted(control_plane: ControlPl
                 await it.bound(1)
                 proxy.before("POST", "/pods/low/eviction", another)
                 await it.create(it.pod("high", priorityClassName=classes[1_000]))
-                await is_placed(it, "high")
+                await until_placed(it, "high")
                 assert (await it.pods())["low"]["metadata"]["uid"] == uids[0]
 
     asyncio.run(run())
@@ -181,12 +182,12 @@ def test_a_write_that_fails_costs_no_other_victims(
             proxy.inject(method, part, fault, times=2)
             if kind == "gang":
                 await gang(it, "train", 2, classes[1_000])
-                await is_placed(it, "train-0", "train-1")
+                await until_placed(it, "train-0", "train-1")
                 assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
                 await until_said(it, "train", "Placed")
             else:
                 await it.create(it.pod("high", priorityClassName=classes[1_000]))
-                await is_placed(it, "high")
+                await until_placed(it, "high")
             now = await it.pods()
             for name in ("dear-0", "dear-1"):
                 assert now[name]["metadata"]["uid"] == before[name]["metadata"]["uid"]
@@ -215,18 +216,14 @@ def test_the_next_leader_carries_a_plan_on(evicted: int, control_plane: ControlP
                 plan = await plan_of(it, "train")
             assert (await plan_of(it, "train"))["id"] == plan["id"]
             proxy.forgive()
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            again = it.successor()
             async with again.scheduling(preempting()):
-                await is_placed(it, "train-0", "train-1")
+                await until_placed(it, "train-0", "train-1")
                 assert [one["plan"] for one in again.said("preemption resumed")] == [plan["id"]]
                 assert again.said("preempts") == []
                 assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
                 await until_said(it, "train", "Placed")
-
-                async def over() -> bool:
-                    return not await plan_of(it, "train")
-
-                await until(over)
+                await until_no_plan(it, "train")
             assert len(await it.events("Preempted")) == 2
 
     asyncio.run(run())
@@ -243,16 +240,12 @@ def test_the_next_leader_carries_on_the_plan_of_a_plain_pod(
                 before = await it.bound(2)
                 proxy.inject("POST", "/eviction", Refuse(503), times=NEVER)
                 await it.create(it.pod("high", priorityClassName=classes[1_000]))
-
-                async def refused() -> bool:
-                    return bool(it.said("not evicted"))
-
-                await until(refused)
+                await until_logged(it, "not evicted")
                 [plan] = [one["plan"] for one in it.said("preempts")]
             proxy.forgive()
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            again = it.successor()
             async with again.scheduling(preempting()):
-                await is_placed(it, "high")
+                await until_placed(it, "high")
                 assert [one["plan"] for one in again.said("preemption resumed")] == [plan]
                 assert await it.placed() == {"p20": before["p20"], "high": before["p10"]}
 
@@ -269,28 +262,12 @@ def test_victims_that_stay_have_the_plan_given_up_and_others_go(
             ranked(control_plane, namespace, 10, 20, 1_000) as (it, _, classes),
             it.scheduling(preempting(planDeadline="1s")),
         ):
-            for name, value in (("cheap", 10), ("dear", 20)):
-                await it.create_group(name, 2, required="rack")
-                pods = [
-                    it.pod(
-                        f"{name}-{i}",
-                        gang=name,
-                        priorityClassName=classes[value],
-                        terminationGracePeriodSeconds=1,
-                    )
-                    for i in range(2)
-                ]
-                if name == "cheap":
-                    pods[0]["metadata"]["finalizers"] = ["tests.closeby.dev/stays"]
-                await it.create(*pods)
-                await it.bound(value // 5)
+            await stuck(it, classes)
             await gang(it, "train", 2, classes[1_000])
-            await is_placed(it, "train-0", "train-1")
+            await until_placed(it, "train-0", "train-1")
             assert any("did not end in time" in str(one["why"]) for one in it.said("preemption given up"))
             assert not {"dear-0", "dear-1"} & (await it.placed()).keys()
-            await it.api.patch(
-                f"/api/v1/namespaces/{namespace}/pods/cheap-0", {"metadata": {"finalizers": None}}
-            )
+            await release(it)
 
     asyncio.run(run())
 
@@ -310,11 +287,7 @@ def test_a_preemptor_that_is_deleted_evicts_no_more(control_plane: ControlPlane,
 
             await until(refused)
             await it.delete("train-0", "train-1")
-
-            async def over() -> bool:
-                return not await plan_of(it, "train")
-
-            await until(over)
+            await until_no_plan(it, "train")
             proxy.forgive()
             asked = proxy.count("POST", "/eviction")
             # The room is not kept any more, and nobody goes: the next pod waits.
@@ -356,22 +329,15 @@ def test_a_gang_is_protected_after_so_many_evictions_by_the_next_leader_too(
                 await gang(it, "cheap", 2, classes[10])
                 await it.bound(2)
                 await gang(it, "train", 2, classes[1_000])
-                await is_placed(it, "train-0", "train-1")
-
-                async def noted() -> bool:
-                    group = await it.api.get(
-                        f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/cheap"
-                    )
-                    return len(group.get("status", {}).get("evictions", ())) == 1
-
-                await until(noted)
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+                await until_placed(it, "train-0", "train-1")
+                await until_evictions(it, "cheap", 1)
+            again = it.successor()
             async with again.scheduling(once):
                 # Its owner makes it again, once the preemptor is done.
                 await it.delete("train-0", "train-1")
                 pods = (it.pod(f"back-{i}", gang="cheap", priorityClassName=classes[10]) for i in range(2))
                 await it.create(*pods)
-                await is_placed(it, "back-0", "back-1")
+                await until_placed(it, "back-0", "back-1")
                 await gang(it, "later", 2, classes[1_000])
                 await until_said(it, "later", "GangDoesNotFit")
                 assert await it.events("PreemptionGivenUp") == []
@@ -390,23 +356,16 @@ def test_without_its_pod_group_a_plan_is_given_up(control_plane: ControlPlane, n
             await two_full_racks(it, classes)
             proxy.inject("POST", "/eviction", Refuse(503), times=NEVER)
             await gang(it, "train", 2, classes[1_000])
-
-            async def refused() -> bool:
-                return bool(it.said("not evicted"))
-
-            await until(refused)
+            await until_logged(it, "not evicted")
             await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/train")
-
-            async def over() -> bool:
-                return bool(it.said("preemption given up"))
-
-            await until(over)
+            await until_logged(it, "preemption given up")
             proxy.forgive()
             assert (await it.placed()).keys() == {"cheap-0", "cheap-1", "dear-0", "dear-1"}
 
     asyncio.run(run())
 
 
+@pytest.mark.usefixtures("budgets_count")
 def test_where_nothing_can_be_tried_without_effect_victims_are_evicted_all_the_same(
     control_plane: ControlPlane, namespace: str
 ) -> None:
@@ -417,19 +376,12 @@ def test_where_nothing_can_be_tried_without_effect_victims_are_evicted_all_the_s
             ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:1]) as (it, proxy, classes),
             it.scheduling(preempting()),
         ):
-            path = await budget(it, "keep", minAvailable=0)
-            low = it.pod("low", priorityClassName=classes[10])
-            low["metadata"]["labels"]["covered-by"] = "keep"
-            await it.create(low)
-            await it.bound(1)
-            await counted(it, path, 1)
+            await low_under_a_budget(it, classes, available=0)
             proxy.inject("POST", "eviction?dryRun=All", Refuse(400), times=NEVER)
             await it.create(it.pod("high", priorityClassName=classes[1_000]))
-            await is_placed(it, "high")
+            await until_placed(it, "high")
             assert await it.events("PreemptionGivenUp") == []
 
-    if not control_plane.controllers:
-        pytest.skip("needs the controller of PodDisruptionBudgets")
     asyncio.run(run())
 
 
@@ -465,7 +417,7 @@ def test_a_higher_priority_takes_the_plan_of_another_over(
             [end] = it.said("preemption given up")
             assert end["item"] == f"{namespace}/train" and "higher priority" in str(end["why"])
             proxy.forgive()
-            await is_placed(it, "vip-0", "vip-1")
+            await until_placed(it, "vip-0", "vip-1")
             assert (await it.placed()).keys() == {"vip-0", "vip-1"}
 
             async def each_once() -> bool:

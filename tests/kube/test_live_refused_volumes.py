@@ -21,6 +21,7 @@ from tests.kube.live_world import (
     planned,
     replica,
     until,
+    until_logged,
     until_said,
 )
 from tests.kube.provisioner import Provisioner
@@ -36,10 +37,7 @@ def names(nodes: list[Object]) -> list[str]:
 
 
 async def withdrawn(it: World) -> None:
-    async def given_back() -> bool:
-        return bool(it.said("bindings withdrawn"))
-
-    await until(given_back)
+    await until_logged(it, "bindings withdrawn")
 
 
 def test_no_node_is_tried_twice_while_others_are_left(
@@ -89,7 +87,7 @@ def test_the_gang_says_which_volume_of_which_member(control_plane: ControlPlane,
                 return any(f"claim {namespace}/c3" in one for one in about)
 
             await until(posted)
-            await withdrawn(it)
+            await until_logged(it, "bindings withdrawn")
             made.silent.clear()
             await it.bound(4)
             await until_said(it, "g", "VolumesBound", "VolumesBound")
@@ -171,7 +169,7 @@ def test_a_shared_claim_is_given_back_once_no_member_waits_for_it(
             made.silent.add("shared")
             async with it.scheduling(SHORT):
                 await gang_that_shares(it, made)
-                await withdrawn(it)
+                await until_logged(it, "bindings withdrawn")
                 first = await until_said(it, "g", "VolumeNotBindable", "VolumesBound")
                 assert "not bound within 2 s" in first["message"]
 
@@ -221,7 +219,7 @@ def test_trouble_while_a_gang_is_given_back(
                     proxy.inject(method, "/persistentvolumeclaims/", fault, times=6)
                 made.full |= set((await made.selected()).values())
                 made.silent.discard("c3")
-                await withdrawn(it)
+                await until_logged(it, "bindings withdrawn")
 
                 async def free() -> bool:
                     return not await made.selected()

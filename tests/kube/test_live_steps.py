@@ -9,7 +9,7 @@ from closeby.scheduling.outcomes import Binding
 from tests.control_plane.api import Api, ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse
-from tests.kube.live_world import World, behind_proxy, group_of, host, planned, until, until_said
+from tests.kube.live_world import behind_proxy, group_of, host, planned, until, until_said
 
 HOSTS = [host(f"r{rack}-{i}", f"r{rack}", 2) for rack in range(2) for i in range(2)]
 #: On a machine that does much else besides, one wait alone may take a minute.
@@ -135,7 +135,7 @@ def test_steps_that_a_process_did_not_finish_are_run_again_by_the_next_one(
             assert planned(await group_of(it, "g")) == promised
             assert proxy.count("POST", "/binding") == 0
             claims.ready.set()
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            again = it.successor()
             async with again.scheduling(steps=[claims]):
                 assert await again.bound(4) == promised
                 await until_said(again, "g", "Placed")

@@ -17,7 +17,7 @@ from closeby.scheduling.extension import PreFilter
 from closeby.scheduling.plugin_view import CycleState
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.live import FAST
-from tests.kube.live_world import World, host, until, until_said, world
+from tests.kube.live_world import World, host, until, until_logged, until_said, world
 
 #: On a machine that does much else besides, one wait alone may take a minute.
 pytestmark = pytest.mark.timeout(400)
@@ -105,11 +105,7 @@ def test_a_gang_whose_plan_cannot_be_written_binds_no_pod(
         async with stumbling(control_plane, namespace) as (it, transport), it.scheduling() as scheduler:
             transport.where = "/podgroups/odd/status"
             await it.gang("odd", 3, required="rack")
-
-            async def stumbled() -> bool:
-                return bool(it.said("status not written"))
-
-            await until(stumbled)
+            await until_logged(it, "status not written")
             await it.gang("fine", 2, required="rack")
             assert all(name.startswith("fine") for name in await it.bound(2))
             transport.times = 0

@@ -12,7 +12,16 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.kube.faulty_proxy import Cut, Fault, Proxy, Refuse
 from tests.kube.live import unique
-from tests.kube.live_world import ZONE, World, behind_proxy, group_of, planned, until, until_said
+from tests.kube.live_world import (
+    ZONE,
+    World,
+    behind_proxy,
+    group_of,
+    planned,
+    until,
+    until_logged,
+    until_said,
+)
 from tests.kube.provisioner import Provisioner
 
 #: On a machine that does much else besides, one wait alone may take a minute.
@@ -115,11 +124,7 @@ def test_a_member_whose_volume_is_not_made_gives_the_whole_gang_back(
             # The others would wait for ten minutes.
             async with it.scheduling():
                 await gang_with_claims(it, made)
-
-                async def given_back() -> bool:
-                    return bool(it.said("bindings withdrawn"))
-
-                await until(given_back)
+                await until_logged(it, "bindings withdrawn")
                 assert proxy.count("POST", "/binding") == 0
                 assert f"{namespace}/c3" in str(it.said("bindings withdrawn")[0]["why"])
                 made.silent.clear()
@@ -167,11 +172,7 @@ def test_a_volume_that_was_kept_is_free_again(control_plane: ControlPlane, names
                 await made.claim("c0", made.by_hand)
                 await made.claim("c1")
                 await it.create(claiming(it, "g-0", "c0", "g"), claiming(it, "g-1", "c1", "g"))
-
-                async def given_back() -> bool:
-                    return bool(it.said("bindings withdrawn"))
-
-                await until(given_back)
+                await until_logged(it, "bindings withdrawn")
                 assert await it.placed() == {}
                 made.silent.clear()
                 await it.bound(2)
@@ -197,7 +198,7 @@ def test_the_next_leader_carries_on_between_the_write_and_the_binding(
             assert proxy.count("POST", "/binding") == 0
             assert await made.selected() == {f"c{i}": promised[f"g-{i}"] for i in range(4)}
             made.silent.clear()
-            again = World(it.api, it.transport, namespace, topology=it.topology, name=it.name)
+            again = it.successor()
             async with again.scheduling():
                 assert await again.bound(4) == promised
                 await until_said(again, "g", "Placed")
