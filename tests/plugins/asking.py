@@ -14,6 +14,7 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.registry import Topologies
 
 STATE = CycleState()
+GPU = "nvidia.com/gpu"
 
 
 def handle_of(nodes: Iterable[Node], running: Iterable[tuple[Pod, str]] = ()) -> Handle:
@@ -42,6 +43,12 @@ def pod_of(spec: PodSpec | None = None, name: str = "p", node_name: str | None =
         spec=PodSpec() if spec is None else spec,
         node_name=node_name,
     )
+
+
+def asking(name: str = "p", /, **requests: int) -> Pod:
+    """A pod that requests these amounts; ``gpu`` stands for the GPU."""
+    named = {GPU if key == "gpu" else key: amount for key, amount in requests.items()}
+    return pod_of(PodSpec(requests=tuple(sorted(named.items()))), name)
 
 
 def allowed(plugin: Filter, pod: Pod) -> str:

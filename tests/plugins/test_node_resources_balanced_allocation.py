@@ -6,25 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import PodSpec
 from closeby.plugins.node_resources_balanced_allocation import (
     BalancedArguments,
     NodeResourcesBalancedAllocation,
 )
 from closeby.scheduling.extension import Handle
-from tests.plugins.asking import handle_of, pod_of, scores
-
-GPU = "nvidia.com/gpu"
+from tests.plugins.asking import GPU, asking, handle_of, pod_of, scores
 
 
 def plugin_on(handle: Handle, *resources: str) -> NodeResourcesBalancedAllocation:
     given = {"resources": [{"name": name} for name in resources]} if resources else {}
     return NodeResourcesBalancedAllocation(msgspec.convert(given, BalancedArguments), handle)
-
-
-def asking(name: str = "p", /, **requests: int) -> Pod:
-    named = {GPU if key == "gpu" else key: amount for key, amount in requests.items()}
-    return pod_of(PodSpec(requests=tuple(sorted(named.items()))), name)
 
 
 def test_a_pod_that_makes_the_use_more_even_raises_the_score() -> None:

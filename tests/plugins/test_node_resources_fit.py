@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 
 from closeby.cluster.columns import UNLIMITED
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import PodSpec
 from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.node_resources_fit import FitArguments, NodeResourcesFit
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.plugin_view import Nodes
 from tests.golden.fixture import Golden
-from tests.plugins.asking import STATE, handle_of, place, pod_of, room, scores, why_not
+from tests.plugins.asking import GPU, STATE, asking, handle_of, place, pod_of, room, scores, why_not
 
 GI = 1 << 30
-GPU = "nvidia.com/gpu"
 
 
 def plugin_on(handle: Handle, strategy: str = "LeastAllocated", /, **weights: int) -> NodeResourcesFit:
@@ -26,11 +25,6 @@ def plugin_on(handle: Handle, strategy: str = "LeastAllocated", /, **weights: in
     named = {"resources": resources} if resources else {}
     arguments = msgspec.convert({"scoringStrategy": {"type": strategy, **named}}, FitArguments)
     return NodeResourcesFit(arguments, handle)
-
-
-def asking(name: str = "p", /, **requests: int) -> Pod:
-    named = {GPU if key == "gpu" else key: amount for key, amount in requests.items()}
-    return pod_of(PodSpec(requests=tuple(sorted(named.items()))), name)
 
 
 NODES = [

@@ -4,12 +4,10 @@ import msgspec
 import pytest
 
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.scarce_resource_avoidance import AvoidanceArguments, ScarceResourceAvoidance
 from closeby.scheduling.extension import Handle
-from tests.plugins.asking import handle_of, place, pod_of, scores
+from tests.plugins.asking import GPU, asking, handle_of, place, pod_of, scores
 
-GPU = "nvidia.com/gpu"
 NODES = [
     Node(name="cpu-only", allocatable={"cpu": 8000}),
     Node(name="gpus", allocatable={"cpu": 8000, GPU: 8}),
@@ -19,11 +17,6 @@ NODES = [
 
 def plugin_on(handle: Handle, **arguments: object) -> ScarceResourceAvoidance:
     return ScarceResourceAvoidance(msgspec.convert(arguments, AvoidanceArguments), handle)
-
-
-def asking(name: str = "p", **requests: int) -> Pod:
-    named = {GPU if key == "gpu" else key: amount for key, amount in requests.items()}
-    return pod_of(PodSpec(requests=tuple(sorted(named.items()))), name)
 
 
 @pytest.mark.parametrize(

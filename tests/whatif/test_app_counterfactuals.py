@@ -21,6 +21,7 @@ from tests.applications.calls import app
 from tests.applications.networks import replicas
 from tests.golden.fixture import Golden
 from tests.talking import rooms, talking, talking_worlds
+from tests.whatif.afterwards import job_name, left_by
 from tests.worlds import pods, spec
 
 ONE = "default/A1"
@@ -233,11 +234,6 @@ def test_gates_are_no_matter_of_room(golden: Golden) -> None:
 # Properties
 
 
-def left_by(run: Run, manifests: Manifests) -> Manifests:
-    """The cluster as the run left it."""
-    return replace(manifests, pods=tuple(replace(pod, node_name=run.node_of(pod)) for pod in manifests.pods))
-
-
 def talk(run: Run, key: str) -> tuple[float, int] | None:
     edges = run.app_edges.get(key)
     return None if edges is None else (sum(one.cost for one in edges), sum(one.over for one in edges))
@@ -276,10 +272,6 @@ def opened(node: Node, command: Sequence[str]) -> Node:
 def _removal(taint: Taint) -> str:
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}-"
-
-
-def job_name(pod: Pod) -> str:
-    return f"pod/{pod.key}" if pod.group is None else f"podgroup/{pod.namespace}/{pod.group}"
 
 
 def written(manifests: Manifests, key: str, field: str, value: str | int | None) -> Manifests:

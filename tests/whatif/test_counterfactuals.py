@@ -17,6 +17,7 @@ from closeby.whatif.gathering import counterfactuals
 from closeby.whatif.records import Counterfactual, DistanceEntry, Kind, WhereEntry
 from tests.crowded import CLUSTER, world, worlds
 from tests.golden.fixture import Golden
+from tests.whatif.afterwards import job_name, left_by
 from tests.worlds import draw, gang, pods, spec
 
 
@@ -212,21 +213,12 @@ def test_a_gang_of_a_service_runs_for_ever_as_for_reservations(owner: str) -> No
 # Properties
 
 
-def left_by(run: Run, manifests: Manifests) -> Manifests:
-    """The cluster as the run left it."""
-    return replace(manifests, pods=tuple(replace(pod, node_name=run.node_of(pod)) for pod in manifests.pods))
-
-
 def starts(manifests: Manifests, key: str) -> bool:
     """Whether the engine places members of this gang."""
     return any(
         f"{one.pod.namespace}/{one.pod.group}" == key
         for one in simulate(manifests, Configuration()).bindings.values()
     )
-
-
-def job_name(pod: Pod) -> str:
-    return f"pod/{pod.key}" if pod.group is None else f"podgroup/{pod.namespace}/{pod.group}"
 
 
 def without(manifests: Manifests, gone: set[str]) -> Manifests:
