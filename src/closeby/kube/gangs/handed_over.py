@@ -14,8 +14,7 @@ from closeby.kube.state.ownership import scheduler_of
 from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.writer import Note, Reference
-from closeby.objects.pods import Pod
+from closeby.kube.writing.writer import Note, pod_reference
 from closeby.objects.saying import Say
 from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Binding
@@ -62,7 +61,7 @@ class HandedOver:
         else:  # The watch was quicker than the answer to our write.
             self._pods.not_sent(pod.uid)
         text = f"placed on {node}, where {scheduler_of(pod)} is to bind it"
-        self._events.post(_reference(pod), Note(reason="Placed", action="Placing", text=text))
+        self._events.post(pod_reference(pod), Note(reason="Placed", action="Placing", text=text))
         self._tell(one for one in heard if one.why)
 
     def take(self, changes: Iterable[tuple[Resource, Change]]) -> None:
@@ -82,10 +81,6 @@ class HandedOver:
                     "its controller makes another"
                 )
                 note = Note(reason="NotBound", action="Binding", text=text, warning=True)
-                self._events.post(_reference(pod), note)
+                self._events.post(pod_reference(pod), note)
             if pod.group is not None:
                 self._review(gang_key(pod))
-
-
-def _reference(pod: Pod) -> Reference:
-    return Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)

@@ -31,8 +31,7 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.placements import PlacementWriter
 from closeby.kube.writing.pod_statuses import PodStatuses
 from closeby.kube.writing.statuses import ReportingSettings
-from closeby.kube.writing.writer import Note, Reference, Writer, Written
-from closeby.objects.pods import Pod
+from closeby.kube.writing.writer import Note, Writer, Written, pod_reference
 from closeby.objects.reasons import Reason
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
@@ -296,7 +295,7 @@ class BindingController:
         leftover = Leftover(pod, Reason.VOLUME_NOT_BINDABLE, problem.sentence())
         text = f"{leftover.reason}: {leftover.message}"
         note = Note(reason="FailedScheduling", action="Binding", text=text, warning=True)
-        self._events.post(_reference(pod), note)
+        self._events.post(pod_reference(pod), note)
         self._pod_statuses.refused(leftover)
         if pod.group is not None:
             self._gang_statuses.volumes_failed(gang_key(pod), f"{pod.name}: {leftover.message}")
@@ -364,10 +363,6 @@ class BindingController:
             self._gang_statuses.refused(key)
         else:
             self._gang_statuses.review(key)
-
-
-def _reference(pod: Pod) -> Reference:
-    return Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
 
 
 def _now() -> str:

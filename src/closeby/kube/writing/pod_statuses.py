@@ -20,7 +20,7 @@ from closeby.kube.writing.events import Events
 from closeby.kube.writing.statuses import Desired, ReportingSettings, StatusReconciler
 from closeby.kube.writing.work_queue import Places, WorkQueue
 from closeby.kube.writing.workers import Workers
-from closeby.kube.writing.writer import DONE, Note, Reference, StatusCondition, Writer, Written
+from closeby.kube.writing.writer import DONE, Note, Reference, StatusCondition, Writer, Written, pod_reference
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
@@ -151,14 +151,14 @@ class PodStatuses:
         """The pod is bound."""
         self.settled(bind.pod.uid)
         text = f"Successfully assigned {bind.pod.key} to {bind.node}"
-        self._events.post(_reference(bind.pod), Note(reason="Scheduled", action="Binding", text=text))
+        self._events.post(pod_reference(bind.pod), Note(reason="Scheduled", action="Binding", text=text))
 
     # What is to be said
 
     def regarding(self, key: str) -> Reference | None:
         """The pod."""
         found = self._pods.get(key)
-        return None if found is None else _reference(found.pod)
+        return None if found is None else pod_reference(found.pod)
 
     def desired(self, key: str) -> Desired | None:
         """Its conditions."""
@@ -184,7 +184,7 @@ class PodStatuses:
         if found.nominated is not None and found.nominated.condition is not None:
             conditions.append(found.nominated.condition)
         return Desired(
-            about=_reference(found.pod),
+            about=pod_reference(found.pod),
             content=(found.reason, found.message, found.grouped, found.nominated),
             gist=(found.reason, found.grouped, found.nominated),
             write=lambda: self._write(found, conditions),
@@ -222,7 +222,3 @@ def _app_group_found(found: _Pod) -> StatusCondition:
         reason=Reason.APP_GROUP_NOT_FOUND.value,
         message=f"the pod was placed on its own, because there is no usable AppGroup {name}",
     )
-
-
-def _reference(pod: Pod) -> Reference:
-    return Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)

@@ -82,6 +82,11 @@ class Reference(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
         return "/".join(filter(None, (self.kind, self.namespace, self.name)))
 
 
+def pod_reference(pod: Pod) -> Reference:
+    """A pod, as Events name it."""
+    return Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
+
+
 class Note(Struct, frozen=True, kw_only=True):
     """What an Event says: one line that the API server takes."""
 
