@@ -43,9 +43,9 @@ class PlanUnderway:
         "nominated",
         "over",
         "plan",
-        "stands",
         "status",
         "waited",
+        "written",
     )
 
     def __init__(self, plan: Preemption, status: PreemptionStatus, about: Reference | None) -> None:
@@ -63,7 +63,7 @@ class PlanUnderway:
         #: Whether something held evictions up, so that others may have changed the room meanwhile.
         self.waited = False
         #: Whether it is written down.
-        self.stands = False
+        self.written = False
         #: Whether it came to its end, or is given up.
         self.over = False
 

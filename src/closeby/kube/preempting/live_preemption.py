@@ -21,6 +21,13 @@ from closeby.kube.preempting.history import EvictionHistory
 from closeby.kube.preempting.holding import NodeHolds
 from closeby.kube.preempting.meters import PreemptionMeters
 from closeby.kube.preempting.nominated import NominatedPods
+from closeby.kube.preempting.notes import (
+    begun_note,
+    evicted_note,
+    given_up_note,
+    preemptor_of,
+    where_text,
+)
 from closeby.kube.preempting.records import (
     EVICTING,
     GIVEN_UP,
@@ -30,21 +37,13 @@ from closeby.kube.preempting.records import (
     status_of,
 )
 from closeby.kube.preempting.restoring import written_plans
-from closeby.kube.preempting.saying import (
-    begun_note,
-    evicted_note,
-    given_up_note,
-    pod_reference,
-    preemptor_of,
-    where_of,
-)
 from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.pod_statuses import Nomination, PodStatuses
-from closeby.kube.writing.writer import Reference, StatusCondition, Verdict, Written
+from closeby.kube.writing.writer import Reference, StatusCondition, Verdict, Written, pod_reference
 from closeby.objects.pods import Pod
 from closeby.objects.recorded import PreemptionStatus
 from closeby.objects.saying import Say
@@ -187,7 +186,7 @@ class LivePreemption:
             self._say("preemption complete", item=item, plan=id_, seconds=f"{took:.1f}")
         if carried.plan.is_gang:
             self._context.review(carried.plan.item, waits=False)
-        self._denominate(carried, end.why)
+        self._clear_nominations(carried, end.why)
 
     @property
     def pending(self) -> bool:
@@ -255,13 +254,13 @@ class LivePreemption:
                 "preempts",
                 item=plan.preemptor,
                 plan=id_,
-                domain=where_of(plan),
+                domain=where_text(plan),
                 pods=len(plan.victims),
                 priority=plan.cost.highest_priority,
             )
             if carried.about is not None:
                 self._events.post(carried.about, begun_note(plan, id_))
-        carried.stands = True
+        carried.written = True
         if self._taints and await self.may_go_on(carried):
             await self._holds.hold(carried.plan.nodes)
         await self._evictions.clear(carried)
@@ -307,7 +306,7 @@ class LivePreemption:
 
         await asyncio.gather(*(one(uid, node) for uid, node in carried.plan.places))
 
-    def _denominate(self, carried: PlanUnderway, why: str) -> None:
+    def _clear_nominations(self, carried: PlanUnderway, why: str) -> None:
         """What the pods say of a plan that is in force no more."""
         others = {uid for one in self._plans for uid, _ in one.plan.places}
         for uid in carried.nominated - others:
@@ -354,7 +353,7 @@ class LivePreemption:
     @property
     def to_hold(self) -> frozenset[str]:
         """The nodes of all plans that are carried out; none where they are not to be held."""
-        carried = (one for one in self._plans if one.stands and not one.over) if self._taints else ()
+        carried = (one for one in self._plans if one.written and not one.over) if self._taints else ()
         return frozenset(node for one in carried for node in one.plan.nodes)
 
     def leads(self) -> bool:

@@ -5,19 +5,19 @@ who took its place there.
 """
 
 from closeby.kube.gangs.objects import GangObjects
-from closeby.kube.writing.writer import Note, Reference
+from closeby.kube.writing.writer import Note, Reference, pod_reference
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, path_text, plural
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.preempting.records import Preemption
 
 
-def where_of(plan: Preemption) -> str:
+def where_text(plan: Preemption) -> str:
     """The node or the domain that is cleared."""
     return plan.node or path_text(plan.path)
 
 
-def whom(plan: Preemption) -> str:
+def victims_text(plan: Preemption) -> str:
     """The victims: names of the preemptor's own namespace, and how many others."""
     namespace = plan.preemptor.partition("/")[0]
     named = [pod.name for pod in plan.victims if pod.namespace == namespace]
@@ -37,11 +37,6 @@ def preemptor_of(plan: Preemption, state: SchedulingState, objects: GangObjects)
     return None if pod is None else pod_reference(pod)
 
 
-def pod_reference(pod: Pod) -> Reference:
-    """As Events name it."""
-    return Reference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-
-
 def evicted_note(victim: Pod, plan: Preemption, id_: str, preemptor: Reference | None) -> Note:
     """For a victim."""
     namespace = plan.preemptor.partition("/")[0]
@@ -54,7 +49,7 @@ def evicted_note(victim: Pod, plan: Preemption, id_: str, preemptor: Reference |
 
 def begun_note(plan: Preemption, id_: str) -> Note:
     """For the preemptor."""
-    text = f"{whom(plan)} must go so that it fits in {where_of(plan)}, plan {id_}"
+    text = f"{victims_text(plan)} must go so that it fits in {where_text(plan)}, plan {id_}"
     return Note(reason="Preempting", action="Preempting", text=text)
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.preempting.evicting import PlanUnderway
+from closeby.kube.preempting.notes import preemptor_of
 from closeby.kube.preempting.records import PodPlan, gang_plan, pod_plan, status_of
-from closeby.kube.preempting.saying import preemptor_of
 from closeby.kube.state.ownership import OwnGangs
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import Final, Protocol
 
 from closeby.kube.gangs.objects import GangObjects
-from closeby.kube.preempting.saying import preemptor_of, where_of, whom
+from closeby.kube.preempting.notes import preemptor_of, victims_text, where_text
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.state.ownership import scheduler_of
 from closeby.kube.writing.events import Events
@@ -81,9 +81,9 @@ class ObservedPreemption:
 
     def may_evict(self, pod: Pod) -> bool:
         """Whether a pod may be a victim, by its namespace and its scheduler."""
-        everybody = self._rule is not None and self._rule.victims == "all"
-        ours = everybody or scheduler_of(pod) == self._settings.scheduler_name
-        return ours and pod.namespace not in self._settings.excluded_namespaces
+        all_schedulers = self._rule is not None and self._rule.victims == "all"
+        eligible = all_schedulers or scheduler_of(pod) == self._settings.scheduler_name
+        return eligible and pod.namespace not in self._settings.excluded_namespaces
 
     def decided(self, outcome: Outcome, events: Events | None, objects: GangObjects) -> None:
         """Reports the plans of a decision that are others than before: without ``events`` in the log."""
@@ -93,7 +93,7 @@ class ObservedPreemption:
         for plan in outcome.preemptions:
             if not plan.observed:
                 continue
-            where = where_of(plan)
+            where = where_text(plan)
             said = where, tuple(pod.uid for pod in plan.victims)
             if self._last.get(plan.preemptor) == said:
                 continue
@@ -116,5 +116,5 @@ class ObservedPreemption:
         about = preemptor_of(plan, self._engine.state, objects)
         if events is None or about is None:
             return
-        text = f"with preemption on, {whom(plan)} would be evicted, so that it fits in {where}"
+        text = f"with preemption on, {victims_text(plan)} would be evicted, so that it fits in {where}"
         events.post(about, Note(reason="PreemptionObserved", action="Preempting", text=text))
