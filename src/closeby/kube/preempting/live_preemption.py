@@ -21,6 +21,7 @@ from closeby.kube.preempting.history import EvictionHistory
 from closeby.kube.preempting.holding import NodeHolds
 from closeby.kube.preempting.meters import PreemptionMeters
 from closeby.kube.preempting.nominated import NominatedPods
+from closeby.kube.preempting.nominating import Nominations
 from closeby.kube.preempting.notes import (
     begun_note,
     evicted_note,
@@ -28,22 +29,15 @@ from closeby.kube.preempting.notes import (
     preemptor_of,
     where_text,
 )
-from closeby.kube.preempting.records import (
-    EVICTING,
-    GIVEN_UP,
-    PLACED,
-    PREEMPTING,
-    message_of,
-    status_of,
-)
+from closeby.kube.preempting.records import status_of
 from closeby.kube.preempting.restoring import written_plans
 from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.pod_statuses import Nomination, PodStatuses
-from closeby.kube.writing.writer import Reference, StatusCondition, Verdict, Written, pod_reference
+from closeby.kube.writing.pod_statuses import PodStatuses
+from closeby.kube.writing.writer import Reference, Verdict, Written, pod_reference
 from closeby.objects.pods import Pod
 from closeby.objects.recorded import PreemptionStatus
 from closeby.objects.saying import Say
@@ -63,8 +57,6 @@ from closeby.scheduling.preempting.rule import PreemptionRule, rule_of
 
 #: Between attempts to write a plan (seconds).
 _PACE: Final = RequestPace(0.2, 10.0)
-#: Nominations that are sent at the same time: fewer than evictions, which matter more.
-_AT_ONCE: Final = 4
 
 #: What is said to the engine.
 PreemptionReport = PreemptionEvent | FlushUnschedulable
@@ -137,13 +129,20 @@ class LivePreemption:
         self._deadline = rule.deadline
         #: Which gangs were evicted.
         self.history = EvictionHistory()
-        self._nominations = NominatedPods()
+        self._nominated = NominatedPods()
         self._plans: list[PlanUnderway] = []
         self._reports: list[PreemptionReport] = []
         self._running: set[asyncio.Task[None]] = set()
         self._stopping = Stopping()
         self._evictions = VictimEvictions(engine, given.transport, say, given.meters, self)
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._nominating = Nominations(
+            engine,
+            given.pod_statuses,
+            say,
+            leads=context.may_bind,
+            in_force=self.in_force,
+            start=self._start,
+        )
         self._taints = rule.hold == "taint"
         self._holds = NodeHolds(engine, given.transport, say, given.held, self)
 
@@ -151,7 +150,7 @@ class LivePreemption:
 
     def look(self, changes: Iterable[tuple[Resource, Change]]) -> None:
         """What the watches brought."""
-        self._nominations.take(changes)
+        self._nominated.take(changes)
 
     def status(self, key: str) -> PreemptionStatus | None:
         """What the status of a gang says of its plan."""
@@ -186,7 +185,8 @@ class LivePreemption:
             self._say("preemption complete", item=item, plan=id_, seconds=f"{took:.1f}")
         if carried.plan.is_gang:
             self._context.review(carried.plan.item, waits=False)
-        self._clear_nominations(carried, end.why)
+        others = {uid for one in self._plans for uid, _ in one.plan.places}
+        self._nominating.clear(carried, others, end.why)
 
     @property
     def pending(self) -> bool:
@@ -203,7 +203,7 @@ class LivePreemption:
         if not self._given.writes:
             return
         self._engine.handle(*self.history.restore(self._state, self._objects))
-        for carried in written_plans(self._state, self._objects, self._context.own, self._nominations.plans):
+        for carried in written_plans(self._state, self._objects, self._context.own, self._nominated.plans):
             self._say("preemption resumed", item=carried.plan.preemptor, plan=carried.status.id)
             carried.waited = True
             counted = self.history.counted(carried.status.id)
@@ -214,10 +214,9 @@ class LivePreemption:
             elif not all(map(self._given.may_evict, carried.plan.victims)):
                 self.give_up(carried, "its victims may not be evicted any more")
         kept = {uid for one in self._plans for uid in one.nominated}
-        for uid, written in self._nominations.plans.items():
-            pod = self._state.pods.get(uid)
-            if written.ours and uid not in kept and pod is not None and pod.node_name is None:
-                self._start(self._nominate(pod, Nomination(node=None)))
+        for uid, written in self._nominated.plans.items():
+            if written.ours and uid not in kept:
+                self._nominating.clear_pod(uid)
         self._start(self._holds.run())
 
     async def finish(self) -> None:
@@ -282,56 +281,9 @@ class LivePreemption:
         return False
 
     async def _write_once(self, carried: PlanUnderway) -> Written:
-        plan = carried.plan
-        if plan.is_gang:
-            return await self._context.write_plan(plan.item)
-        uid, node = plan.places[0]
-        pod = self._state.pods.get(uid)
-        if pod is None or pod.node_name is not None:
-            return Written(Verdict.GONE)
-        carried.nominated.add(uid)
-        message = message_of(carried.status.id, node, (one.uid for one in plan.victims))
-        condition = _condition("True", EVICTING, message, carried.status.made)
-        return await self._given.pod_statuses.nominate(pod, Nomination(node=node, condition=condition))
-
-    # What stands in pods
-
-    async def _nominate_members(self, carried: PlanUnderway) -> None:
-        """A hint for others, on which nothing depends."""
-
-        async def one(uid: str, node: str) -> None:
-            pod = self._state.pods.get(uid)
-            if pod is not None and pod.node_name is None:
-                await self._nominate(pod, Nomination(node=node), carried)
-
-        await asyncio.gather(*(one(uid, node) for uid, node in carried.plan.places))
-
-    def _clear_nominations(self, carried: PlanUnderway, why: str) -> None:
-        """What the pods say of a plan that is in force no more."""
-        others = {uid for one in self._plans for uid, _ in one.plan.places}
-        for uid in carried.nominated - others:
-            pod = self._state.pods.get(uid)
-            if pod is None or pod.node_name is not None:
-                continue
-            said = f"plan {carried.status.id} is given up: {why}" if why else ""
-            condition = None
-            if not carried.plan.is_gang:
-                condition = _condition("False", GIVEN_UP if why else PLACED, said)
-            nomination = Nomination(node=None, condition=condition)
-            if self._engine.cluster.placement(uid) is None:
-                self._start(self._nominate(pod, nomination))
-            elif condition is not None:
-                self._given.pod_statuses.nominated(uid, nomination)  # It is written before the binding.
-
-    async def _nominate(self, pod: Pod, nomination: Nomination, by: PlanUnderway | None = None) -> None:
-        async with self._slots:
-            if not (self._context.may_bind() if by is None else self.in_force(by)):
-                return
-            if by is not None:
-                by.nominated.add(pod.uid)
-            written = await self._given.pod_statuses.nominate(pod, nomination)
-            if written.error is not None and written.verdict is not Verdict.GONE:
-                self._say("not nominated", warning=True, pod=pod.key, error=written.error)
+        if carried.plan.is_gang:
+            return await self._context.write_plan(carried.plan.item)
+        return await self._nominating.write_plan(carried)
 
     # What evicting asks
 
@@ -348,24 +300,10 @@ class LivePreemption:
         """All that waits may be placed by now."""
         self._report(FlushUnschedulable())
 
-    # What holding nodes asks
-
-    @property
-    def to_hold(self) -> frozenset[str]:
-        """The nodes of all plans that are carried out; none where they are not to be held."""
-        carried = (one for one in self._plans if one.written and not one.over) if self._taints else ()
-        return frozenset(node for one in carried for node in one.plan.nodes)
-
-    def leads(self) -> bool:
-        """Whether this process certainly leads."""
-        return not self._stopping.is_set and self._context.may_bind()
-
-    # What evicting asks, too
-
     def all_leave(self, carried: PlanUnderway) -> None:
         """No more evictions are to be sent, so others may learn where the members go."""
         if carried.plan.is_gang:
-            self._start(self._nominate_members(carried))
+            self._nominating.nominate_members(carried)
 
     async def rest(self, seconds: float) -> bool:
         """Waits; False when the process stops meanwhile."""
@@ -381,10 +319,6 @@ class LivePreemption:
         if not carried.over:
             carried.over = True
             self._report(PreemptionGivenUp(carried.plan, why, tuple(blocked), strict))
-
-    def _report(self, event: PreemptionReport) -> None:
-        self._reports.append(event)
-        self._context.wake()
 
     def in_force(self, carried: PlanUnderway) -> bool:
         """Whether the plan is in force, and this process leads."""
@@ -409,6 +343,24 @@ class LivePreemption:
             return False
         return True
 
+    # What holding nodes asks
+
+    @property
+    def to_hold(self) -> frozenset[str]:
+        """The nodes of all plans that are carried out; none where they are not to be held."""
+        carried = (one for one in self._plans if one.written and not one.over) if self._taints else ()
+        return frozenset(node for one in carried for node in one.plan.nodes)
+
+    def leads(self) -> bool:
+        """Whether this process certainly leads."""
+        return not self._stopping.is_set and self._context.may_bind()
+
+    # What all need
+
+    def _report(self, event: PreemptionReport) -> None:
+        self._reports.append(event)
+        self._context.wake()
+
     def _preemptor(self, plan: Preemption) -> Reference | None:
         return preemptor_of(plan, self._state, self._objects)
 
@@ -416,9 +368,3 @@ class LivePreemption:
         task = self._given.tasks.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-
-
-def _condition(status: str, reason: str, message: str, since: str = "") -> StatusCondition:
-    return StatusCondition(
-        type=PREEMPTING, status=status, reason=reason, message=message, last_transition_time=since
-    )
