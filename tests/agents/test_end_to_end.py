@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from closeby.controllers.networks.controller import NetworkTopologyController, Timing
-from closeby.controllers.networks.settings import Acquaintance
+from closeby.controllers.networks.settings import PrometheusAccess
 from closeby.kube.scheduler.live import LiveScheduler, SchedulerSettings
 from closeby.reading.configuration import Configuration, PluginEntry
 from tests.agents.networks import Ground, in_namespaces, on_loopback
@@ -158,8 +158,8 @@ async def story(
     timing = Timing(minute=REFRESH, retry=0.5, gathered=0.2)
     began = time.monotonic()
     async with site(control_plane, namespace, *map(host, NODES)) as it:
-        ours = Acquaintance(address=prometheus.address)
-        controller = NetworkTopologyController(it.writer, it.say, timing=timing, acquaintance=ours)
+        ours = PrometheusAccess(address=prometheus.address)
+        controller = NetworkTopologyController(it.writer, it.say, timing=timing, prometheus=ours)
         async with it.running(controller), scheduling(it, scheduler, network) as live:
             await asyncio.sleep(2.0)
             await it.create("networktopologies", network, NETWORK % prometheus.address)

@@ -22,7 +22,7 @@ import pytest
 from closeby.applications.networks import live_scope
 from closeby.controllers.counting import Counting
 from closeby.controllers.networks.controller import NetworkTopologyController
-from closeby.controllers.networks.settings import Acquaintance, NetworkSettings
+from closeby.controllers.networks.settings import NetworkSettings, PrometheusAccess
 from closeby.measurements.addresses import Access, Address, permitted, read_address
 from closeby.measurements.latencies import LONGEST
 from tests.cli.programs import lines_until, started
@@ -78,9 +78,9 @@ def answering_with(status: int, body: bytes = b"", **headers: str) -> Iterator[H
         yield heard
 
 
-def allowing(*addresses: str) -> Acquaintance:
+def allowing(*addresses: str) -> PrometheusAccess:
     read = [read_address(one) for one in addresses]
-    return Acquaintance(allowed=tuple(one for one in read if one is not None))
+    return PrometheusAccess(allowed=tuple(one for one in read if one is not None))
 
 
 def failed(status: Object) -> Object:
@@ -166,7 +166,9 @@ def test_an_address_is_asked_only_as_the_operator_spells_it(named: str, asked: s
 def test_the_operators_token_is_for_his_own_path_alone() -> None:
     """The tenant names the operator's own server, whose other paths are somebody else's."""
     own = Access(token_file="/token")
-    known = Acquaintance("https://mimir.example/ours", own, allowing("https://mimir.example/theirs").allowed)
+    known = PrometheusAccess(
+        "https://mimir.example/ours", own, allowing("https://mimir.example/theirs").allowed
+    )
     assert known.access_to(NetworkSettings(address="https://mimir.example/ours"), operators=True) == own
     assert (
         known.access_to(NetworkSettings(address="https://mimir.example/theirs"), operators=True) == Access()
@@ -176,7 +178,7 @@ def test_the_operators_token_is_for_his_own_path_alone() -> None:
 def test_the_operators_credentials_are_for_his_own_namespaces_alone() -> None:
     """The tenant's object, which counts beside it, names the operator's own server."""
     own = Access(token_file="/token", ca_file="/ca", cert_file="/cert", key_file="/key")
-    known = Acquaintance("https://mimir.example/ours", own)
+    known = PrometheusAccess("https://mimir.example/ours", own)
     named = NetworkSettings(address="https://mimir.example/ours")
     assert known.access_to(named, operators=True) == own
     assert known.access_to(named, operators=False) == Access(ca_file="/ca")
@@ -201,7 +203,7 @@ def test_the_operators_server_gets_his_token_for_his_own_objects_alone(
                         it.writer,
                         it.say,
                         timing=QUICK,
-                        acquaintance=Acquaintance(known.address, Access(token_file=str(token))),
+                        prometheus=PrometheusAccess(known.address, Access(token_file=str(token))),
                         counting=Counting(live_scope([operators.namespace], None, beside=beside)),
                     )
                     async with it.running(networks):
@@ -235,7 +237,7 @@ def test_nothing_is_asked_that_the_operator_does_not_allow(
         ):
             async with (
                 site(control_plane, namespace, *HOSTS) as it,
-                it.running(controller(it, acquaintance=Acquaintance(address))),
+                it.running(controller(it, prometheus=PrometheusAccess(address))),
             ):
                 for number in range(20):
                     await it.create("networktopologies", f"n{number}", spec(theirs.address))
@@ -258,7 +260,7 @@ def test_a_redirect_is_not_followed(control_plane: ControlPlane, namespace: str)
                 with answering_with(status, Location=f"{inner.address}/private") as outer:
                     async with (
                         site(control_plane, namespace, *HOSTS) as it,
-                        it.running(controller(it, acquaintance=allowing(outer.address))),
+                        it.running(controller(it, prometheus=allowing(outer.address))),
                     ):
                         await it.create("networktopologies", f"to-{status}", spec(outer.address))
                         told = await it.until("networktopologies", f"to-{status}", failed)
@@ -280,7 +282,7 @@ def test_a_condition_says_nothing_of_what_a_server_answered(
         with answering_with(status, body, Server="secret-server") as private:
             async with (
                 site(control_plane, namespace, *HOSTS) as it,
-                it.running(controller(it, acquaintance=allowing(private.address))),
+                it.running(controller(it, prometheus=allowing(private.address))),
             ):
                 await it.create("networktopologies", "n", spec(private.address))
                 told = await it.until("networktopologies", "n", failed)
@@ -304,7 +306,7 @@ def test_a_condition_does_not_tell_which_ports_are_open(control_plane: ControlPl
             held.close()
             async with (
                 site(control_plane, namespace, *HOSTS) as it,
-                it.running(controller(it, acquaintance=Acquaintance())),
+                it.running(controller(it, prometheus=PrometheusAccess())),
             ):
                 said = []
                 for name, address in (("open", listening), ("closed", closed)):

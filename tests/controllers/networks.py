@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from closeby.controllers.networks.controller import NetworkTopologyController, Timing
-from closeby.controllers.networks.settings import Acquaintance
+from closeby.controllers.networks.settings import PrometheusAccess
 from closeby.measurements.addresses import Address
 from tests.control_plane.api import Object
 from tests.control_plane.nodes import node
@@ -38,7 +38,7 @@ def host(name: str, region: str = "eu", **labels: str) -> Object:
 HOSTS = [host(f"{zone}-{number}") for zone in "xyz" for number in (1, 2)]
 
 
-class Neighbours(Acquaintance, frozen=True):
+class Neighbours(PrometheusAccess, frozen=True):
     """An operator allows all servers of this machine: no test knows their ports before they are there."""
 
     def permitted(self, address: Address) -> Address | None:
@@ -46,11 +46,9 @@ class Neighbours(Acquaintance, frozen=True):
 
 
 def controller(
-    it: Site, timing: Timing = QUICK, acquaintance: Acquaintance | None = None
+    it: Site, timing: Timing = QUICK, prometheus: PrometheusAccess | None = None
 ) -> NetworkTopologyController:
-    return NetworkTopologyController(
-        it.writer, it.say, timing=timing, acquaintance=acquaintance or Neighbours()
-    )
+    return NetworkTopologyController(it.writer, it.say, timing=timing, prometheus=prometheus or Neighbours())
 
 
 def spec(address: str, frequency: int = 1) -> str:

@@ -160,7 +160,7 @@ def test_an_unexpected_error_is_logged_and_retried_and_ends_nothing(
     async def run() -> None:
         async with (
             site(control_plane, namespace, *HOSTS) as it,
-            it.running(controller(it, acquaintance=faulty)) as meters,
+            it.running(controller(it, prometheus=faulty)) as meters,
         ):
             with serving(answering(("x-1", "y-1", 5.0))) as address:
                 await it.create("networktopologies", "bad", spec("http://faulty"))
@@ -204,7 +204,7 @@ def test_a_new_object_of_the_same_name_gets_its_status_too(
     async def run() -> None:
         async with (
             site(control_plane, namespace, *HOSTS) as it,
-            it.running(controller(it, acquaintance=Faulty())),
+            it.running(controller(it, prometheus=Faulty())),
         ):
             for _ in range(2):
                 await it.create("networktopologies", "bad", spec("http://faulty"))

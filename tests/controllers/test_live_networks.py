@@ -175,7 +175,7 @@ def test_tokens_of_the_controller_are_for_the_prometheus_that_it_knows(
         async with site(control_plane, namespace, *HOSTS) as it:
             with hearing("x-1", "y-1") as known, hearing("x-1", "y-1") as other:
                 ours = Neighbours(known.address, Access(token_file=str(token)))
-                async with it.running(controller(it, acquaintance=ours)):
+                async with it.running(controller(it, prometheus=ours)):
                     await it.create("networktopologies", "known", spec(known.address))
                     await it.create("networktopologies", "other", spec(other.address))
                     for name in ("known", "other"):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from closeby.controllers.networks.settings import Acquaintance, NetworkSettings, read_settings
+from closeby.controllers.networks.settings import NetworkSettings, PrometheusAccess, read_settings
 from closeby.measurements.addresses import Access
 from tests.golden.fixture import Golden
 
@@ -98,7 +98,7 @@ def test_a_metric_that_prometheus_would_not_take(golden: Golden) -> None:
 )
 def test_what_the_controller_has_is_for_one_server(address: str, ours: bool) -> None:
     mine = Access(token_file="/token", ca_file="/ca")
-    found = Acquaintance("https://p.example:9090", mine).access_to(
+    found = PrometheusAccess("https://p.example:9090", mine).access_to(
         NetworkSettings(address=address), operators=True
     )
     assert found == (mine if ours else Access())
@@ -106,9 +106,9 @@ def test_what_the_controller_has_is_for_one_server(address: str, ours: bool) -> 
 
 def test_a_token_of_the_object_comes_first() -> None:
     address = "https://p.example"
-    acquaintance = Acquaintance(address, Access(token_file="/token", ca_file="/ca"))
-    found = acquaintance.access_to(NetworkSettings(address=address, token="theirs"), operators=True)
+    prometheus = PrometheusAccess(address, Access(token_file="/token", ca_file="/ca"))
+    found = prometheus.access_to(NetworkSettings(address=address, token="theirs"), operators=True)
     assert found == Access(token="theirs", ca_file="/ca")
-    nobody = Acquaintance().access_to(NetworkSettings(address=address, token="theirs"), operators=True)
+    nobody = PrometheusAccess().access_to(NetworkSettings(address=address, token="theirs"), operators=True)
     assert nobody == Access(token="theirs")
-    assert Acquaintance().access_to(NetworkSettings(), operators=True) == Access()
+    assert PrometheusAccess().access_to(NetworkSettings(), operators=True) == Access()

@@ -11,7 +11,7 @@ from closeby.cli.options import Election, Metrics, configured, connects, elects,
 
 if TYPE_CHECKING:
     from closeby.controllers.admission.workloads import Patience
-    from closeby.controllers.networks.settings import Acquaintance
+    from closeby.controllers.networks.settings import PrometheusAccess
     from closeby.objects.saying import Say
 
 #: Who the controllers are in Events and Leases.
@@ -58,7 +58,7 @@ def command(
     only: tuple[str, ...],
     scheduler_name: str,
     patience: "Patience",
-    prometheus: "Acquaintance",
+    prometheus: "PrometheusAccess",
     max_age: float,
     gates: bool,
     election: Election,

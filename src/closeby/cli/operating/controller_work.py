@@ -19,7 +19,7 @@ from closeby.controllers.counting import Counting, counting_of
 from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
 from closeby.controllers.meters import ControllerMeters
 from closeby.controllers.networks.controller import NetworkTopologyController, Timing
-from closeby.controllers.networks.settings import Acquaintance
+from closeby.controllers.networks.settings import PrometheusAccess
 from closeby.controllers.running import ControllerRunner, Reconciler, Running
 from closeby.kube.client.connection import own_namespace
 from closeby.kube.client.errors import ApiError
@@ -39,7 +39,7 @@ class ControllerOptions(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     scheduler_name: str
     patience: Patience
-    prometheus: Acquaintance
+    prometheus: PrometheusAccess
     #: Of costs, in hours.
     max_age: float
     gates: bool
@@ -120,7 +120,7 @@ def _reconcilers(
         writer,
         say,
         timing=Timing(max_age=options.max_age * 3600),
-        acquaintance=options.prometheus,
+        prometheus=options.prometheus,
         counting=counting,
     )
     made: list[Reconciler[Any]] = [

@@ -10,7 +10,7 @@ from closeby.cli.options import Command, with_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from closeby.controllers.networks.settings import Acquaintance
+    from closeby.controllers.networks.settings import PrometheusAccess
     from closeby.measurements.addresses import Access, Address
 
 _FILE = click.Path(dir_okay=False)
@@ -101,13 +101,13 @@ def knows_prometheus(command: Command) -> Command:
             key_file=prometheus_key_file,
             insecure=prometheus_insecure_skip_verify,
         )
-        command(prometheus=_acquaintance(prometheus_address, access, allowed), **options)
+        command(prometheus=_access_of(prometheus_address, access, allowed), **options)
 
     return with_options(_OPTIONS, with_prometheus)
 
 
-def _acquaintance(address: str, access: "Access", allowed: "Sequence[str]") -> "Acquaintance":
-    from closeby.controllers.networks.settings import Acquaintance
+def _access_of(address: str, access: "Access", allowed: "Sequence[str]") -> "PrometheusAccess":
+    from closeby.controllers.networks.settings import PrometheusAccess
     from closeby.measurements.addresses import ANONYMOUS
 
     if address:
@@ -119,7 +119,7 @@ def _acquaintance(address: str, access: "Access", allowed: "Sequence[str]") -> "
         )
     if access.key_file and not access.cert_file:
         raise click.UsageError("--prometheus-key-file needs --prometheus-cert-file")
-    return Acquaintance(address, access, others)
+    return PrometheusAccess(address, access, others)
 
 
 def _address(option: str, text: str) -> "Address":

@@ -18,8 +18,8 @@ from closeby.applications.networks import Counts
 from closeby.controllers.counting import COUNTS, Counting, counts_condition
 from closeby.controllers.networks.memory import MeasuredCosts, Memory
 from closeby.controllers.networks.settings import (
-    Acquaintance,
     NetworkSettings,
+    PrometheusAccess,
     SettingsReading,
     read_settings,
 )
@@ -90,7 +90,7 @@ class NetworkTopologyController:
         say: Say,
         *,
         timing: Timing | None = None,
-        acquaintance: Acquaintance | None = None,
+        prometheus: PrometheusAccess | None = None,
         counting: Counting | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -105,7 +105,7 @@ class NetworkTopologyController:
         #: For whom each object counts.
         self._counts: dict[Key, Counts] = {}
         self._timing = timing or Timing()
-        self._acquaintance = acquaintance or Acquaintance()
+        self._prometheus = prometheus or PrometheusAccess()
         self._clock = clock
         self._now = now
         self.events = Events(writer, say)
@@ -226,7 +226,7 @@ class NetworkTopologyController:
         address = read_address(settings.address)
         if address is None:
             return Failure("InvalidSpec", "no usable metricProvider is given")
-        asked = self._acquaintance.permitted(address)
+        asked = self._prometheus.permitted(address)
         if asked is None:
             remedy = "let the operator allow it (closeby controllers --allow-prometheus-address)"
             return Failure(
@@ -270,7 +270,7 @@ class NetworkTopologyController:
             address.url,
             minutes=settings.time_range,
             metric=settings.metric,
-            access=self._acquaintance.access_to(settings, operators=self._is_operators(namespace_of(key))),
+            access=self._prometheus.access_to(settings, operators=self._is_operators(namespace_of(key))),
             timeout=self._timing.answer,
         )
         # Some reporters put underscores in the places of dots.

@@ -36,7 +36,7 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
     time_range: int = TIME_RANGE
 
 
-class Acquaintance(Struct, frozen=True):
+class PrometheusAccess(Struct, frozen=True):
     """The servers that the operator lets NetworkTopologies name, and who we are to one of them.
 
     A user who may write a NetworkTopology names its address. So no other server is asked, and files of the
