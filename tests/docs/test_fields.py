@@ -9,6 +9,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import fields
 
+from closeby.reading.common import podgroups
 from closeby.reading.decoding import podspecs, requests, workloads
 from closeby.reading.decoding.keys import unread_wishes
 from closeby.reading.dialects import (
@@ -21,7 +22,6 @@ from closeby.reading.dialects import (
     kubeflow,
     kueue,
     leaderworkerset,
-    podgroups,
     ray,
     upstream,
     volcano,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from closeby.reading.dialects.layers import LayerWire
+from closeby.reading.common.layers import LayerWire
 from tests.cli.calling import closeby, report
 
 ROOT = Path(__file__).parents[2]

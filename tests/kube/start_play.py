@@ -46,7 +46,7 @@ from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import plan
 from closeby.kube.state.ownership import DEFAULT_SCHEDULER, ForeignMembers, OwnGangs
 from closeby.objects.pods import Pod
-from closeby.reading.dialects.plans import PlanWire
+from closeby.reading.common.plans import PlanWire
 from closeby.scheduling.events import (
     BindFailed,
     BindingsWithdrawn,

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import Layer, LayerMode, PodGroup, Remainder
 from closeby.objects.pods import PodSpec
+from closeby.reading.common.layers import layer_problems
 from closeby.reading.configuration import Configuration
-from closeby.reading.dialects.layers import layer_problems
 from closeby.reading.manifests import Manifests
 from closeby.simulator.runs import simulate
 from closeby.whatif.gathering import counterfactuals

@@ -23,13 +23,13 @@ from closeby.objects.topologies import ClusterQueue, HyperNode, LocalQueue, Reso
 from closeby.objects.volumes import StorageObject
 from closeby.objects.words import plural
 from closeby.objects.workloads import TrainingRuntime, TrainJob, Workload
+from closeby.reading.common.plans import completed
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.result import Manifests
 from closeby.reading.decoding.wire import object_id
 from closeby.reading.dialects.hypernodes import HyperTree
-from closeby.reading.dialects.plans import completed
 from closeby.reading.dialects.trainer import job_sets_of
 from closeby.reading.known_fields import FieldCheck, conditions_of
 from closeby.reading.node_parts import NodeParts, is_part

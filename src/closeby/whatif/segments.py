@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from closeby.objects.groups import Exclusive, Layer, LayerMode, PodGroup, Remainder
 from closeby.objects.topologies import HYPERNODES, TIER
 from closeby.objects.words import plural
+from closeby.reading.common.layers import layer_problems
 from closeby.reading.decoding.keys import SEGMENT_LEVEL, SWITCH_LEVEL, SWITCHES
-from closeby.reading.dialects.layers import layer_problems
 from closeby.scheduling.fork import Change
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import Layering

@@ -16,13 +16,13 @@ from closeby.objects.ownership import names_of, set_of
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.common.podgroups import with_condition
 from closeby.reading.decoding.keys import ROLE_TOPOLOGY, members_apart
 from closeby.reading.dialects import kai
 from closeby.reading.dialects.gangs import gangs_of, read_ask
 from closeby.reading.dialects.grouping import is_gated
 from closeby.reading.dialects.kueue import POD_GROUP_SIZE, Queues
 from closeby.reading.dialects.loose import loose_gangs
-from closeby.reading.dialects.podgroups import with_condition
 from closeby.reading.dialects.upstream import WORKLOAD_VERSION, referred_gangs
 
 _LONGEST_NUMBER: Final = 9

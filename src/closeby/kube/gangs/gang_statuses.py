@@ -42,7 +42,7 @@ from closeby.objects.recorded import DecisionStatus, EvictionStatus, PreemptionS
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
 from closeby.objects.unexpected import Contained, fields_of
-from closeby.reading.dialects.plans import rank_list
+from closeby.reading.common.plans import rank_list
 from closeby.scheduling.outcomes import Released, Reserved
 
 #: Upstream's name of the condition that we call Scheduled.

@@ -24,7 +24,7 @@ from closeby.objects.reasons import Condition
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
 from closeby.objects.words import plural
-from closeby.reading.dialects.plans import PlanWire, planned_nodes
+from closeby.reading.common.plans import PlanWire, planned_nodes
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.outcomes import Outcome
 

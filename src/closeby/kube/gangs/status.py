@@ -16,7 +16,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.recorded import DecisionStatus
-from closeby.reading.dialects.plans import PlanWire, planned_nodes
+from closeby.reading.common.plans import PlanWire, planned_nodes
 from closeby.scheduling.outcomes import Outcome, Place, Reservation
 
 SCHEDULED: Final = "Scheduled"

@@ -20,8 +20,8 @@ from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import DONE, StatusCondition, Verdict, Writer, Written
 from closeby.objects.recorded import DecisionStatus, EvictionStatus, PreemptionStatus, ReservationStatus
 from closeby.objects.saying import Say
+from closeby.reading.common.plans import PlanWire
 from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF
-from closeby.reading.dialects.plans import PlanWire
 from closeby.reading.registry import OWN_GROUP
 
 #: closeby's own kind.

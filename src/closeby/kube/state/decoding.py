@@ -14,11 +14,11 @@ from closeby.objects.labels import TASK_SPEC
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.unexpected import Contained, brief
+from closeby.reading.common.exclusive import unmet
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.workloads import read_selecting
-from closeby.reading.dialects.exclusive import unmet
 from closeby.reading.dialects.gangs import read_ask
 from closeby.reading.registry import READERS, Entry, Record
 

@@ -13,8 +13,8 @@ from closeby.kube.state.names import SharedNames
 from closeby.kube.watch.resources import Resource
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.common.plans import completed
 from closeby.reading.decoding.wire import object_id
-from closeby.reading.dialects.plans import completed
 from closeby.reading.registry import OWN_GROUP
 from closeby.scheduling.events import GroupChanged, GroupDeleted
 

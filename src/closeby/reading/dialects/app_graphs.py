@@ -11,9 +11,9 @@ from closeby.errors import QuantityError
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
 from closeby.objects.bounds import quoted
 from closeby.objects.quantities import QuantityText
+from closeby.reading.common.findings import Findings
 from closeby.reading.decoding.bandwidth import bits_per_second
 from closeby.reading.decoding.wire import Wire
-from closeby.reading.dialects.findings import Findings
 
 #: Sorts that the KEP and its published controller know.
 SORTS: Final = ("KahnSort", "TarjanSort", "ReverseKahn", "ReverseTarjan", "AlternateKahn", "AlternateTarjan")

@@ -11,12 +11,12 @@ from typing import Final
 from msgspec import Struct, field
 
 from closeby.objects.applications import AppGroup
+from closeby.reading.common.findings import Findings
+from closeby.reading.common.spelling import KnownFields, check_spelling
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of, object_id
 from closeby.reading.dialects.app_graphs import Call, CallWire, Drafts, GraphDraft, judged
-from closeby.reading.dialects.findings import Findings
-from closeby.reading.dialects.spelling import KnownFields, check_spelling
 
 
 class KepCallWire(CallWire):

@@ -8,14 +8,9 @@ from closeby.objects.bounds import quoted
 from closeby.objects.groups import OnPartial, PodGroup
 from closeby.objects.reasons import Reason
 from closeby.objects.times import parse_duration
-from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import BY_NATURE, GANG, MANAGED_BY, MIRROR_OF, POD_GROUPER
-from closeby.reading.decoding.reading import DocumentReading
-from closeby.reading.decoding.wire import Meta, ObjectWire, Wire, object_id
-from closeby.reading.dialects.layers import LayerWire, read_layers
-from closeby.reading.dialects.places import PlacesWire, with_places
-from closeby.reading.dialects.plans import read_plan, read_ranks
-from closeby.reading.dialects.podgroups import (
+from closeby.reading.common.layers import LayerWire, read_layers
+from closeby.reading.common.plans import read_plan, read_ranks
+from closeby.reading.common.podgroups import (
     ConstraintWire,
     DisruptionWire,
     SubGroupWire,
@@ -25,7 +20,12 @@ from closeby.reading.dialects.podgroups import (
     with_strategy,
     with_subgroups,
 )
-from closeby.reading.dialects.trees import checked
+from closeby.reading.common.trees import checked
+from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.keys import BY_NATURE, GANG, MANAGED_BY, MIRROR_OF, POD_GROUPER
+from closeby.reading.decoding.reading import DocumentReading
+from closeby.reading.decoding.wire import Meta, ObjectWire, Wire, object_id
+from closeby.reading.dialects.places import PlacesWire, with_places
 
 
 class OwnConstraintWire(ConstraintWire, forbid_unknown_fields=True):

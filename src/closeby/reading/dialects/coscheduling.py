@@ -3,11 +3,11 @@
 import msgspec
 
 from closeby.objects.groups import PodGroup
+from closeby.reading.common.podgroups import new_group
+from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
-from closeby.reading.dialects.podgroups import new_group
-from closeby.reading.dialects.trees import checked
 
 
 class SpecWire(Wire):

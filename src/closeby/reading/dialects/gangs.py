@@ -15,6 +15,9 @@ from closeby.objects.groups import Layer, PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason, few, invalid
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.common.dividing import divided
+from closeby.reading.common.layers import layer_problems
+from closeby.reading.common.podgroups import STRATEGY_FIELD, PlacementAsk, with_condition, with_strategy
 from closeby.reading.decoding.keys import (
     GANG,
     KAI_SEGMENT,
@@ -25,10 +28,7 @@ from closeby.reading.decoding.keys import (
     wish_conditions,
 )
 from closeby.reading.dialects import kai, kubeflow, kueue, slurm, volcano
-from closeby.reading.dialects.dividing import divided
 from closeby.reading.dialects.kueue import GET_QUEUES, QUEUE_NAME, Queues
-from closeby.reading.dialects.layers import layer_problems
-from closeby.reading.dialects.podgroups import STRATEGY_FIELD, PlacementAsk, with_condition, with_strategy
 
 #: Kinds whose pods can do nothing without one another: they are gangs without being asked. (So is Volcano's
 #: Job, which declares its gang itself.)

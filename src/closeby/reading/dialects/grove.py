@@ -10,6 +10,7 @@ from msgspec import Struct
 from closeby.objects.groups import ConstraintSource, PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.topologies import Topology
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.owners import Owner, at_most, count, numbered, with_role
@@ -18,7 +19,6 @@ from closeby.reading.decoding.podspecs import PodSpecWire, Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.topologies import LevelWire, topology_of
 from closeby.reading.decoding.wire import Meta, Wire, WithSpec, object_id
-from closeby.reading.dialects.trees import checked
 
 
 class PackWire(Wire, gc=False):

@@ -7,6 +7,7 @@ import msgspec
 from closeby.objects.groups import Layer, SizeField
 from closeby.objects.pods import ClaimName, PodClaim
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.common.exclusive import exclusive_layer
 from closeby.reading.decoding.claims import ClaimWire, templates_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import JOBSET_EXCLUSIVE, JOBSET_NODE_SELECTOR
@@ -21,7 +22,6 @@ from closeby.reading.decoding.owners import (
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, ObjectWire, Wire, WithSpec, object_id
 from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job
-from closeby.reading.dialects.exclusive import exclusive_layer
 
 
 class DependencyWire(Wire, gc=False):

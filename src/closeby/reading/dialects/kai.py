@@ -18,6 +18,15 @@ from closeby.objects.groups import (
     TopologyConstraint,
 )
 from closeby.objects.reasons import Condition, Reason, invalid
+from closeby.reading.common.layers import WHOLE_NUMBER, size_of
+from closeby.reading.common.podgroups import (
+    ConstraintWire,
+    PlacementAsk,
+    SubGroupWire,
+    new_group,
+    with_subgroups,
+)
+from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import (
     KAI_PREFERRED,
@@ -29,15 +38,6 @@ from closeby.reading.decoding.keys import (
 )
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
-from closeby.reading.dialects.layers import WHOLE_NUMBER, size_of
-from closeby.reading.dialects.podgroups import (
-    ConstraintWire,
-    PlacementAsk,
-    SubGroupWire,
-    new_group,
-    with_subgroups,
-)
-from closeby.reading.dialects.trees import checked
 
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 

@@ -13,6 +13,7 @@ from closeby.objects.labels import is_label_key
 from closeby.objects.reasons import Condition, Reason, few, invalid
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.words import guess
+from closeby.reading.common.podgroups import PlacementAsk
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import (
@@ -27,7 +28,6 @@ from closeby.reading.decoding.keys import (
 )
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec, namespace_of
-from closeby.reading.dialects.podgroups import PlacementAsk
 from closeby.reading.dialects.slices import SliceWire, Wording, group_problem, read_slices
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"

@@ -8,6 +8,7 @@ import msgspec
 from closeby.objects.groups import Layer
 from closeby.objects.pods import PodClaim
 from closeby.objects.workloads import Workload
+from closeby.reading.common.exclusive import exclusive_layer
 from closeby.reading.decoding.claims import ClaimWire, templates_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import (
@@ -23,7 +24,6 @@ from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec, object_id
 from closeby.reading.dialects import kai
-from closeby.reading.dialects.exclusive import exclusive_layer
 
 _LEADER_EXCLUDED: Final = "LeaderExcluded"
 #: KAI's segments of a LeaderWorkerSet; their size and topology may stand at the object too.

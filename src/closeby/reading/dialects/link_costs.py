@@ -10,8 +10,8 @@ from closeby.objects.bounds import quoted
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.networks import LinkCost, WeightSet
 from closeby.objects.quantities import QuantityText, Rounding
+from closeby.reading.common.findings import Findings
 from closeby.reading.decoding.bandwidth import bits_per_second
-from closeby.reading.dialects.findings import Findings
 
 ALGORITHMS: Final = ("Dijkstra", "BellmanFord")
 #: Sums along any path stay exact below it.

@@ -12,9 +12,9 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.common.podgroups import with_condition
 from closeby.reading.dialects.gangs import gangs_of, read_ask
 from closeby.reading.dialects.kueue import POD_GROUP_NAME, POD_GROUP_SIZE, Queues
-from closeby.reading.dialects.podgroups import with_condition
 
 
 def loose_gangs(pods: Iterable[Pod], queues: Queues) -> tuple[tuple[PodGroup, tuple[Pod, ...]], ...]:

@@ -15,12 +15,12 @@ from closeby.objects.bounds import quoted
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.quantities import QuantityText
+from closeby.reading.common.findings import Findings
+from closeby.reading.common.spelling import KnownFields, check_spelling
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of, object_id
-from closeby.reading.dialects.findings import Findings
 from closeby.reading.dialects.link_costs import CostDraft, LinkDraft, check_algorithm, weight_sets
-from closeby.reading.dialects.spelling import KnownFields, check_spelling
 
 _KEYS: Final = (REGION, ZONE, HOSTNAME)
 

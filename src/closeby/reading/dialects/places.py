@@ -14,12 +14,12 @@ from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.common.podgroups import PlacementAsk
 from closeby.reading.decoding.pods import Identity, TemplateWire, read_template
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire
 from closeby.reading.dialects.gangs import gangs_of, read_ask
 from closeby.reading.dialects.kueue import ask_of, numbering_of, queues_of
-from closeby.reading.dialects.podgroups import PlacementAsk
 
 #: More than a Workload of Kueue may have.
 _MOST_SETS: Final = 64

@@ -10,9 +10,9 @@ from closeby.objects.bounds import quoted
 from closeby.objects.groups import ConstraintSource, Layer
 from closeby.objects.labels import is_label_key
 from closeby.objects.reasons import Condition, few, invalid
+from closeby.reading.common.layers import WHOLE_NUMBER, size_of
 from closeby.reading.decoding.keys import KUEUE_GROUP, KUEUE_SLICE, KUEUE_SLICE_SIZE, KUEUE_SLICES
 from closeby.reading.decoding.wire import Wire
-from closeby.reading.dialects.layers import WHOLE_NUMBER, size_of
 
 #: Layers of slices that Kueue has.
 MOST_LAYERS: Final = 3

@@ -19,6 +19,8 @@ from closeby.objects.groups import (
 )
 from closeby.objects.reasons import Condition, invalid
 from closeby.objects.times import parse_duration
+from closeby.reading.common.layers import WHOLE_NUMBER, size_of
+from closeby.reading.common.podgroups import PlacementAsk
 from closeby.reading.decoding.keys import (
     EXCLUSIVE_LEVEL,
     SEGMENT_ARRANGEMENT,
@@ -27,8 +29,6 @@ from closeby.reading.decoding.keys import (
     SWITCH_LEVEL,
     SWITCHES,
 )
-from closeby.reading.dialects.layers import WHOLE_NUMBER, size_of
-from closeby.reading.dialects.podgroups import PlacementAsk
 
 _KEYS: Final = frozenset(
     {SEGMENT_SIZE, SEGMENT_LEVEL, SEGMENT_ARRANGEMENT, EXCLUSIVE_LEVEL, SWITCHES, SWITCH_LEVEL}

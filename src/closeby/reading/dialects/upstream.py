@@ -12,14 +12,14 @@ from closeby.objects.bounds import quoted
 from closeby.objects.groups import GangTemplate, GangTemplates, PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod, WorkloadRef
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.common.findings import Findings
+from closeby.reading.common.podgroups import DisruptionWire, disruption_of, new_group, with_condition
+from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of, object_id
-from closeby.reading.dialects.findings import Findings
 from closeby.reading.dialects.gangs import read_ask
-from closeby.reading.dialects.podgroups import DisruptionWire, disruption_of, new_group, with_condition
-from closeby.reading.dialects.trees import checked
 
 #: The version of which a Workload says how its pods are grouped, and how to get those of a cluster.
 WORKLOAD_VERSION: Final = "scheduling.k8s.io/v1alpha1"

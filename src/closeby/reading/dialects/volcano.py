@@ -23,13 +23,13 @@ from closeby.objects.groups import (
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.objects.topologies import HYPERNODES, tier_level
+from closeby.reading.common.podgroups import PlacementAsk, new_group
+from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import KUEUE_REQUIRED, VOLCANO_MODE, VOLCANO_TIER
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.selectors import LabelSelectorWire
 from closeby.reading.decoding.wire import Wire, WithSpec
-from closeby.reading.dialects.podgroups import PlacementAsk, new_group
-from closeby.reading.dialects.trees import checked
 
 GROUP_SOURCE: Final = "scheduling.volcano.sh/v1beta1"
 #: Label by which Volcano's controller numbers the partitions of a task: index divided by size.

@@ -10,6 +10,8 @@ from closeby.objects.labels import TASK_SPEC
 from closeby.objects.reasons import Condition, few, invalid
 from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.common.podgroups import PlacementAsk
+from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import STRICT_NUMA
@@ -18,8 +20,6 @@ from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, object_id
-from closeby.reading.dialects.podgroups import PlacementAsk
-from closeby.reading.dialects.trees import checked
 from closeby.reading.dialects.volcano import (
     NetworkTopologyWire,
     partition,

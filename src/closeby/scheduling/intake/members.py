@@ -11,7 +11,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.pods import SYSTEM_CLASSES, Pod, PodSpec, PriorityClass
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.workloads import pod_field
-from closeby.reading.dialects.trees import children_of
+from closeby.reading.common.trees import children_of
 from closeby.reading.dialects.volcano import GROUP_SOURCE as VOLCANO
 from closeby.scheduling.events import PriorityClassChanged, PriorityClassDeleted
 

@@ -12,8 +12,8 @@ from closeby.objects.groups import Layer, PodGroup, Remainder, SubGroup, Topolog
 from closeby.objects.reasons import Condition, invalid
 from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
+from closeby.reading.common.podgroups import PlacementAsk
 from closeby.reading.decoding.keys import KUEUE_GROUP
-from closeby.reading.dialects.podgroups import PlacementAsk
 
 #: Pod sets that Kueue lets share a group: a leader and its workers.
 _TOGETHER = 2

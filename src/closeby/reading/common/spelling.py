@@ -11,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.words import similar
+from closeby.reading.common.findings import Findings
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.dialects.findings import Findings
 
 _ALIKE: Final = 0.85
 

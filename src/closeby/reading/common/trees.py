@@ -8,8 +8,8 @@ import msgspec
 from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.reasons import Condition, few, invalid
+from closeby.reading.common.layers import layer_problems, with_least_members
 from closeby.reading.decoding.wire import object_id
-from closeby.reading.dialects.layers import layer_problems, with_least_members
 
 
 def least_members(subgroups: Sequence[SubGroup], min_subgroups: int | None) -> int:
