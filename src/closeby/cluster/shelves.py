@@ -1,10 +1,12 @@
-"""The volumes that claims of one storage class can be bound to, by the nodes that reach them."""
+"""The volumes that claims can be bound to, by storage class and by the nodes that reach them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
 
+from closeby.cluster.selecting import NodeReach, NodesByName
+from closeby.cluster.storage import Storage
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.pods import ClaimRequest, NodeSelectorTerm
 from closeby.objects.volumes import PersistentVolume
@@ -150,6 +152,48 @@ class Shelf:
 
     def _fits(self, volume: PersistentVolume, request: ClaimRequest) -> bool:
         return serves(volume, request) and self._is_free(volume)
+
+
+class Shelves:
+    """All classes of a cluster: each shelf is filled when it is first asked for, as the nodes are then."""
+
+    def __init__(self, nodes: NodesByName, places: NodeReach, storage: Storage, is_free: IsFree) -> None:
+        self._nodes = nodes
+        self._places = places
+        self._storage = storage
+        self._is_free = is_free
+        self._by_class: dict[str, Shelf] = {}
+        #: The nodes as they were when the shelves were filled.
+        self._stamp: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._by_class)
+
+    def of(self, name: str) -> Shelf:
+        """The volumes of one class."""
+        self._notice_nodes()
+        shelf = self._by_class.get(name)
+        if shelf is None:
+            shelf = self._by_class[name] = Shelf(self._places.slots, self._nodes.capacity, self._is_free)
+            for volume in self._storage.volumes_of(name):
+                shelf.put(volume)
+        return shelf
+
+    def changed(self, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
+        """A volume is another than it was; None: there was none, or is none any more."""
+        if not self._by_class:
+            return
+        self._notice_nodes()
+        if before is not None and before.storage_class in self._by_class:
+            self._by_class[before.storage_class].remove(before.name)
+        if after is not None and after.storage_class in self._by_class:
+            self._by_class[after.storage_class].put(after)
+
+    def _notice_nodes(self) -> None:
+        stamp = self._places.current()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._by_class.clear()
 
 
 def is_kept(volume: PersistentVolume) -> bool:

@@ -15,22 +15,19 @@ from closeby.cluster.claims import ChosenVolume, ClaimedVolume, ClaimNeed, Stand
 from closeby.cluster.provisioning import Provisioning
 from closeby.cluster.refused_volumes import RefusedVolumes
 from closeby.cluster.selecting import NodeReach, NodesByName
-from closeby.cluster.shelves import Shelf, VolumeWant, is_kept
+from closeby.cluster.shelves import Shelves, VolumeWant, is_kept
 from closeby.cluster.storage import Storage
+from closeby.cluster.volume_changes import StorageChanges
 from closeby.cluster.volume_use import VolumeUse
 from closeby.cluster.zones import nodes_in
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.pods import NodeSelectorTerm, Pod, Requirement
 from closeby.objects.volumes import (
     READ_WRITE_ONCE_POD,
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     StorageObject,
-    VolumeAttachment,
 )
 
 
@@ -48,11 +45,10 @@ class Volumes:
         self._provisioning = Provisioning(self._places, self.storage)
         #: For which nodes volumes could not be had of late.
         self.refused = RefusedVolumes(nodes, self._places, self.storage, self._attachments)
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves = Shelves(nodes, self._places, self.storage, self._is_free)
         of_all = self._attachments, self._provisioning, self.refused
         self._facts = Facts(nodes, self.storage, lambda: self._use, *of_all)
-        #: The nodes as they were when the shelves were filled.
-        self._stamp: tuple[int, ...] = ()
+        self._changes = StorageChanges(self._facts, self._places, self._shelves, usage_changes)
         #: Grows with each change of objects or use.
         self._version = 0
         self._last: tuple[Pod | None, int, tuple[ClaimNeed, ...]] = (None, 0, ())
@@ -64,110 +60,13 @@ class Volumes:
 
         Returns the keys of the claims for which that may matter; None for all that are to be attached.
         """
-        if isinstance(one, CSINode):
-            if not self._attachments.put(one):
-                return ()
-            self._node_changed(one.name)
-            return None
-        before = self.storage.put(one)
-        return () if before == one else self._changed(before, one)
+        self._version += 1
+        return self._changes.put(one)
 
     def remove(self, kind: type[StorageObject], key: str) -> tuple[str, ...] | None:
         """An object was deleted; returns the same."""
-        if kind is CSINode:
-            self._attachments.remove(key)
-            self._node_changed(key)
-            return None
-        before = self.storage.remove(kind, key)
-        return () if before is None else self._changed(before, None)
-
-    def _changed(self, before: StorageObject | None, after: StorageObject | None) -> tuple[str, ...] | None:
-        """Of the two that are given at least one is, and both are of one kind."""
         self._version += 1
-        self.refused.changed(before, after)
-        match after or before:
-            case VolumeAttachment():
-                return self._attachments_changed(before, after)
-            case PersistentVolumeClaim(key=key):
-                self._claims_changed((key,))
-                return (key,)
-            case PersistentVolume():
-                return self._volumes_changed(before, after)
-        return self._provisioning_changed(before, after)
-
-    def _attachments_changed(
-        self, before: StorageObject | None, after: StorageObject | None
-    ) -> tuple[str, ...] | None:
-        concerned: dict[str, None] = {}
-        for one in (before, after):
-            if isinstance(one, VolumeAttachment):
-                self._node_changed(one.node)
-                if one is before and self._attachments.limits(one.driver, one.node):
-                    return None  # One more volume may find a place there.
-                concerned |= dict.fromkeys(self.storage.claims_bound_to(one.volume))
-        return tuple(concerned)
-
-    def _volumes_changed(self, before: StorageObject | None, after: StorageObject | None) -> tuple[str, ...]:
-        self._put_on_shelf(before, after)
-        concerned: dict[str, None] = {}
-        for one in (before, after):
-            if isinstance(one, PersistentVolume):
-                concerned |= dict.fromkeys(self._volume_changed(one))
-        return tuple(concerned)
-
-    def _provisioning_changed(
-        self, before: StorageObject | None, after: StorageObject | None
-    ) -> tuple[str, ...]:
-        storage = self.storage
-        concerned: dict[str, None] = {}
-        for one in (before, after):
-            match one:
-                case StorageClass(name=name) | CSIStorageCapacity(storage_class=name):
-                    self._provisioning.changed(name)
-                    keys = storage.open_claims_of(name)
-                    if isinstance(one, StorageClass):  # Its driver attaches what is made for them.
-                        self._claims_changed(keys)
-                    concerned |= dict.fromkeys(keys)
-                case CSIDriver(name=name):
-                    for each in storage.classes_of(name):
-                        self._provisioning.changed(each)
-                        concerned |= dict.fromkeys(storage.open_claims_of(each))
-        return tuple(concerned)
-
-    def _volume_changed(self, one: PersistentVolume) -> tuple[str, ...]:
-        """Returns the claims for which the volume matters, before or after its change."""
-        storage = self.storage
-        named = storage.claims_naming(one)
-        self._claims_changed(named)
-        for attached in storage.attachments_of(one.name):
-            self._node_changed(attached.node)
-        if is_kept(one):
-            return named
-        if self._shelves:
-            self._touched.add(self._places.slots(one.node_affinity))
-        return (*named, *storage.open_claims_of(one.storage_class))
-
-    def _put_on_shelf(self, before: StorageObject | None, after: StorageObject | None) -> None:
-        if not self._shelves:
-            return
-        self._notice_nodes()
-        if isinstance(before, PersistentVolume) and before.storage_class in self._shelves:
-            self._shelves[before.storage_class].remove(before.name)
-        if isinstance(after, PersistentVolume) and after.storage_class in self._shelves:
-            self._shelves[after.storage_class].put(after)
-
-    def _claims_changed(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            for slot in self._use.slots(key):
-                self._attachments.touch(slot)
-                self._touched.add_one(slot)
-
-    def _node_changed(self, name: str) -> None:
-        self._version += 1
-        slot = self._nodes.slots_by_name.get(name)
-        if slot is not None:
-            self._attachments.touch(slot)
-            self._touched.add_one(slot)
+        return self._changes.remove(kind, key)
 
     # Use
 
@@ -187,7 +86,7 @@ class Volumes:
         for claim in sorted(without, key=lambda one: (one.request.size, one.name)):
             volume = self.storage.kept_for(claim)
             if volume is None and not claim.selected_node:  # Else one is being made for it.
-                volume = self._shelf(claim.request.storage_class or "").smallest(claim.request, slot)
+                volume = self._shelves.of(claim.request.storage_class or "").smallest(claim.request, slot)
             self._choose(ChosenVolume(claim.key, None if volume is None else volume.name, slot))
 
     def release(self, pod: Pod, slot: int) -> None:
@@ -382,7 +281,7 @@ class Volumes:
         if any(one.exclusive or (one.shared and one.request is not None) for one in self.needs(pod)):
             return True
         return any(
-            self._shelf(name).is_shared(need.request for need in needs if need.request is not None)
+            self._shelves.of(name).is_shared(need.request for need in needs if need.request is not None)
             for name, needs in self._by_class(pod).items()
         )
 
@@ -393,11 +292,11 @@ class Volumes:
             return True
         name = request.storage_class or ""
         made = bool(self._provisioning.where(name, request.size)[slot])
-        return made or self._shelf(name).smallest(request, slot) is not None
+        return made or self._shelves.of(name).smallest(request, slot) is not None
 
     def volumes_at(self, storage_class: str, slot: int) -> list[PersistentVolume]:
         """The volumes of a class that a node reaches, free or not."""
-        return list(self._shelf(storage_class).at(slot))
+        return list(self._shelves.of(storage_class).at(slot))
 
     def allowed_at(self, made: StorageClass, slot: int) -> bool:
         """Whether a class lets volumes be made for the node of a slot."""
@@ -421,7 +320,7 @@ class Volumes:
                 wants.append(VolumeWant(need.request, made if slots is None else made[slots]))
         if not wants:
             return np.full(self._nodes.capacity if slots is None else len(slots), UNLIMITED, dtype=np.int64)
-        return self._shelf(name).count(wants, slots)
+        return self._shelves.of(name).count(wants, slots)
 
     def _around(self, need: ClaimNeed) -> Bools:
         """The node for which a volume is made, or the nodes that share its labels that the driver names."""
@@ -436,23 +335,8 @@ class Volumes:
         same = tuple(Requirement(key, "In", (node.labels[key],)) for key in need.same)
         return self._places.mask((NodeSelectorTerm(same),))
 
-    def _shelf(self, name: str) -> Shelf:
-        self._notice_nodes()
-        shelf = self._shelves.get(name)
-        if shelf is None:
-            shelf = self._shelves[name] = Shelf(self._places.slots, self._nodes.capacity, self._is_free)
-            for volume in self.storage.volumes_of(name):
-                shelf.put(volume)
-        return shelf
-
     def _is_free(self, volume: PersistentVolume) -> bool:
         return not is_kept(volume) and not self._use.is_taken(volume.name)
-
-    def _notice_nodes(self) -> None:
-        stamp = self._places.current()
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._shelves.clear()
 
 
 def _size(need: ClaimNeed) -> int:
