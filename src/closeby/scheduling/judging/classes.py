@@ -1,43 +1,25 @@
-"""Pod classes: pods with equal needs, and what is known of every node for them, updated incrementally.
+"""The table of pod classes: pods with equal needs are judged once.
 
-The table is the one owner of cached filter and score results. Each class remembers how far it has read the
-cluster's change logs and recomputes touched slots only.
+It is the one owner of cached filter and score results. ``class_results`` says what these are, and keeps them
+up to date.
 """
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-import numpy as np
-
-from closeby.cluster.columns import UNLIMITED, Cluster
-from closeby.objects.arrays import Bools, Counts, Ints, Scores
+from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod, all_alike, one_of_each_spec
 from closeby.scheduling.by_domain import DomainFilter, DomainMask
 from closeby.scheduling.extension import Filter, Scope, Score
+from closeby.scheduling.judging.class_results import CACHED_FIGURES, ClassResults
 from closeby.scheduling.judging.figures import (
-    DomainCounts,
     Weighted,
-    active_scorers,
     cacheable,
-    plugin_scores,
-    total_scores,
 )
 from closeby.scheduling.judging.keys import ClassKeys, ToldApart, all_equal
 from closeby.scheduling.judging.pod_classes import PodClass, Share, masks_of
 from closeby.scheduling.judging.reserved import ReservedMask
-from closeby.scheduling.plugin_view import CycleState, Nodes
-from closeby.topology.tree import Tree
-
-#: Cached node figures in all classes together (one figure is about 20 bytes).
-CACHED_FIGURES = 8_000_000
-#: Changes of a class without a request for its scores; after more, they are computed again as a whole.
-REMEMBERED_CHANGES = 256
-#: A larger part than this of all slots is recomputed as a whole; of a class that narrows others' figures,
-#: which is little work for each slot.
-WHOLE_FRACTION = 8
-NARROWED_FRACTION = 128
 
 
 class ClassTable:
@@ -53,23 +35,28 @@ class ClassTable:
         """``reserved``: pods that must keep off reserved nodes are of other classes while it applies."""
         self._cluster = cluster
         self._filters = tuple(filters)
-        self._scorers = tuple(scorers)
-        self._cacheable = tuple(entry for entry in self._scorers if cacheable(entry[0]))
         #: Scorers whose scores are never kept: they depend on other nodes or on what was placed.
-        self.fleeting = tuple(entry for entry in self._scorers if not cacheable(entry[0]))
+        self.fleeting = tuple(entry for entry in scorers if not cacheable(entry[0]))
         #: Scorers whose scores depend on what was just placed.
         self.per_placement = tuple(
-            plugin for plugin, weight in self._scorers if weight and plugin.score_scope is Scope.PER_PLACEMENT
+            plugin for plugin, weight in scorers if weight and plugin.score_scope is Scope.PER_PLACEMENT
         )
         self.domain_filters = tuple(one for one in self._filters if isinstance(one, DomainFilter))
         self._reserved = ReservedMask() if reserved is None else reserved
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
-        self._keys = ClassKeys(self._filters, [scorer for scorer, _ in self._scorers])
+        self._keys = ClassKeys(self._filters, [scorer for scorer, _ in scorers])
         self._told_apart = ToldApart()
-        self._blank = CycleState()
+        self._results = results = ClassResults(cluster, scorers)
+        #: Brings a class up to date with the cluster; what it then answers.
+        self.refresh: Final = results.refresh
+        self.usable: Final = results.usable
+        self.counts: Final = results.counts
+        self.ranked: Final = results.ranked
+        self.scores: Final = results.scores
+        self.scores_ahead: Final = results.scores_ahead
+        self.tells_nodes_apart: Final = results.tells_nodes_apart
         #: Pods that were found equal last, which a cycle asks about several times.
         self._equal: tuple[Pod, ...] = ()
-        self._static_answers: OrderedDict[tuple[str, Hashable], tuple[int, Bools]] = OrderedDict()
         #: How often all was forgotten.
         self._epoch = 0
         #: The pods that were sorted into classes last, with the result.
@@ -232,240 +219,17 @@ class ClassTable:
         """A plugin judges by something else than before: all that is known of classes may be wrong."""
         self._epoch += 1
         self._by_key.clear()
-        self._static_answers.clear()
+        self._results.forget()
 
     def forget_barred(self) -> None:
         """Other nodes are reserved than before."""
         for key in [key for key in self._by_key if isinstance(key, _KeepsOff)]:
             del self._by_key[key]
 
-    def refresh(self, pod_class: PodClass) -> None:
-        """Bring a class up to date with the cluster."""
-        cluster = self._cluster
-        used, noted = cluster.usage_changes, cluster.node_changes
-        if pod_class.usage_cursor == used.cursor and pod_class.node_cursor == noted.cursor:
-            return
-        base, most = pod_class.base, max(cluster.capacity // WHOLE_FRACTION, 64)
-        if base is not None:
-            self.refresh(base)
-            most = cluster.capacity // NARROWED_FRACTION
-        nodes = noted.since(pod_class.node_cursor) if pod_class.node_cursor >= 0 else None
-        usage = used.since(pod_class.usage_cursor) if pod_class.usage_cursor >= 0 else None
-        pod_class.node_cursor, pod_class.usage_cursor = noted.cursor, used.cursor
-        for mask in pod_class.masks:
-            flips = mask.follow(cluster)
-            if flips is None:
-                usage = None
-            elif len(flips) and usage is not None and len(usage) <= most:
-                moved = np.flatnonzero(flips.take(Nodes(cluster).label_codes(mask.key)))
-                usage = np.concatenate([usage, moved])
-        if nodes is None or usage is None or len(nodes) + len(usage) > most:
-            self._compute(pod_class, nodes is None or len(nodes) > 0)
-        elif len(nodes):
-            pod_class.grow(cluster.capacity)
-            touched = np.unique(np.concatenate([nodes, usage]))
-            self._compute_static(pod_class, np.unique(nodes))
-            self._update(pod_class, touched)
-        else:
-            self._update(pod_class, _distinct(usage))
-
-    def usable(self, pod_class: PodClass, slots: Ints | None) -> Bools:
-        """From which slots (of some, or of all) nothing but a lack of resources keeps such a pod.
-
-        ``pod_class`` is up to date. Filters whose answer depends on what was placed elsewhere are not asked.
-        """
-        allowed: Bools = pod_class.static if slots is None else pod_class.static[slots]
-        nodes = Nodes(self._cluster, slots)
-        for plugin in pod_class.node_filters:
-            allowed = allowed & plugin.filter(self._blank, pod_class.pod, nodes)
-        return allowed
-
-    def counts(self, pod_class: PodClass, tree: Tree) -> DomainCounts:
-        """Pods that fit per domain of a tree; ``pod_class`` must be up to date."""
-        counts = pod_class.counts.get(tree.name)
-        if counts is None or counts.tree is not tree:
-            counts = DomainCounts(tree, pod_class.fits)
-            pod_class.counts[tree.name] = counts
-        return counts
-
-    def ranked(self, pod_class: PodClass) -> Scores:
-        """Cacheable score totals where a pod fits, -inf elsewhere; ``pod_class`` must be up to date."""
-        stale, ranked = pod_class.stale, pod_class.ranked
-        others = self._notice_scorers(pod_class)
-        if ranked is None or others or (stale and sum(map(len, stale)) > len(ranked) // WHOLE_FRACTION):
-            pod_class.ranked = ranked = self._rank(pod_class, None)
-        elif stale:
-            slots = stale[0] if len(stale) == 1 else _distinct(np.concatenate(stale))
-            if len(slots) == 1 and pod_class.base is None:
-                ranked[slots.item()] = self._rank_one(pod_class, slots)
-            else:
-                ranked[slots] = self._rank(pod_class, slots)
-        stale.clear()
-        return ranked
-
-    def scores(self, pod_class: PodClass, slots: Ints) -> Scores:
-        """Score totals of slots on which the pod fits, all cacheable and normalised scorers counted."""
-        scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
-        steady = [entry for entry in scorers if entry[0].score_scope is not Scope.PER_PLACEMENT]
-        return total_scores(steady, self._blank, pod_class.pod, Nodes(self._cluster, slots))
-
-    def scores_ahead(self, pod_class: PodClass, slots: Ints) -> Scores | None:
-        """The same by slot (0 where it was not asked for); None where scores depend on what is compared."""
-        scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
-        steady = [entry for entry in scorers if entry[0].score_scope is not Scope.PER_PLACEMENT]
-        if not all(cacheable(plugin) for plugin, _ in steady):
-            return None
-        taking = slots[pod_class.fits[slots] > 0]
-        scores = np.zeros(self._cluster.capacity)
-        scores[taking] = total_scores(steady, self._blank, pod_class.pod, Nodes(self._cluster, taking))
-        return scores
-
-    def tells_nodes_apart(self, pod_class: PodClass) -> bool:
-        """Whether any cacheable or normalised scorer is active for this class."""
-        scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
-        return any(plugin.score_scope is not Scope.PER_PLACEMENT for plugin, _ in scorers)
-
     def _notice_sharing(self) -> None:
         if self._keys.follow():
             self._epoch += 1
             self._by_key.clear()
-
-    def _compute(self, pod_class: PodClass, nodes_changed: bool) -> None:
-        if nodes_changed:
-            self._compute_static(pod_class, None)
-        pod_class.fits = self._fits(pod_class, None)
-        pod_class.total = int(pod_class.fits.sum())
-        pod_class.counts.clear()
-        pod_class.ranked = None
-
-    def _update(self, pod_class: PodClass, slots: Ints) -> None:
-        if pod_class.ranked is not None:
-            pod_class.stale.append(slots)
-            if len(pod_class.stale) > REMEMBERED_CHANGES:
-                pod_class.ranked = None
-        if len(slots) == 1 and pod_class.base is None:
-            # A plain pod came to one node, or left it: plain numbers are quicker than arrays of one.
-            slot = slots.item()
-            more = self._fits_one(pod_class, slots) - pod_class.fits.item(slot)
-            if not more:
-                return
-            pod_class.fits[slot] += more
-            pod_class.total += more
-            change = np.asarray([more], dtype=np.int64)
-        else:
-            fits = self._fits(pod_class, slots)
-            change = fits - pod_class.fits[slots]
-            pod_class.fits[slots] = fits
-            if not change.any():
-                return
-            pod_class.total += int(change.sum())
-        for counts in pod_class.counts.values():
-            counts.add(slots, change)
-
-    def _compute_static(self, pod_class: PodClass, slots: Ints | None) -> None:
-        if pod_class.base is not None:
-            pod_class.static = pod_class.base.static
-            return
-        cluster = self._cluster
-        nodes = Nodes(cluster, slots)
-        index = slice(0, cluster.capacity) if slots is None else slots
-        answer: Bools = cluster.alive[index].copy()
-        for plugin in pod_class.static_filters:
-            if slots is None:
-                answer &= self._static_answer(plugin, pod_class.pod)
-            else:
-                answer &= plugin.filter(self._blank, pod_class.pod, nodes)
-        if slots is None:
-            pod_class.static = answer
-        else:
-            pod_class.static[slots] = answer
-
-    def _static_answer(self, plugin: Filter, pod: Pod) -> Bools:
-        """A plugin's answer for all nodes, shared by the classes that have the same key for this plugin."""
-        cluster = self._cluster
-        key = (plugin.name, plugin.class_key(pod))
-        known = self._static_answers.get(key)
-        if known is not None and known[0] == cluster.node_changes.cursor:
-            return known[1]
-        answer = plugin.filter(self._blank, pod, Nodes(cluster))
-        self._static_answers[key] = (cluster.node_changes.cursor, answer)
-        if len(self._static_answers) > max(64, CACHED_FIGURES // max(cluster.capacity, 1)):
-            self._static_answers.popitem(last=False)
-        return answer
-
-    def _fits(self, pod_class: PodClass, slots: Ints | None) -> Counts:
-        nodes = Nodes(self._cluster, slots)
-        if pod_class.base is not None:
-            return _narrowed(pod_class, pod_class.base.fits[nodes.index], nodes)
-        pod = pod_class.pod
-        fits: Counts | None = None
-        for plugin in pod_class.capacities:
-            room = plugin.capacity(self._blank, pod, nodes)
-            fits = room if fits is None else np.minimum(fits, room)
-        if fits is None:
-            fits = np.full(len(nodes), UNLIMITED, dtype=np.int64)
-        allowed = pod_class.static if slots is None else pod_class.static[slots]
-        for filtering in pod_class.node_filters:
-            allowed = allowed & filtering.filter(self._blank, pod, nodes)
-        return np.where(allowed, fits, 0)
-
-    def _fits_one(self, pod_class: PodClass, slots: Ints) -> int:
-        """The same for one slot of a class that narrows no other."""
-        if not pod_class.static.item(slots.item()):
-            return 0
-        nodes, pod = Nodes(self._cluster, slots), pod_class.pod
-        fits: int | None = None
-        for plugin in pod_class.capacities:
-            room: int = plugin.capacity(self._blank, pod, nodes).item()
-            fits = room if fits is None else min(fits, room)
-        for filtering in pod_class.node_filters:
-            if not filtering.filter(self._blank, pod, nodes).item():
-                return 0
-        return UNLIMITED if fits is None else fits
-
-    def _notice_scorers(self, pod_class: PodClass) -> bool:
-        """Whether others than before tell nodes apart for this class, now that nodes have changed."""
-        if pod_class.base is not None:
-            totals = pod_class.base_ranked
-            pod_class.base_ranked = self.ranked(pod_class.base)
-            pod_class.steady = pod_class.base.steady
-            return pod_class.base_ranked is not totals
-        cursor = self._cluster.node_changes.cursor
-        before = pod_class.steady
-        if before[0] == cursor:
-            return False
-        pod_class.steady = cursor, active_scorers(self._cacheable, self._blank, pod_class.pod)
-        return pod_class.steady[1] != before[1]
-
-    def _rank(self, pod_class: PodClass, slots: Ints | None) -> Scores:
-        fitting = (pod_class.fits if slots is None else pod_class.fits[slots]) > 0
-        if pod_class.base_ranked is not None:
-            totals = pod_class.base_ranked if slots is None else pod_class.base_ranked[slots]
-            return np.where(fitting, totals, -np.inf)
-        scorers, nodes = pod_class.steady[1], Nodes(self._cluster, slots)
-        total = np.zeros(len(nodes))
-        for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes, fitting):
-            total += scores * (weight * 100.0 / plugin.max_score)
-        return np.where(fitting, total, -np.inf)
-
-    def _rank_one(self, pod_class: PodClass, slots: Ints) -> float:
-        """The same for one slot of a class that narrows no other."""
-        if pod_class.fits.item(slots.item()) <= 0:
-            return -inf
-        scorers, nodes = pod_class.steady[1], Nodes(self._cluster, slots)
-        total = 0.0
-        for plugin, weight, scores in plugin_scores(scorers, self._blank, pod_class.pod, nodes):
-            total += float(scores[0] * (weight * 100.0 / plugin.max_score))
-        return total
-
-
-def _narrowed(pod_class: PodClass, fits: Counts, nodes: Nodes) -> Counts:
-    """How many fit some nodes, of those that fit without the masks of the class, which are up to date."""
-    for mask in pod_class.masks:
-        fits = np.where(mask.allowed.take(nodes.label_codes(mask.key), mode="clip"), fits, 0)
-    for key in pod_class.apart:
-        fits = np.where(nodes.label_codes(key) > 0, np.minimum(fits, 1), fits)
-    return fits
 
 
 class _Widened(NamedTuple):
@@ -486,11 +250,3 @@ class _KeepsOff(NamedTuple):
 
     key: Hashable
     nodes: tuple[int, int, int]
-
-
-def _distinct(slots: Ints) -> Ints:
-    """Slots without repeats, ascending; batches mostly come so, which is cheap to see."""
-    if len(slots) < 2 or bool((slots[1:] > slots[:-1]).all()):
-        return slots
-    # Of few slots plain numbers take a fifth of the time.
-    return np.asarray(sorted(set(slots.tolist())), dtype=np.intp) if len(slots) < 128 else np.unique(slots)
