@@ -1,8 +1,10 @@
+import contextlib
 from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
+from closeby.objects.groups import PodGroup
 from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.nodes import Node
 from closeby.objects.pods import ClaimName, NodeSelectorTerm, Pod, PodClaim, PodSpec
@@ -143,6 +145,46 @@ def test_other_claims_keep_their_pod_waiting_by_name(
     refusal = plugin.pre_filter(CycleState(), (POD,))
     assert refusal is not None and refusal.reason == reason, what
     assert says in f"{refusal.message}; {refusal.remedy}".replace('"', "'"), what
+
+
+@pytest.mark.parametrize(
+    ("with_claim", "minimum", "running", "named"),
+    [
+        # Members p, q and r each have a claim of their own, of which only some exist.
+        ("p q r", 3, 0, None),
+        ("p q", 2, 0, None),
+        ("p q", 3, 0, "r"),
+        ("r", 2, 0, "p"),
+        ("r", 2, 1, None),
+        ("r", 3, 1, "p"),
+        ("", 1, 1, "p"),
+    ],
+)
+def test_a_gang_waits_where_too_few_members_have_their_claims(
+    with_claim: str, minimum: int, running: int, named: str | None
+) -> None:
+    """``running``: members that have their node already."""
+    pods = tuple(naming(pod_of(PodSpec(), name), "data", own=True) for name in ("p", "q", "r"))
+    plugin = binding(*(claim(f"data-{name}", "disks") for name in with_claim.split()))
+    group = PodGroup(namespace="default", name="gang", min_member=minimum)
+    refusal = plugin.pre_filter(CycleState(group, anchors=tuple(range(running))), pods)
+    assert (refusal and (refusal.reason, refusal.object)) == (
+        named and (Reason.CLAIM_NOT_FOUND, f"Pod/default/{named}")
+    )
+
+
+@pytest.mark.parametrize(("there", "waits"), [("p q r", False), ("q", False), ("", True)])
+def test_an_application_waits_where_no_pod_has_its_claim(there: str, waits: bool) -> None:
+    pods = tuple(naming(pod_of(PodSpec(), name), "data", own=True) for name in ("p", "q", "r"))
+    plugin = binding(*(claim(f"data-{name}", "disks") for name in there.split()))
+    assert (plugin.pre_filter(CycleState(), pods) is not None) == waits
+
+
+@pytest.mark.parametrize(("seconds", "good"), [(0, True), (0.5, True), (-1, False), (float("nan"), False)])
+def test_the_time_to_bind_is_a_number_of_seconds(seconds: float, good: bool) -> None:
+    with contextlib.nullcontext() if good else pytest.raises(ValueError, match="bindTimeoutSeconds"):
+        made = VolumeBinding(VolumeBindingArguments(bind_timeout=seconds), handle_of(NODES))
+        assert made.bind_timeout == seconds
 
 
 def test_an_ephemeral_volume_of_a_former_pod_is_not_taken() -> None:
