@@ -20,6 +20,7 @@ from tests.lab.workload_text import expanded, only_group
 
 BLOCK = "cloud.provider.com/topology-block"
 RACK = "cloud.provider.com/topology-rack"
+HOST = "kubernetes.io/hostname"
 POOL = "cloud.google.com/gke-nodepool"
 TEMPLATE = "spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}"
 
@@ -133,6 +134,11 @@ def test_kueues_slices_of_several_layers() -> None:
     # kubernetes-sigs/kueue: site/content/en/docs/concepts/topology_aware_scheduling.md
     group = the_gang(job(64, constraints((BLOCK, 32), (RACK, 16))))
     assert group.layers == (Layer(level=BLOCK, size=32), Layer(level=RACK, size=16))
+    # Three are the most, and one pod may be a segment.
+    group = the_gang(job(8, constraints((BLOCK, 4), (RACK, 2), (HOST, 1))))
+    assert [(layer.level, layer.size) for layer in group.layers] == [(BLOCK, 4), (RACK, 2), (HOST, 1)]
+    fields = [layer.written.required.rpartition("[")[2] for layer in group.layers]
+    assert fields == ["0].topology", "1].topology", "2].topology"]
 
 
 @pytest.mark.parametrize(
@@ -365,7 +371,16 @@ def test_slurms_switches() -> None:
 
 @pytest.mark.parametrize(
     ("time", "seconds"),
-    [("30m", 1800.0), ("30", 1800.0), ("0:30:00", 1800.0), ("1-2", 93_600.0), ("10:30", 630.0)],
+    [
+        ("30m", 1800.0),
+        ("30", 1800.0),
+        ("10:30", 630.0),
+        # Hours, minutes and seconds, with days before them.
+        ("2:30:05", 9_005.0),
+        ("1-2", 93_600.0),
+        ("1-2:03", 93_780.0),
+        ("1-2:03:04", 93_784.0),
+    ],
 )
 def test_slurms_switches_for_a_time(time: str, seconds: float) -> None:
     keys = f"closeby.dev/switches: 1@{time}, closeby.dev/switch-level: leaf"

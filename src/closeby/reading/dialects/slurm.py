@@ -14,7 +14,6 @@ from closeby.objects.groups import (
     ConstraintSource,
     Exclusive,
     Layer,
-    Remainder,
     TopologyConstraint,
 )
 from closeby.objects.reasons import Condition, invalid
@@ -144,8 +143,6 @@ def _switches(found: _Reading, segment: Layer | None) -> TopologyConstraint | La
         size=1 if segment is None else segment.size,
         max_domains=count,
         relax_after=after,
-        # Of segments the last one may be smaller only where their own layer says so.
-        remainder=Remainder.FORBID if segment is None else segment.remainder,
         written=written,
     )
 
