@@ -158,6 +158,29 @@ def test_more_members_are_bound_to_a_zone_than_it_has_room_for(shelf: int) -> No
         assert part in said(drawn)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "reason", "other"),
+    [
+        ("a r1 : a1=4 a2=4\nb r2 : b1=4", Reason.VOLUME_ZONE_MISMATCH, Reason.NODE_AFFINITY_MISMATCH),
+        ("a r1 : a1=4\nb r2 : b1=4 b2=4", Reason.NODE_AFFINITY_MISMATCH, Reason.VOLUME_ZONE_MISMATCH),
+    ],
+)
+def test_a_pod_names_the_claim_also_where_most_nodes_refuse_it_for_another_reason(
+    nodes: str, reason: Reason, other: Reason
+) -> None:
+    drawn = stocked(
+        world([replace(one, labels={**one.labels, ZONE: one.labels["zone"]}) for one in draw(nodes)]),
+        claim("data", volume="v", bound=True),
+        volume("v", claim="default/data", labels={ZONE: "b"}),
+    )
+    pod = naming(pods(None, 1, prefix="w")[0], "data")
+    drawn.run(members=[replace(pod, spec=replace(pod.spec, node_selector=(("zone", "a"),)))])
+    outcome = drawn.outcome("w-0")
+    assert outcome.reason == reason
+    assert f"2 {reason}, 1 {other}" in outcome.message
+    assert "default/data" in outcome.message
+
+
 def test_members_take_volumes_from_each_other_until_none_is_left() -> None:
     """Each alone finds a volume of its size; the large one takes what the small ones need."""
     drawn = stocked(

@@ -55,6 +55,8 @@ OF_VOLUMES: Final = frozenset(
         Reason.VOLUME_LIMIT_REACHED,
     }
 )
+#: Of so many reasons beside the one that is given, a message has an example too.
+_MORE_EXAMPLES: Final = 2
 #: With more nodes than this, only the best ones are explained one by one.
 ALL_NODES_UP_TO = 200
 BEST_NODES = 20
@@ -154,13 +156,27 @@ class Diagnosis:
         unknown = unknown_values(self._cluster, pod) if by_labels and bare is None else ""
         counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
         if lacks or unknown:
-            detail = unknown or lacks_text(lacks)
+            parts = [unknown or lacks_text(lacks)]
         else:
             example = next((found.message for found in examples if found.reason == reason), "")
             parts = [f"for instance {example}"] if example and (bare is None or not bare.every) else []
-            detail = "; ".join((*parts, *((bare.text, bare.remedy) if bare is not None else ())))
+            parts += (bare.text, bare.remedy) if bare is not None else ()
+        parts += self._more_examples(state, pod, refused, reason)
+        detail = "; ".join(parts)
         said = f"0 of {sum(tally.values())} nodes take it: {counts}" + (f" ({detail})" if detail else "")
         return NoNode(reason, said, lacks, bare)
+
+    def _more_examples(
+        self, state: CycleState, pod: Pod, refused: Sequence[Refusal], but: ReasonToken
+    ) -> list[str]:
+        """The terms and claims that keep a pod from nodes, beside the reason that is given."""
+        found: dict[ReasonToken, str] = {}
+        for one in refused:
+            if one.plugin.reason is None or one.plugin.reason in _WITH_EXAMPLE:
+                rejection = one.plugin.rejection(state, pod, int(one.slots[0]))
+                if rejection.reason in _WITH_EXAMPLE and rejection.reason != but:
+                    found.setdefault(rejection.reason, f"{rejection.reason}: {rejection.message}")
+        return list(found.values())[:_MORE_EXAMPLES]
 
     def lacks_volumes(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> "NoNode | None":
         """Why no node of some (None: all) takes a pod, as far as that is because of its volumes.
