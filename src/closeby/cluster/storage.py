@@ -1,6 +1,7 @@
 """The claims, volumes, storage classes and drivers that there are, and which of them concern which claims."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from closeby.objects.volumes import (
     CSIDriver,
@@ -10,7 +11,11 @@ from closeby.objects.volumes import (
     StorageClass,
     StorageObject,
     VolumeAttachment,
+    storage_key,
 )
+
+#: What objects are found by -> their keys, as a set that keeps its order.
+Index = dict[str, dict[str, None]]
 
 
 class Storage:
@@ -23,18 +28,26 @@ class Storage:
         self.drivers: dict[str, CSIDriver] = {}
         self.capacities: dict[str, CSIStorageCapacity] = {}
         self.attachments: dict[str, VolumeAttachment] = {}
-        #: Class -> keys of the claims that name it and no volume, as a set that keeps its order.
-        self._open_claims_of: dict[str, dict[str, None]] = {}
+        self._objects: dict[type[StorageObject], dict[str, Any]] = {
+            PersistentVolumeClaim: self.claims,
+            PersistentVolume: self.volumes,
+            StorageClass: self.classes,
+            CSIDriver: self.drivers,
+            CSIStorageCapacity: self.capacities,
+            VolumeAttachment: self.attachments,
+        }
+        #: Class -> keys of the claims that name it and no volume.
+        self._open_claims_of: Index = {}
         #: Name of a volume -> keys of the claims that name it.
-        self._named_by: dict[str, dict[str, None]] = {}
+        self._named_by: Index = {}
         #: Key of a claim -> names of the volumes that are kept for it, or bound to it.
-        self._kept_for: dict[str, dict[str, None]] = {}
+        self._kept_for: Index = {}
         #: Class -> names of its volumes, and keys of its capacities.
-        self._volumes_of: dict[str, dict[str, None]] = {}
-        self._capacities_of: dict[str, dict[str, None]] = {}
+        self._volumes_of: Index = {}
+        self._capacities_of: Index = {}
         #: Node -> names of the attachments to it; volume -> names of its attachments.
-        self._attached_to: dict[str, dict[str, None]] = {}
-        self._attached: dict[str, dict[str, None]] = {}
+        self._attached_to: Index = {}
+        self._attached: Index = {}
 
     # Reading
 
@@ -84,86 +97,40 @@ class Storage:
 
     def put(self, one: StorageObject) -> StorageObject | None:
         """Add an object, or replace the one of its key, which is returned."""
-        match one:
-            case PersistentVolumeClaim():
-                return self._put_claim(one)
-            case PersistentVolume():
-                return self._put_volume(one)
-            case VolumeAttachment():
-                return self._put_attachment(one)
-            case StorageClass(name=name):
-                before: StorageObject | None = self.classes.get(name)
-                self.classes[name] = one
-                return before
-            case CSIDriver(name=name):
-                before = self.drivers.get(name)
-                self.drivers[name] = one
-                return before
-            case CSIStorageCapacity(key=key):
-                before = self.remove(CSIStorageCapacity, key)
-                self.capacities[key] = one
-                self._capacities_of.setdefault(one.storage_class, {})[key] = None
-                return before
-        return None
+        key = storage_key(one)
+        before = self.remove(type(one), key)
+        self._objects[type(one)][key] = one
+        for index, by in self._indexed(one):
+            index.setdefault(by, {})[key] = None
+        return before
 
     def remove(self, kind: type[StorageObject], key: str) -> StorageObject | None:
         """Take an object out; returns it if it was there."""
-        if kind is PersistentVolumeClaim:
-            claim = self.claims.pop(key, None)
-            if claim is not None:
-                _drop(self._open_claims_of, claim.request.storage_class or "", key)
-                _drop(self._named_by, claim.volume, key)
-            return claim
-        if kind is PersistentVolume:
-            volume = self.volumes.pop(key, None)
-            if volume is not None:
-                _drop(self._volumes_of, volume.storage_class, key)
-                _drop(self._kept_for, volume.claim, key)
-            return volume
-        if kind is CSIStorageCapacity:
-            capacity = self.capacities.pop(key, None)
-            if capacity is not None:
-                _drop(self._capacities_of, capacity.storage_class, key)
-            return capacity
-        if kind is VolumeAttachment:
-            attachment = self.attachments.pop(key, None)
-            if attachment is not None:
-                _drop(self._attached_to, attachment.node, key)
-                _drop(self._attached, attachment.volume, key)
-            return attachment
-        if kind is StorageClass:
-            return self.classes.pop(key, None)
-        return self.drivers.pop(key, None)
+        one: StorageObject | None = self._objects[kind].pop(key, None)
+        if one is not None:
+            for index, by in self._indexed(one):
+                _drop(index, by, key)
+        return one
 
-    def _put_claim(self, claim: PersistentVolumeClaim) -> StorageObject | None:
-        key = claim.key
-        before = self.remove(PersistentVolumeClaim, key) if key in self.claims else None
-        self.claims[key] = claim
-        if claim.volume:
-            self._named_by.setdefault(claim.volume, {})[key] = None
-        else:
-            self._open_claims_of.setdefault(claim.request.storage_class or "", {})[key] = None
-        return before
-
-    def _put_volume(self, volume: PersistentVolume) -> StorageObject | None:
-        name = volume.name
-        before = self.remove(PersistentVolume, name) if name in self.volumes else None
-        self.volumes[name] = volume
-        self._volumes_of.setdefault(volume.storage_class, {})[name] = None
-        if volume.claim:
-            self._kept_for.setdefault(volume.claim, {})[name] = None
-        return before
-
-    def _put_attachment(self, one: VolumeAttachment) -> StorageObject | None:
-        name = one.name
-        before = self.remove(VolumeAttachment, name) if name in self.attachments else None
-        self.attachments[name] = one
-        self._attached_to.setdefault(one.node, {})[name] = None
-        self._attached.setdefault(one.volume, {})[name] = None
-        return before
+    def _indexed(self, one: StorageObject) -> Sequence[tuple[Index, str]]:
+        """The indices that know an object, each with what it is found by there."""
+        match one:
+            case PersistentVolumeClaim(volume=""):
+                return ((self._open_claims_of, one.request.storage_class or ""),)
+            case PersistentVolumeClaim():
+                return ((self._named_by, one.volume),)
+            case PersistentVolume(claim=""):
+                return ((self._volumes_of, one.storage_class),)
+            case PersistentVolume():
+                return ((self._volumes_of, one.storage_class), (self._kept_for, one.claim))
+            case VolumeAttachment():
+                return ((self._attached_to, one.node), (self._attached, one.volume))
+            case CSIStorageCapacity():
+                return ((self._capacities_of, one.storage_class),)
+        return ()
 
 
-def _drop(index: dict[str, dict[str, None]], key: str, member: str) -> None:
+def _drop(index: Index, key: str, member: str) -> None:
     members = index.get(key)
     if members is not None:
         members.pop(member, None)
