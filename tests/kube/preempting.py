@@ -8,7 +8,7 @@ from closeby.reading.configuration import Configuration, PluginEntry
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Proxy
-from tests.kube.live_world import World, behind_proxy, group_of, host, until
+from tests.kube.live_world import World, behind_proxy, group_of, host, until, until_placed
 from tests.kube.priority_classes import priority_class
 
 #: More requests than any test sends.
@@ -57,6 +57,24 @@ async def two_full_racks(it: World, classes: Classes) -> None:
     await it.bound(2)
     await gang(it, "dear", 2, classes[20])
     await it.bound(4)
+
+
+@asynccontextmanager
+async def full_racks(
+    control_plane: ControlPlane, namespace: str, configuration: Configuration
+) -> AsyncIterator[tuple[World, Proxy, Classes]]:
+    """A scheduler on two full racks; ``train`` of priority 1,000 is to come."""
+    async with ranked(control_plane, namespace, 10, 20, 1_000) as world:
+        it, _, classes = world
+        async with it.scheduling(configuration):
+            await two_full_racks(it, classes)
+            yield world
+
+
+async def until_train_replaced_cheap(it: World) -> None:
+    """Waits until ``train`` has the rack of ``cheap``; ``dear`` is where it was."""
+    await until_placed(it, "train-0", "train-1")
+    assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
 
 
 async def plan_of(it: World, name: str) -> Object:

@@ -21,7 +21,7 @@ from tests.cli.calling import closeby
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse
 from tests.kube.live_world import World, until, until_said, world
-from tests.kube.preempting import gang, preempting, ranked, two_full_racks
+from tests.kube.preempting import full_racks, gang, preempting
 from tests.kube.test_live_default_spread import hosts as zoned_hosts
 from tests.kube.test_live_default_spread import names, owned, served, spreading, workload
 from tests.kube.test_live_gates import gated, racks
@@ -150,11 +150,7 @@ def test_a_plan_of_preemption(control_plane: ControlPlane, namespace: str) -> No
     """The gang waits for its victims; the nodes that they leave are not for others of its priority."""
 
     async def run() -> None:
-        async with (
-            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
-            it.scheduling(preempting()),
-        ):
-            await two_full_racks(it, classes)
+        async with full_racks(control_plane, namespace, preempting()) as (it, proxy, classes):
             proxy.inject("POST", "/pods/cheap-1/eviction", Refuse(429, {"Retry-After": "1"}), times=10**6)
             await gang(it, "train", 2, classes[1_000])
             await until(lambda: it.events("Preempted"))

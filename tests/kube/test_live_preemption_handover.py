@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from closeby.kube.writing.writer import Writer
+from closeby.objects.pods import Pod, PodSpec
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Cut, Fault, Refuse
 from tests.kube.live import through_proxy
-from tests.kube.live_world import World, replica, until, until_placed, until_said
+from tests.kube.live_world import World, replica, until, until_logged, until_placed, until_said
 from tests.kube.preempting import (
     HOSTS,
     NEVER,
+    full_racks,
     gang,
     plan_of,
     preempting,
@@ -24,6 +27,7 @@ from tests.kube.preempting import (
     until_evictions,
     until_half_gone,
     until_no_plan,
+    until_train_replaced_cheap,
 )
 from tests.kube.priority_classes import priority_class
 
@@ -33,8 +37,7 @@ pytestmark = pytest.mark.timeout(400)
 
 async def only_cheap_went(it: World, plan: str) -> None:
     """The gang has the rack of ``cheap``, by this plan alone, and nobody else was evicted."""
-    await until_placed(it, "train-0", "train-1")
-    assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
+    await until_train_replaced_cheap(it)
     await until_no_plan(it, "train")
     events = await it.events("Preempted")
     assert all(plan in one["note"] and one["regarding"]["name"].startswith("cheap") for one in events)
@@ -119,11 +122,8 @@ def test_the_api_server_is_away_in_the_middle_and_back(
     """
 
     async def run() -> None:
-        async with (
-            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
-            it.scheduling(preempting(planDeadline=deadline)),
-        ):
-            await two_full_racks(it, classes)
+        configuration = preempting(planDeadline=deadline)
+        async with full_racks(control_plane, namespace, configuration) as (it, proxy, classes):
             away = asyncio.Event()
 
             async def leave() -> None:
@@ -138,8 +138,7 @@ def test_the_api_server_is_away_in_the_middle_and_back(
             await asyncio.sleep(seconds)
             assert {"dear-0", "dear-1"} <= (await it.placed()).keys()
             proxy.forgive()
-            await until_placed(it, "train-0", "train-1")
-            assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
+            await until_train_replaced_cheap(it)
             await until_said(it, "train", "Placed")
             await until_no_plan(it, "train")
             assert len({one["plan"] for one in it.said("preempts")}) == 1
@@ -178,11 +177,7 @@ def test_a_victims_status_that_can_not_be_written_delays_no_preemptor(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async def run() -> None:
-        async with (
-            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
-            it.scheduling(preempting()),
-        ):
-            await two_full_racks(it, classes)
+        async with full_racks(control_plane, namespace, preempting()) as (it, proxy, classes):
             proxy.inject("PATCH", "/podgroups/cheap/status", Refuse(500), times=NEVER)
             await gang(it, "train", 2, classes[1_000])
             await until_placed(it, "train-0", "train-1")
@@ -239,5 +234,117 @@ def test_a_higher_priority_that_came_between_two_leaders_takes_the_plan_over(
                 assert "higher priority" in str(end["why"])
                 assert (await it.placed()).keys() == {"vip-0", "vip-1"}
                 await until_no_plan(it, "train")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("evicted", [0, 1])
+def test_the_next_leader_carries_a_plan_on(evicted: int, control_plane: ControlPlane, namespace: str) -> None:
+    """The process ends before the first eviction, or between the first and the second."""
+
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes):
+            async with it.scheduling(preempting()):
+                await two_full_racks(it, classes)
+                for index in range(evicted, 2):
+                    proxy.inject("POST", f"/cheap-{index}/eviction", Refuse(503), times=NEVER)
+                await gang(it, "train", 2, classes[1_000])
+
+                async def refused() -> bool:
+                    left = {f"cheap-{index}" for index in range(evicted, 2)}
+                    there = {name for name in await it.pods() if name.startswith("cheap")}
+                    return bool(it.said("not evicted")) and there == left
+
+                await until(refused)
+                plan = await plan_of(it, "train")
+            assert (await plan_of(it, "train"))["id"] == plan["id"]
+            proxy.forgive()
+            again = it.successor()
+            async with again.scheduling(preempting()):
+                await until_placed(it, "train-0", "train-1")
+                assert [one["plan"] for one in again.said("preemption resumed")] == [plan["id"]]
+                assert again.said("preempts") == []
+                assert (await it.placed()).keys() == {"dear-0", "dear-1", "train-0", "train-1"}
+                await until_said(it, "train", "Placed")
+                await until_no_plan(it, "train")
+            assert len(await it.events("Preempted")) == 2
+
+    asyncio.run(run())
+
+
+def test_the_next_leader_carries_on_the_plan_of_a_plain_pod(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 20, 1_000, hosts=HOSTS[:2]) as (it, proxy, classes):
+            async with it.scheduling(preempting()):
+                for value in (10, 20):
+                    await it.create(it.pod(f"p{value}", priorityClassName=classes[value]))
+                before = await it.bound(2)
+                proxy.inject("POST", "/eviction", Refuse(503), times=NEVER)
+                await it.create(it.pod("high", priorityClassName=classes[1_000]))
+                await until_logged(it, "not evicted")
+                [plan] = [one["plan"] for one in it.said("preempts")]
+            proxy.forgive()
+            again = it.successor()
+            async with again.scheduling(preempting()):
+                await until_placed(it, "high")
+                assert [one["plan"] for one in again.said("preemption resumed")] == [plan]
+                assert await it.placed() == {"p20": before["p20"], "high": before["p10"]}
+
+    asyncio.run(run())
+
+
+def test_a_gang_is_protected_after_so_many_evictions_by_the_next_leader_too(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:2]) as (it, _, classes):
+            once = preempting(maxEvictions=1)
+            async with it.scheduling(once):
+                await gang(it, "cheap", 2, classes[10])
+                await it.bound(2)
+                await gang(it, "train", 2, classes[1_000])
+                await until_placed(it, "train-0", "train-1")
+                await until_evictions(it, "cheap", 1)
+            again = it.successor()
+            async with again.scheduling(once):
+                # Its owner makes it again, once the preemptor is done.
+                await it.delete("train-0", "train-1")
+                pods = (it.pod(f"back-{i}", gang="cheap", priorityClassName=classes[10]) for i in range(2))
+                await it.create(*pods)
+                await until_placed(it, "back-0", "back-1")
+                await gang(it, "later", 2, classes[1_000])
+                await until_said(it, "later", "GangDoesNotFit")
+                assert await it.events("PreemptionGivenUp") == []
+                assert again.said("preempts") == []
+                assert {"back-0", "back-1"} <= (await it.placed()).keys()
+
+    asyncio.run(run())
+
+
+def test_a_nomination_that_an_earlier_process_left_is_removed_and_that_of_others_stays(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """The process ended after its plan, and before the members' statuses were written again."""
+
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, hosts=HOSTS[:1]) as (it, _, classes):
+            names = ("ours", "theirs")
+            for name in names:
+                await it.create(it.pod(name, 2, priorityClassName=classes[10]))
+            pods = await it.pods()
+            ours = Pod(namespace=namespace, name="ours", uid=pods["ours"]["metadata"]["uid"], spec=PodSpec())
+            written = await Writer(it.transport, "closeby-scheduler", "test").pod_conditions(ours, [], "gone")
+            assert written.ok, written.error
+            path = f"/api/v1/namespaces/{namespace}/pods/theirs/status"
+            await it.api.patch(path, {"status": {"nominatedNodeName": "gone"}}, kind="strategic")
+            async with it.scheduling(preempting()):
+
+                async def cleared() -> bool:
+                    return "nominatedNodeName" not in (await it.pods())["ours"]["status"]
+
+                await until(cleared)
+                assert (await it.pods())["theirs"]["status"]["nominatedNodeName"] == "gone"
 
     asyncio.run(run())

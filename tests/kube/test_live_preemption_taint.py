@@ -12,13 +12,13 @@ from tests.kube.live_world import World, until, until_placed
 from tests.kube.preempting import (
     HOSTS,
     NEVER,
+    full_racks,
     gang,
     plan_of,
     preempting,
     ranked,
     release,
     stuck,
-    two_full_racks,
     until_half_gone,
 )
 
@@ -61,11 +61,7 @@ def test_nodes_are_held_from_before_the_first_eviction_until_the_last_binding(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async def run() -> None:
-        async with (
-            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
-            it.scheduling(holding()),
-        ):
-            await two_full_racks(it, classes)
+        async with full_racks(control_plane, namespace, holding()) as (it, proxy, classes):
             await taint(it, "r1-1", OTHER)
             at: dict[str, set[str]] = {}
 
@@ -182,11 +178,7 @@ def test_nodes_that_can_not_be_tainted_delay_no_preemptor(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async def run() -> None:
-        async with (
-            ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
-            it.scheduling(holding()),
-        ):
-            await two_full_racks(it, classes)
+        async with full_racks(control_plane, namespace, holding()) as (it, proxy, classes):
             proxy.inject("PATCH", "/api/v1/nodes/r1-1", Refuse(403, reason="Forbidden"), times=NEVER)
             await gang(it, "train", 2, classes[1_000])
             await until_placed(it, "train-0", "train-1")
@@ -200,11 +192,7 @@ def test_nodes_that_can_not_be_tainted_delay_no_preemptor(
 def test_a_taint_of_another_closeby_is_left_alone(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         theirs = {"key": KEY, "value": "another", "effect": "NoSchedule"}
-        async with (
-            ranked(control_plane, namespace, 10, 20, 1_000) as (it, _, classes),
-            it.scheduling(holding()),
-        ):
-            await two_full_racks(it, classes)
+        async with full_racks(control_plane, namespace, holding()) as (it, _, classes):
             await taint(it, "r1-1", theirs)
             await gang(it, "train", 2, classes[1_000])
             await until_placed(it, "train-0", "train-1")
