@@ -3,22 +3,19 @@
 import msgspec
 import pytest
 
-from closeby.controllers.admission.workloads import (
+from closeby.controllers.admission.kueue_objects import (
     ConditionWire,
     Flavor,
     MetaWire,
-    Patience,
     QueuedWorkload,
-    places_for,
-    pod_set_updates,
     read_flavor,
     read_workload,
-    verdict_on,
-    verdict_unasked,
 )
+from closeby.controllers.admission.place_requests import places_for, pod_set_updates
+from closeby.controllers.admission.verdicts import AdmissionLimits, verdict_on, verdict_without_request
 from tests.control_plane.api import Object
 
-PATIENCE = Patience(deadline=60, retry_after=30)
+LIMITS = AdmissionLimits(deadline=60, retry_after=30)
 PLACED = ConditionWire(type="Scheduled", status="True", reason="Placed", message="4 places held in z1/r1")
 FULL = ConditionWire(type="Scheduled", status="False", reason="TopologyPlacementFailed", message="no rack")
 WRONG = ConditionWire(type="Scheduled", status="False", reason="InvalidSpec", message="no such field")
@@ -43,7 +40,7 @@ WRONG = ConditionWire(type="Scheduled", status="False", reason="InvalidSpec", me
     ],
 )
 def test_a_check_says(before: str, answer: ConditionWire | None, waited: float, after: str | None) -> None:
-    verdict = verdict_on(before, answer, waited, PATIENCE)
+    verdict = verdict_on(before, answer, waited, LIMITS)
     assert (None if verdict is None else verdict.state) == after
     if verdict is not None and after == "Retry":
         assert verdict.requeue_after == 30
@@ -55,7 +52,7 @@ def test_a_check_says(before: str, answer: ConditionWire | None, waited: float, 
 def test_a_question_that_can_not_be_asked_holds_no_quota_for_ever(
     before: str, waited: float, after: str | None
 ) -> None:
-    verdict = verdict_unasked(before, "Forbidden (403): no right", waited, PATIENCE)
+    verdict = verdict_without_request(before, "Forbidden (403): no right", waited, LIMITS)
     assert (None if verdict is None else verdict.state) == after
     assert verdict is None or "Forbidden (403): no right" in verdict.message
 

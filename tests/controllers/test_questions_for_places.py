@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from closeby.controllers.admission.controller import AdmissionChecks, AdmissionSettings
-from closeby.controllers.admission.workloads import KUEUE, PLACEMENT, Patience
+from closeby.controllers.admission.kueue_objects import KUEUE, PLACEMENT
+from closeby.controllers.admission.verdicts import AdmissionLimits
 from closeby.controllers.running import News
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Transport
@@ -60,7 +61,7 @@ class Site:
             cast("Transport", self.server),
             cast("Writer", self.server),
             silent,
-            AdmissionSettings(namespace="closeby-system", patience=Patience(deadline=60.0)),
+            AdmissionSettings(namespace="closeby-system", limits=AdmissionLimits(deadline=60.0)),
             now=lambda: self.now,
         )
         self.hear("AdmissionCheck", "placement", {"spec": {"controllerName": PLACEMENT}})

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from closeby.controllers.admission.controller import AdmissionChecks, AdmissionSettings
-from closeby.controllers.admission.workloads import Patience
+from closeby.controllers.admission.verdicts import AdmissionLimits
 from closeby.controllers.running import ControllerRunner, News, Running
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Transport
@@ -25,7 +25,7 @@ from tests.kueue.running import API
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 CHECK = "closeby"
-PATIENT = Patience()
+USUAL = AdmissionLimits()
 REQUIRED = {"kai.scheduler/topology-required-placement": RACK}
 
 
@@ -47,10 +47,10 @@ class Beside:
 
     @contextlib.asynccontextmanager
     async def checking(
-        self, patience: Patience = PATIENT, kind: type[AdmissionChecks] = AdmissionChecks
+        self, limits: AdmissionLimits = USUAL, kind: type[AdmissionChecks] = AdmissionChecks
     ) -> AsyncIterator[None]:
         """`closeby controllers --only admission-checks` is at work inside the context."""
-        settings = AdmissionSettings(namespace=self.own, scheduler_name=self.world.name, patience=patience)
+        settings = AdmissionSettings(namespace=self.own, scheduler_name=self.world.name, limits=limits)
         writer = Writer(self.transport, "closeby-controllers", "a-test")
         checks = kind(self.transport, writer, self.world.say, settings)
         runner = ControllerRunner(self.transport, [checks], Running(discover_every=0.5), self.world.say)
@@ -66,9 +66,9 @@ class Beside:
                 assert await work is None
 
     @contextlib.asynccontextmanager
-    async def working(self, patience: Patience = PATIENT) -> AsyncIterator[None]:
+    async def working(self, limits: AdmissionLimits = USUAL) -> AsyncIterator[None]:
         """The scheduler and the admission checks are at work."""
-        async with self.world.scheduling(own_namespace=self.own), self.checking(patience):
+        async with self.world.scheduling(own_namespace=self.own), self.checking(limits):
             yield
 
     async def job(self, name: str, queue: str, *, pods: int, gpus: int = 2, **more: Any) -> None:
@@ -130,7 +130,7 @@ class Beside:
         assert len(placed) == number
         return {"r1" if name.startswith("a") else "r2" for name in placed.values()}
 
-    async def askers(self) -> list[Object]:
+    async def requests(self) -> list[Object]:
         """The PodGroups that ask for places."""
         found = await self.world.api.get(f"/apis/closeby.dev/v1alpha1/namespaces/{self.own}/podgroups")
         items: list[Object] = found["items"]
@@ -200,8 +200,8 @@ def test_quota_admits_and_closeby_places(kueue_cluster: ControlPlane) -> None:
             assert "4 places held in z1/r" in ready["message"]
             await it.queues.until_condition("train", "Admitted", "True")
             assert len(await it.racks("train", 4)) == 1
-            (asker,) = await it.askers()
-            assert asker["spec"]["placesFor"]["workload"]["namespace"] == it.queues.namespace
+            (request,) = await it.requests()
+            assert request["spec"]["placesFor"]["workload"]["namespace"] == it.queues.namespace
 
     asyncio.run(run())
 
@@ -210,7 +210,7 @@ def test_a_workload_that_fits_by_quota_but_in_no_rack_waits_and_gives_its_quota_
     kueue_cluster: ControlPlane,
 ) -> None:
     async def run() -> None:
-        async with beside(kueue_cluster, *HOSTS) as it, it.working(Patience(deadline=5)):
+        async with beside(kueue_cluster, *HOSTS) as it, it.working(AdmissionLimits(deadline=5)):
             # With BestEffortFIFO Kueue tries the one again that gave its quota back, and the others later.
             await it.queues.queue("team", gpus=12, checks=check_of(it), strategy="StrictFIFO")
             await it.job("large", "team", pods=6)
@@ -222,7 +222,7 @@ def test_a_workload_that_fits_by_quota_but_in_no_rack_waits_and_gives_its_quota_
             assert len(await it.racks("small", 2)) == 1
 
             async def one_asks() -> bool:
-                return len(await it.askers()) == 1
+                return len(await it.requests()) == 1
 
             await until(one_asks)
 
@@ -247,7 +247,7 @@ def test_a_question_that_can_not_be_asked_is_said_and_gives_the_quota_back(
         async with beside(kueue_cluster, *HOSTS) as it:
             await it.queues.queue("team", gpus=16, checks=check_of(it))
             it.own = f"no-{it.own}"
-            async with it.checking(Patience(deadline=8)):
+            async with it.checking(AdmissionLimits(deadline=8)):
                 await it.job("train", "team", pods=4)
                 await it.until_state("train", "Pending", f'namespaces "{it.own}" not found')
 
@@ -364,7 +364,7 @@ def test_nothing_is_said_of_a_workload_that_is_being_evicted(kueue_cluster: Cont
                 return await status() == (True, False, "Ready")
 
             async def given_back() -> bool:
-                return not await it.askers()
+                return not await it.requests()
 
             await until(ready)
             await it.world.api.patch(f"{path}/bare", {"spec": {"active": False}})
@@ -403,7 +403,7 @@ def test_pods_of_another_scheduler_are_ready_at_once(kueue_cluster: ControlPlane
             await it.queues.job("train", "team", pods=4, gpus=2)
             ready = await it.until_state("train", "Ready")
             assert "default-scheduler" in ready["message"]
-            assert await it.askers() == []
+            assert await it.requests() == []
 
     asyncio.run(run())
 

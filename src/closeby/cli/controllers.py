@@ -10,7 +10,7 @@ from closeby.cli.operating.latency_options import knows_prometheus
 from closeby.cli.options import Election, Metrics, configured, connects, elects, excludes, gates, logs, serves
 
 if TYPE_CHECKING:
-    from closeby.controllers.admission.workloads import Patience
+    from closeby.controllers.admission.verdicts import AdmissionLimits
     from closeby.controllers.networks.settings import PrometheusAccess
     from closeby.objects.saying import Say
 
@@ -57,7 +57,7 @@ def command(
     config_path: str | None,
     only: tuple[str, ...],
     scheduler_name: str,
-    patience: "Patience",
+    admission: "AdmissionLimits",
     prometheus: "PrometheusAccess",
     max_age: float,
     gates: bool,
@@ -90,7 +90,7 @@ def command(
         config_path=config_path,
         names=only or DEFAULT,
         scheduler_name=scheduler_name,
-        patience=patience,
+        admission=admission,
         prometheus=prometheus,
         max_age=max_age,
         gates=gates,

@@ -28,13 +28,13 @@ _OPTIONS = (
 
 
 def limits_admission(command: Command) -> Command:
-    """Adds the options; the command gets them as ``patience``."""
+    """Adds the options; the command gets them as ``admission``."""
 
     @wraps(command)
-    def with_patience(*, admission_deadline: float, admission_retry_after: int, **options: object) -> None:
-        from closeby.controllers.admission.workloads import Patience
+    def with_limits(*, admission_deadline: float, admission_retry_after: int, **options: object) -> None:
+        from closeby.controllers.admission.verdicts import AdmissionLimits
 
-        patience = Patience(deadline=admission_deadline, retry_after=admission_retry_after)
-        command(patience=patience, **options)
+        limits = AdmissionLimits(deadline=admission_deadline, retry_after=admission_retry_after)
+        command(admission=limits, **options)
 
-    return with_options(_OPTIONS, with_patience)
+    return with_options(_OPTIONS, with_limits)

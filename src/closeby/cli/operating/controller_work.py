@@ -13,7 +13,7 @@ from closeby.cli.operating.serving import serving
 from closeby.cli.options import Election, Metrics
 from closeby.cli.reading.inputs import read_configuration_file, usable_configuration
 from closeby.controllers.admission.controller import AdmissionChecks, AdmissionSettings
-from closeby.controllers.admission.workloads import Patience
+from closeby.controllers.admission.verdicts import AdmissionLimits
 from closeby.controllers.applications.controller import AppGroupController
 from closeby.controllers.counting import Counting, counting_of
 from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
@@ -38,7 +38,7 @@ class ControllerOptions(Struct, frozen=True, kw_only=True):
     #: Names of controllers.
     names: tuple[str, ...]
     scheduler_name: str
-    patience: Patience
+    admission: AdmissionLimits
     prometheus: PrometheusAccess
     #: Of costs, in hours.
     max_age: float
@@ -95,7 +95,7 @@ def _admission(options: ControllerOptions) -> AdmissionSettings:
             "is not a pod: set POD_NAMESPACE to that namespace"
         )
     return AdmissionSettings(
-        namespace=namespace, scheduler_name=options.scheduler_name, patience=options.patience
+        namespace=namespace, scheduler_name=options.scheduler_name, limits=options.admission
     )
 
 

@@ -11,29 +11,33 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from closeby.controllers.admission.workloads import (
+from closeby.controllers.admission.kueue_objects import (
     KUEUE,
-    MANAGER,
-    PENDING,
     PLACEMENT,
-    READY,
-    RETRY,
-    Asker,
     Check,
     CheckState,
-    CheckVerdict,
     Flavor,
     Object,
-    Patience,
     QueuedWorkload,
-    places_for,
-    pod_set_updates,
-    read_asker,
     read_check,
     read_flavor,
     read_workload,
+)
+from closeby.controllers.admission.place_requests import (
+    MANAGER,
+    PlaceRequest,
+    places_for,
+    pod_set_updates,
+    read_request,
+)
+from closeby.controllers.admission.verdicts import (
+    PENDING,
+    READY,
+    RETRY,
+    AdmissionLimits,
+    CheckVerdict,
     verdict_on,
-    verdict_unasked,
+    verdict_without_request,
 )
 from closeby.controllers.running import News
 from closeby.kube.client.errors import ApiError
@@ -72,7 +76,7 @@ class AdmissionSettings(Struct, frozen=True, kw_only=True):
 
     namespace: str
     scheduler_name: str = "closeby"
-    patience: Patience = Patience()
+    limits: AdmissionLimits = AdmissionLimits()
 
 
 class AdmissionChecks:
@@ -110,8 +114,8 @@ class AdmissionChecks:
         #: By ``namespace/name``.
         self._workloads: dict[str, QueuedWorkload] = {}
         #: The PodGroups that ask for places, by name; and their names by Workload.
-        self._askers: dict[str, Asker] = {}
-        self._askers_of: dict[str, set[str]] = {}
+        self._requests: dict[str, PlaceRequest] = {}
+        self._requests_of: dict[str, set[str]] = {}
 
     # What happens
 
@@ -133,7 +137,7 @@ class AdmissionChecks:
                     self._workloads[change.key] = read_workload(raw)
                 self.work.add((_WORKLOAD, change.key))
             case "closeby.dev", "PodGroup":
-                self._asker(change.key, None if raw is None else read_asker(raw))
+                self._request(change.key, None if raw is None else read_request(raw))
 
     def _check(self, name: str, check: Check | None) -> None:
         known = name in self._checks
@@ -143,7 +147,7 @@ class AdmissionChecks:
             self._checks[name] = check
             self.work.add((_CHECK, name))
         if known is not (name in self._checks):
-            self._look_at_all()
+            self._requeue_all()
 
     def _flavor(self, name: str, flavor: Flavor | None) -> None:
         if flavor is None:
@@ -154,26 +158,26 @@ class AdmissionChecks:
             if name in workload.flavors():
                 self.work.add((_WORKLOAD, key))
 
-    def _asker(self, key: str, asker: Asker | None) -> None:
+    def _request(self, key: str, request: PlaceRequest | None) -> None:
         namespace, _, name = key.partition("/")
         if namespace != self._settings.namespace:
             return
-        before = self._askers.pop(name, None)
-        if asker is not None and asker.ours:
-            self._askers[name] = asker
-            self._askers_of.setdefault(asker.workload, set()).add(name)
-            self.work.add((_WORKLOAD, asker.workload))
+        before = self._requests.pop(name, None)
+        if request is not None and request.ours:
+            self._requests[name] = request
+            self._requests_of.setdefault(request.workload, set()).add(name)
+            self.work.add((_WORKLOAD, request.workload))
         elif before is not None:
             self._asks_no_more(before, name)
             self.work.add((_WORKLOAD, before.workload))
 
-    def _asks_no_more(self, asker: Asker, name: str) -> None:
-        names = self._askers_of.get(asker.workload, set())
+    def _asks_no_more(self, request: PlaceRequest, name: str) -> None:
+        names = self._requests_of.get(request.workload, set())
         names.discard(name)
         if not names:
-            self._askers_of.pop(asker.workload, None)
+            self._requests_of.pop(request.workload, None)
 
-    def _look_at_all(self) -> None:
+    def _requeue_all(self) -> None:
         for key in self._workloads:
             self.work.add((_WORKLOAD, key))
 
@@ -232,8 +236,8 @@ class AdmissionChecks:
         wanted = workload is not None and workload.wants_places and bool(states)
         foreign = workload is not None and workload.schedulers() != {self._settings.scheduler_name}
         asks = wanted and not foreign and not any(one.state == RETRY for one in states)
-        for name in tuple(self._askers_of.get(key, ())):
-            if (not asks or workload is None or name != workload.asker) and name in self._askers:
+        for name in tuple(self._requests_of.get(key, ())):
+            if (not asks or workload is None or name != workload.request_name) and name in self._requests:
                 error = await self._withdraw(name)
                 if error is not None:
                     return error
@@ -248,23 +252,23 @@ class AdmissionChecks:
             return await self._answer(workload, states, lambda before: _of_others(before, workload))
         if not asks:
             return None
-        waited, patience = self._waited(workload), self._settings.patience
+        waited, limits = self._waited(workload), self._settings.limits
         unknown = sorted(workload.flavors() - self._flavors.keys())
         if unknown:
             # It says where the pods may go; its watch may lag behind that of the Workloads.
             return await self._not_asked(workload, states, f"ResourceFlavor {unknown[0]} is not known yet")
         body = places_for(workload, self._flavors, self._checks)
-        asker = self._askers.get(workload.asker)
-        if asker is None or asker.spec.places_for != body:
+        request = self._requests.get(workload.request_name)
+        if request is None or request.spec.places_for != body:
             # What the scheduler said of it before counts no more.
             refused = await self._ask(workload, body)
             if refused is not None:
                 why = f"the PodGroup that asks for places could not be written: {refused}"
                 await self._not_asked(workload, states, why)
             return refused
-        answer = asker.answer
+        answer = request.answer
         error = await self._answer(
-            workload, states, lambda before: verdict_on(before, answer, waited, patience)
+            workload, states, lambda before: verdict_on(before, answer, waited, limits)
         )
         if error is None:
             self._look_at_the_deadline(workload, states)
@@ -274,16 +278,16 @@ class AdmissionChecks:
         self, workload: QueuedWorkload, states: list[CheckState], why: str
     ) -> ApiError | None:
         """The scheduler can't be asked: the quota comes to an end by its deadline all the same."""
-        waited, patience = self._waited(workload), self._settings.patience
+        waited, limits = self._waited(workload), self._settings.limits
         error = await self._answer(
-            workload, states, lambda before: verdict_unasked(before, why, waited, patience)
+            workload, states, lambda before: verdict_without_request(before, why, waited, limits)
         )
         if error is None:
             self._look_at_the_deadline(workload, states)
         return error
 
     def _look_at_the_deadline(self, workload: QueuedWorkload, states: list[CheckState]) -> None:
-        left = self._settings.patience.deadline - self._waited(workload)
+        left = self._settings.limits.deadline - self._waited(workload)
         if left > 0 and any(one.state == PENDING for one in states):
             self.work.add((_WORKLOAD, workload.key), after=left)
 
@@ -344,7 +348,7 @@ class AdmissionChecks:
     # The PodGroups that ask
 
     async def _ask(self, workload: QueuedWorkload, body: Object) -> ApiError | None:
-        name, namespace = workload.asker, self._settings.namespace
+        name, namespace = workload.request_name, self._settings.namespace
         made: Mapping[str, object] = {
             "apiVersion": _POD_GROUPS.api_version,
             "kind": _POD_GROUPS.kind,
@@ -362,13 +366,13 @@ class AdmissionChecks:
         )
         if isinstance(answer, ApiError):
             return answer
-        asker, known = read_asker(answer), self._askers.get(name)
-        if known is None or known.metadata.uid != asker.metadata.uid or known.older_than(asker):
-            self._askers[name] = asker
+        request, known = read_request(answer), self._requests.get(name)
+        if known is None or known.metadata.uid != request.metadata.uid or known.older_than(request):
+            self._requests[name] = request
         # Else the watch was faster than this answer, and knows what the scheduler said since.
-        self._askers_of.setdefault(workload.key, set()).add(name)
+        self._requests_of.setdefault(workload.key, set()).add(name)
         self._say("places asked for", workload=workload.key, group=f"{namespace}/{name}")
-        deadline = self._settings.patience.deadline
+        deadline = self._settings.limits.deadline
         self.work.add((_WORKLOAD, workload.key), after=max(deadline - self._waited(workload), 0.0))
         return None
 
@@ -377,10 +381,10 @@ class AdmissionChecks:
         answer = await self._transport.send(Request(method="DELETE", path=path))
         if isinstance(answer, ApiError) and answer.code != _NOT_FOUND:
             return answer
-        asker = self._askers.pop(name, None)
-        if asker is not None:
-            self._asks_no_more(asker, name)
-            self._say("places given back", workload=asker.workload)
+        request = self._requests.pop(name, None)
+        if request is not None:
+            self._asks_no_more(request, name)
+            self._say("places given back", workload=request.workload)
         return None
 
 
