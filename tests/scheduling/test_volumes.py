@@ -177,8 +177,9 @@ def test_a_pod_names_the_claim_also_where_most_nodes_refuse_it_for_another_reaso
     drawn.run(members=[replace(pod, spec=replace(pod.spec, node_selector=(("zone", "a"),)))])
     outcome = drawn.outcome("w-0")
     assert outcome.reason == reason
-    assert f"2 {reason}, 1 {other}" in outcome.message
-    assert "default/data" in outcome.message
+    message = outcome.message or ""
+    assert f"2 {reason}, 1 {other}" in message
+    assert "default/data" in message
 
 
 def test_members_take_volumes_from_each_other_until_none_is_left() -> None:
