@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.bounds import Bounds
@@ -22,6 +24,9 @@ from closeby.scheduling.placing.mutual import Mutual
 from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.trial import Trial
 from closeby.topology.tree import Domain, Tree
+
+#: Finer domains of a level that are tried for unequal pods.
+FINER_DOMAINS: Final = 3
 
 
 class Filler:
@@ -204,19 +209,26 @@ class Filler:
         tree: Tree,
         budget: Budget,
     ) -> bool:
-        """Unequal pods: the class with the least room first, by descent; if that fails, a bounded search."""
+        """Unequal pods: the class with the least room first, by descent; if that fails, a bounded search.
+
+        They go to the finest domain inside that holds them all, if one does.
+        """
         domain = inside.domain_in(tree)
-        rooms = {
-            id(share): scoped_counts(
-                self._table, share.pod_class, tree, inside, self._cluster.capacity
-            ).inside(domain)
+        counts = [
+            scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
             for share in demand
-        }
+        ]
+        rooms = {id(share): of.inside(domain) for share, of in zip(demand, counts, strict=True)}
         if any(rooms[id(share)] < len(share.pods) for share in demand):
             return False
         hardest_first = sorted(demand, key=lambda share: rooms[id(share)] / len(share.pods))
         mark = self._statement.checkpoint()
-        for close in (True, False) if strategy is not Strategy.SPREAD else (False,):
+        spread = strategy is Strategy.SPREAD
+        for finer in () if spread else _finer_domains(domain, demand, counts, tree):
+            if all(self._by_descent(one, candidate, inside, strategy, tree, finer) for one in hardest_first):
+                return True
+            self._statement.rollback(mark)
+        for close in (True, False) if not spread else (False,):
             moved = False
             for share in hardest_first:
                 start = self._beside(share, mark, inside, tree) if close else None
@@ -329,6 +341,27 @@ class Filler:
         slots = np.concatenate([batch.slots for batch in self._statement.since(mark)])
         self._statement.rollback(mark)
         self._statement.assume(pods, slots[np.argsort(tree.position_of[slots], kind="stable")])
+
+
+def _finer_domains(
+    domain: Domain, demand: Sequence[Share], counts: Sequence[DomainCounts], tree: Tree
+) -> Iterator[Domain]:
+    """Domains inside another one that may hold all pods, the finest first, of a level the tightest.
+
+    Each class finds room there by itself, and the nodes may take that many pods in all; whether they fit
+    beside each other is not known.
+    """
+    asked = np.array([[len(share.pods)] for share in demand])
+    most = np.maximum.reduce([of.of(tree.node_level) for of in counts])
+    until = np.concatenate([[0], np.cumsum(most)])
+    for level in range(tree.node_level - 1, domain.level, -1):
+        first, end = tree.within(domain, level)
+        rooms = np.stack([of.of(level)[first:end] for of in counts])
+        together = np.diff(until[tree.bounds[level][first : end + 1]])
+        enough = (rooms >= asked).all(axis=0) & (together >= asked.sum())
+        found = np.flatnonzero(enough & tree.labelled[level][first:end])
+        for index in found[np.argsort(rooms[:, found].sum(axis=0), kind="stable")][:FINER_DOMAINS].tolist():
+            yield Domain(level, first + index)
 
 
 def _outward(candidate: Candidate | None, inside: NodeSet, tree: Tree) -> Iterator[tuple[Domain, int | None]]:

@@ -1,0 +1,55 @@
+"""Gangs of unequal pods are as close to each other as equal pods would be, where a domain holds them."""
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.groups import Strategy
+from closeby.objects.pods import Pod, PodSpec, Toleration
+from tests.worlds import gang, node, pods, spec, world
+
+TOLERANT = replace(spec(gpu=1), tolerations=(Toleration(key="k", operator="Exists"),))
+
+
+@pytest.mark.parametrize("second", [TOLERANT, spec(gpu=2)], ids=["tolerations", "sizes"])
+def test_a_gang_goes_to_one_rack_inside_the_zone_that_it_requires(second: PodSpec) -> None:
+    drawn = world("z r0 : a1=1\nz r1 : b1=3\ny r2 : c1=1")
+    members = [*pods("train", 1, spec(gpu=1), prefix="x"), *pods("train", 1, second, prefix="y")]
+    drawn.run(gang(min_member=2, required="zone"), members=members)
+    assert drawn.used() == {"b1": 2}
+
+
+def test_a_rack_that_holds_each_pod_but_not_both_is_passed_over() -> None:
+    # By counts r0 is tighter: each of the pods fits there by itself.
+    drawn = world("z r0 : a1=3\nz r1 : b1=2 b2=3\nz r2 : c1=9 c2=9")
+    members = [*pods("train", 1, spec(gpu=3), prefix="x"), *pods("train", 1, spec(gpu=2), prefix="y")]
+    drawn.run(gang(min_member=2, required="zone"), members=members)
+    assert drawn.used() == {"b1": 1, "b2": 1}
+
+
+def test_a_gang_that_spreads_is_not_kept_together() -> None:
+    drawn = world("z r0 : a1=4\nz r1 : b1=4")
+    members = [*pods("train", 2, spec(gpu=1), prefix="x"), *pods("train", 2, TOLERANT, prefix="y")]
+    drawn.run(gang(min_member=4, required="zone", strategy=Strategy.SPREAD), members=members)
+    assert drawn.used() == {"a1": 2, "b1": 2}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_tells_pods_apart_without_keeping_them_off_nodes_takes_them_no_further(seed: int) -> None:
+    dice = random.Random(seed)
+    nodes = [
+        node(f"n{i}", {"zone": "z", "rack": f"r{i % 3}"}, {"example.com/gpu": dice.randint(0, 4)})
+        for i in range(dice.randint(3, 9))
+    ]
+    count = dice.randint(2, 6)
+
+    def racks(members: list[Pod]) -> int:
+        drawn = world(nodes).run(gang(min_member=count, required="zone"), members=members)
+        return len(drawn.used(by="rack"))
+
+    of_two_kinds = [
+        *pods("train", count // 2, spec(gpu=1), prefix="x"),
+        *pods("train", count - count // 2, TOLERANT, prefix="y"),
+    ]
+    assert racks(of_two_kinds) == racks(pods("train", count, spec(gpu=1))), f"seed {seed}"
