@@ -44,8 +44,8 @@ from closeby.kube.gangs.start_events import (
 )
 from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import plan
-from closeby.kube.state.ownership import DEFAULT_SCHEDULER, ForeignMembers, OwnGangs
-from closeby.objects.pods import Pod
+from closeby.kube.state.ownership import ForeignMembers, OwnGangs
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
 from closeby.reading.common.plans import PlanWire
 from closeby.scheduling.events import (
     BindFailed,

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from closeby.kube.gangs.binder import Binder
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.start_events import Decided
-from closeby.kube.state.ownership import DEFAULT_SCHEDULER, ForeignMembers, OwnGangs
+from closeby.kube.state.ownership import ForeignMembers, OwnGangs
 from closeby.kube.writing.writer import DONE, Written
+from closeby.objects.pods import DEFAULT_SCHEDULER
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import BindFailed, BindingsWithdrawn, PodUpserted, Tick
 from closeby.scheduling.outcomes import Binding, bindings_of

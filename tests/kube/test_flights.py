@@ -22,8 +22,8 @@ from closeby.kube.gangs.start_events import (
     WritePlan,
 )
 from closeby.kube.gangs.starts import Starts
-from closeby.kube.state.ownership import DEFAULT_SCHEDULER, ForeignMembers, OwnGangs
-from closeby.objects.pods import Pod
+from closeby.kube.state.ownership import ForeignMembers, OwnGangs
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
 from closeby.scheduling.events import (
     BindFailed,
     BindingsWithdrawn,

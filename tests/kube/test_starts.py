@@ -32,7 +32,8 @@ from closeby.kube.gangs.start_events import (
 )
 from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import GangStanding, plan
-from closeby.kube.state.ownership import DEFAULT_SCHEDULER, ForeignMembers, OwnGangs
+from closeby.kube.state.ownership import ForeignMembers, OwnGangs
+from closeby.objects.pods import DEFAULT_SCHEDULER
 from closeby.scheduling.events import (
     BindFailed,
     BindingsWithdrawn,

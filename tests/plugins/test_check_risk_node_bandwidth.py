@@ -17,7 +17,6 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
 from closeby.plugins.check_risk_node_bandwidth import (
-    BANDWIDTH,
     ROUNDING,
     BandwidthArguments,
     CheckRiskNodeBandwidth,
@@ -26,6 +25,7 @@ from closeby.plugins.check_risk_node_bandwidth import (
 )
 from closeby.plugins.registry import BUILT_IN
 from closeby.reading.configuration import Configuration, PluginEntry
+from closeby.reading.decoding.bandwidth import BANDWIDTH
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.plugin_view import Nodes
 from closeby.scheduling.services import Measurements, Reading

@@ -17,9 +17,9 @@ from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, Pod, PodSpec, Toleration
 from closeby.objects.topologies import Topology
-from closeby.plugins.check_risk_node_bandwidth import BANDWIDTH
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
+from closeby.reading.decoding.bandwidth import BANDWIDTH
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from closeby.measurements.bandwidth import BandwidthReadings, NodeBandwidth
 from closeby.objects.nodes import Node
-from closeby.plugins.check_risk_node_bandwidth import BANDWIDTH
 from closeby.reading.configuration import PluginEntry
+from closeby.reading.decoding.bandwidth import BANDWIDTH
 from closeby.scheduling.events import MeasurementsChanged, PodDeleted, PodUpserted
 from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.services import Measurements, Reading

@@ -114,7 +114,7 @@ def _level(run: "Run", name: str | None, level: str | None) -> str | None:
         Unusable: several levels end so.
     """
     from closeby.cli.reading.inputs import Unusable
-    from closeby.report.documents.common import NODE_LEVEL
+    from closeby.quality.placements import NODE_LEVEL
     from closeby.topology.tree import level_meant
 
     topologies = run.engine.topologies
@@ -132,7 +132,7 @@ def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] |
     """The topologies to show; None means all of them."""
     from closeby.cli.reading.inputs import Unusable
     from closeby.objects.words import suggestion
-    from closeby.report.documents.common import NODE_LEVEL
+    from closeby.quality.placements import NODE_LEVEL
 
     topologies = run.engine.topologies
     known = ", ".join(topologies.usable()) or "none"

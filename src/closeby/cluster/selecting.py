@@ -20,6 +20,7 @@ Terms: TypeAlias = tuple[NodeSelectorTerm, ...] | None
 
 _NAME: Final = "metadata.name"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class NodesByName(Protocol):
@@ -61,10 +62,20 @@ def satisfies(requirement: Requirement, value: str | None) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-        case "Gt" | "Lt" if value is not None and _INTEGER.fullmatch(value):
-            bound = int(requirement.values[0])
-            return int(value) > bound if requirement.operator == "Gt" else int(value) < bound
+        case "Gt" | "Lt":
+            have = None if value is None else integer(value)
+            bound = integer(requirement.values[0])
+            if have is not None and bound is not None:
+                return have > bound if requirement.operator == "Gt" else have < bound
     return False
+
+
+def integer(text: str) -> int | None:
+    """A 64-bit integer as Go's ParseInt reads it, None for anything else."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if _LEAST <= number <= _GREATEST else None
 
 
 def all_met(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:

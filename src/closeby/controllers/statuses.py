@@ -23,6 +23,7 @@ Key = tuple[Resource, str]
 
 #: The condition that says whether the spec makes sense.
 VALID: Final = "Valid"
+_KEP_GROUP: Final = "scheduling.sigs.k8s.io"
 
 
 class _Meta(Struct, frozen=True):
@@ -83,6 +84,11 @@ class SeenStatus(Struct, frozen=True, kw_only=True):
     generation: int | None
     spec: Mapping[str, object]
     status: Mapping[str, object]
+
+    @property
+    def is_kep(self) -> bool:
+        """Whether an AppGroup or NetworkTopology has the KEP's shape, not the published one."""
+        return self.resource.group == _KEP_GROUP
 
     @property
     def reference(self) -> Reference:

@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from closeby.objects.selectors import LabelSelector, PodAffinity, TopologySpreadConstraint
 
+#: The scheduler of a pod without ``spec.schedulerName``.
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
 
 class Toleration(Struct, frozen=True):
     """``key`` empty with operator Exists tolerates all; ``effect`` empty matches every effect."""

@@ -37,12 +37,10 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason, Rejection
 from closeby.objects.times import time_of_day
+from closeby.reading.decoding.bandwidth import BANDWIDTH
 from closeby.scheduling.extension import Capacity, Handle
 from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes
 from closeby.scheduling.services import Measured, Measurements, Source
-
-#: Bits per second, as an extended resource of nodes and pods.
-BANDWIDTH = "network.aware.com/bandwidth"
 
 #: Risks that differ by less are equal: they come from sums of rounded numbers.
 ROUNDING = 1e-9

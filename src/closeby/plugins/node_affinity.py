@@ -4,11 +4,11 @@ A requirement is one array operation on a label's column: In looks the values' c
 distinct value once. The rules are upstream's (``component-helpers/scheduling/corev1/nodeaffinity``).
 """
 
-import re
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from closeby.cluster.selecting import integer, satisfies
 from closeby.objects.arrays import Bools, Scores
 from closeby.objects.bounds import sentences, some
 from closeby.objects.nodes import Node
@@ -17,9 +17,6 @@ from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Filter, NormalizeScore
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.labels import MISSING
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class NodeAffinity(Filter, NormalizeScore):
@@ -116,7 +113,7 @@ def _expression(nodes: Nodes, requirement: Requirement) -> Bools:
     if operator in ("Exists", "DoesNotExist"):
         missing: Bools = nodes.label_codes(key) == MISSING
         return missing if operator == "DoesNotExist" else ~missing
-    matching = nodes.label_column(key).matching(lambda value: _label_satisfies(requirement, value))
+    matching = nodes.label_column(key).matching(lambda value: satisfies(requirement, value))
     return matching.take(nodes.label_codes(key))
 
 
@@ -134,33 +131,6 @@ def _has_value(nodes: Nodes, key: str, values: tuple[str, ...]) -> Bools:
     return matching.take(codes)
 
 
-def _label_satisfies(requirement: Requirement, value: str | None) -> bool:
-    """One node's answer; ``value`` is None where the node does not carry the label."""
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case _:
-            have = None if value is None else _integer(value)
-            want = _integer(requirement.values[0])
-            if have is None or want is None:
-                return False
-            return have > want if requirement.operator == "Gt" else have < want
-
-
-def _integer(text: str) -> int | None:
-    """A 64-bit integer as Go's ParseInt reads it, None for anything else."""
-    if not _INTEGER.fullmatch(text):
-        return None
-    number = int(text)
-    return number if _LEAST <= number <= _GREATEST else None
-
-
 def _broken_rule(requirement: Requirement, is_field: bool) -> str | None:
     """What makes a requirement meaningless (upstream's validation), None when it is sound."""
     operator, values = requirement.operator, requirement.values
@@ -175,7 +145,7 @@ def _broken_rule(requirement: Requirement, is_field: bool) -> str | None:
     if operator in ("Exists", "DoesNotExist"):
         return f"{operator} takes no values" if values else None
     if operator in ("Gt", "Lt"):
-        sound = len(values) == 1 and _integer(values[0]) is not None
+        sound = len(values) == 1 and integer(values[0]) is not None
         return None if sound else f"{operator} needs exactly one integer"
     return f"unknown operator {operator}"
 
@@ -215,7 +185,7 @@ def _failure(term: NodeSelectorTerm, node: Node) -> str:
         if broken:
             return f"{_describe(requirement)}: {broken}"
         value = node.name if is_field else node.labels.get(requirement.key)
-        if not _label_satisfies(requirement, value):
+        if not satisfies(requirement, value):
             have = f"the node is {node.name}" if is_field else _label(node, requirement.key)
             return f"{_describe(requirement)}: {have}"
     return "" if term.expressions or term.fields else "has no requirements, which matches no node"

@@ -13,7 +13,7 @@ from closeby.applications.registry import placed_replicas
 from closeby.applications.traffic import EdgeCost
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
-from closeby.objects.pods import Pod
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
 from closeby.objects.reasons import Condition
 from closeby.plugins.registry import dependency_cost, profile_for
 from closeby.reading.configuration import Configuration
@@ -49,10 +49,6 @@ from closeby.simulator.surroundings import (
     without_nodes,
 )
 from closeby.topology.tree import Tree
-
-#: What pods of the default scheduler carry in ``spec.schedulerName`` (or they leave it empty).
-DEFAULT_SCHEDULER = "default-scheduler"
-
 
 #: What the sources of these plugins say now.
 Measure = Callable[[Sequence[Measured]], tuple[MeasurementsChanged, ...]]

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import workload_name
 from closeby.objects.ownership import is_pinned
-from closeby.objects.pods import Pod
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
 from closeby.objects.words import names_text, plural
 from closeby.scheduling.fork import Change
-from closeby.simulator.runs import DEFAULT_SCHEDULER
 from closeby.whatif.ends import Job, jobs_beside, when
 from closeby.whatif.questions import Question, where_entry
 from closeby.whatif.records import Counterfactual, Kind

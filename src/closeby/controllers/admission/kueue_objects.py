@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from closeby.kube.state.ownership import DEFAULT_SCHEDULER
+from closeby.objects.pods import DEFAULT_SCHEDULER
 from closeby.reading.decoding.keys import PLACEMENT_GATE
 
 KUEUE: Final = "kueue.x-k8s.io"

@@ -19,7 +19,6 @@ from closeby.controllers.applications.status import (
     Member,
     app_group_status,
     calculated,
-    is_kep,
     member,
     problems_of,
 )
@@ -105,14 +104,14 @@ class AppGroupController:
         members = self._members.get(it.key, {}).values()
         wanted = app_group_status(it, group, calculation, members)
         choice = self._choice(it, group)
-        if is_kep(it) and self._networks is not None:
+        if it.is_kep and self._networks is not None:
             known = () if choice is None else (costs_condition(choice),)
             conditions, types = (*wanted.conditions, *known), wanted.types | {COSTS_KNOWN}
             wanted = replace(wanted, conditions=conditions, types=types)
-        problem = None if choice is None or is_kep(it) else costs_problem(it.key, choice)
+        problem = None if choice is None or it.is_kep else costs_problem(it.key, choice)
         problems = (*problems_of(group, calculation, members), *([problem] if problem else ()))
         events: dict[Hashable, Note] = {}
-        if problems and not is_kep(it):
+        if problems and not it.is_kep:
             # The published shape has no conditions.
             text = validity(problems, None).message
             events[text] = Note(reason=str(problems[0].reason), action="Reconciling", text=text, warning=True)

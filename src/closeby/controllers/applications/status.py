@@ -23,7 +23,6 @@ from closeby.objects.times import utc
 PODS_LISTED: Final = "PodsListed"
 #: What ``podsScheduled`` may take, in bytes: etcd refuses objects of more than 1.5 MiB.
 LONGEST_LIST: Final = 500_000
-_KEP_GROUP: Final = "scheduling.sigs.k8s.io"
 _REFERENCE: Final = ("apiVersion", "kind", "name", "namespace", "selector")
 
 
@@ -56,11 +55,6 @@ def member(pod: Pod) -> Member:
         running=pod.phase == "Running" and not pod.terminating,
         created=pod.created,
     )
-
-
-def is_kep(it: SeenStatus) -> bool:
-    """Whether an object has the KEP's shape, not the published one."""
-    return it.resource.group == _KEP_GROUP
 
 
 def calculated(group: AppGroup, before: Calculation | None, now: float) -> Calculation | None:
@@ -98,11 +92,11 @@ def app_group_status(
     pods = sorted(members, key=lambda one: (one.workload, one.name))
     created = [one.created for one in pods if one.created is not None]
     fields: dict[str, object] = {
-        "runningPods" if is_kep(it) else "runningWorkloads": sum(one.running for one in pods),
+        "runningPods" if it.is_kep else "runningWorkloads": sum(one.running for one in pods),
         "scheduleStartTime": it.status.get("scheduleStartTime") or (utc(min(created)) if created else None),
         **_order(it, calculation),
     }
-    if not is_kep(it):
+    if not it.is_kep:
         return WantedStatus(fields=fields)
     listed, told = _listed(pods, longest)
     fields["podsScheduled"] = listed or None
@@ -119,7 +113,7 @@ def _order(it: SeenStatus, calculation: Calculation | None) -> dict[str, object]
         return {"topologyOrder": None, "topologyCalculationTime": None}
     index = calculation.order.index
     order: list[dict[str, object]]
-    if is_kep(it):
+    if it.is_kep:
         order = [{"podName": name, "index": place} for name, place in index.items()]
     else:
         references = _references(it.spec)

@@ -23,7 +23,7 @@ from closeby.controllers.networks.settings import (
     SettingsReading,
     read_settings,
 )
-from closeby.controllers.networks.status import Failure, Limit, Measurement, is_kep, network_status
+from closeby.controllers.networks.status import Failure, Limit, Measurement, network_status
 from closeby.controllers.networks.weights import NetworkPlace, place_of
 from closeby.controllers.running import News
 from closeby.controllers.statuses import Key, SeenStatus, WantedStatus, desired_status, namespace_of, seen
@@ -175,7 +175,7 @@ class NetworkTopologyController:
             return
         it, network, reading = found.it, found.network, found.reading
         measurement = None
-        if reading.measured and is_kep(it):
+        if reading.measured and it.is_kep:
             measured = await self._measure(key, it.uid, reading)
             measurement = measured.measurement
             self.work.add(key, after=max(0.0, measured.due - self._clock()))
@@ -196,7 +196,7 @@ class NetworkTopologyController:
 
     def _counted(self, key: Key, it: SeenStatus, wanted: WantedStatus) -> WantedStatus:
         """With the condition that says whether the object counts."""
-        if self._scope is None or not is_kep(it):
+        if self._scope is None or not it.is_kep:
             return wanted
         counts = self._counts.get(key)
         said = () if counts is None else (counts_condition(self._scope, counts),)
@@ -205,7 +205,7 @@ class NetworkTopologyController:
     def _not_counted(self, key: Key, it: SeenStatus) -> dict[Hashable, Note]:
         """An Event says that an object does not count: the published shape has no conditions."""
         counts = self._counts.get(key)
-        if self._scope is None or counts is None or is_kep(it):
+        if self._scope is None or counts is None or it.is_kep:
             return {}
         condition, reason = counts_condition(self._scope, counts), Reason.NETWORK_TOPOLOGY_NOT_COUNTED.value
         if condition.status != "False":

@@ -29,7 +29,6 @@ _TYPES: Final = frozenset((VALID, MEASURED, ALL_NODES, LISTED))
 #: As long as costs stay as they are, so does what was said of them.
 _WITHOUT_NEWS: Final = frozenset((VALID, MEASURED))
 
-_KEP_GROUP: Final = "scheduling.sigs.k8s.io"
 #: Names that a condition gives; it counts the others.
 _SHOWN: Final = 3
 
@@ -62,11 +61,6 @@ class Limit(Struct, frozen=True):
         return since is not None and self.now - since >= self.seconds
 
 
-def is_kep(it: SeenStatus) -> bool:
-    """Whether an object has the KEP's shape, not the published one (whose costs are given in its spec)."""
-    return it.resource.group == _KEP_GROUP
-
-
 def network_status(
     it: SeenStatus,
     network: NetworkTopology | Condition,
@@ -80,7 +74,7 @@ def network_status(
     Without a ``limit`` costs never get too old.
     """
     fields: dict[str, object] = {"nodeCount": len(nodes)}
-    if not is_kep(it):
+    if not it.is_kep:
         return WantedStatus(fields=fields)
     conditions = [validity(_problems(network, reading), it.generation)]
     types = _WITHOUT_NEWS if reading.measured else _TYPES

@@ -5,14 +5,9 @@ names our scheduler. The plan of a start promises nodes to pods that wait for th
 engine knows only those that wait for us.
 """
 
-from typing import Final
-
 from closeby.objects.groups import PodGroup
-from closeby.objects.pods import Pod
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
 from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
-
-#: What a pod without ``spec.schedulerName`` names.
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
 def scheduler_of(pod: Pod) -> str:

@@ -12,6 +12,7 @@ from closeby.objects.applications import AppGroup, AppWorkload, Dependency
 from closeby.objects.bounds import quoted
 from closeby.objects.quantities import QuantityText
 from closeby.reading.common.findings import Findings
+from closeby.reading.configuration import GREATEST_WEIGHT
 from closeby.reading.decoding.bandwidth import bits_per_second
 from closeby.reading.decoding.wire import Wire
 
@@ -19,8 +20,6 @@ from closeby.reading.decoding.wire import Wire
 SORTS: Final = ("KahnSort", "TarjanSort", "ReverseKahn", "ReverseTarjan", "AlternateKahn", "AlternateTarjan")
 #: Bound of ``maxNetworkCost`` in the published schema.
 GREATEST_LIMIT: Final = 10_000
-#: Beyond all sense, and sums of costs stay exact below it.
-GREATEST_WEIGHT: Final = 1_000_000_000
 
 
 class CallWire(Wire):

@@ -13,6 +13,7 @@ from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Condition, Reason, few
 from closeby.objects.roles import Pair, RoleRules, pair_of
+from closeby.reading.configuration import GREATEST_WEIGHT
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import (
     ROLE_TOPOLOGY,
@@ -21,9 +22,6 @@ from closeby.reading.decoding.keys import (
     TASK_ORDER,
     TASK_TRAFFIC,
 )
-
-#: The greatest weight of a pair: beyond all sense, and sums stay exact below it.
-GREATEST_WEIGHT: Final = 1_000_000_000
 
 #: Characters of an annotation about roles, and roles in one list of it: far beyond what a gang has.
 LONGEST_RULES: Final = 16_384

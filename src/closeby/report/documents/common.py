@@ -10,12 +10,10 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.objects.reasons import Condition
+from closeby.quality.placements import NODE_LEVEL
 from closeby.scheduling.outcomes import Place
 from closeby.topology.constraints import write_command
 from closeby.topology.registry import Topologies
-
-#: What single nodes are called among the levels, whatever alias a topology gives them.
-NODE_LEVEL = "hostname"
 
 
 class ConditionEntry(Struct, frozen=True, kw_only=True):

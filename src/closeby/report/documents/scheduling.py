@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from closeby.objects.labels import API_VERSION
 from closeby.objects.natural import natural_key
-from closeby.objects.pods import Pod
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.objects.recorded import ReservationStatus
 from closeby.plugins.configurations import DEFAULT
@@ -32,7 +32,7 @@ from closeby.report.documents.quality import QualityEntry, gang_qualities
 from closeby.report.documents.segments import SegmentEntry, segment_entries
 from closeby.report.documents.subgroups import SubGroupEntry, sub_group_entries
 from closeby.scheduling.outcomes import Binding, DomainFit, Improvement, Outcome, PodExplanation
-from closeby.simulator.runs import DEFAULT_SCHEDULER, Run
+from closeby.simulator.runs import Run
 from closeby.whatif.records import Counterfactual, DomainPath
 
 

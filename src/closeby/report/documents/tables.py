@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.report.documents.common import NODE_LEVEL
+from closeby.quality.placements import NODE_LEVEL
 from closeby.report.documents.quality import QualityEntry
 from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
 from closeby.whatif.records import DomainPath

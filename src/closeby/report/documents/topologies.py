@@ -11,7 +11,8 @@ from closeby.cluster.resources import main_resources, offered, taking_pods
 from closeby.objects.arrays import Amounts
 from closeby.objects.labels import API_VERSION, HOSTNAME
 from closeby.objects.natural import natural_key
-from closeby.report.documents.common import NODE_LEVEL, ConditionEntry, condition_entries
+from closeby.quality.placements import NODE_LEVEL, level_names
+from closeby.report.documents.common import ConditionEntry, condition_entries
 from closeby.report.documents.fits import FitEntry, GangSize, fit_entry, in_units
 from closeby.simulator.runs import Run
 from closeby.topology.constraints import write_command
@@ -210,11 +211,6 @@ def _topology(run: Run, tree: Tree, view: _Columns, levels: tuple[int, ...]) -> 
         also_called=run.engine.topologies.also_called(tree.name),
         command=UNSET if declared is None or declared.found is None else write_command(declared.found.preset),
     )
-
-
-def level_names(tree: Tree) -> tuple[str, ...]:
-    """Short names of all levels as reports use them."""
-    return (*tree.level_names[:-1], NODE_LEVEL)
 
 
 def _in_tree_order(tree: Tree, levels: tuple[int, ...]) -> Iterator[Domain]:

@@ -10,8 +10,9 @@ from rich.text import Text
 from closeby.objects.natural import natural_key
 from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
 from closeby.plugins.configurations import DEFAULT
+from closeby.quality.placements import NODE_LEVEL
 from closeby.reading.registry import NOT_YET, NOTED
-from closeby.report.documents.common import NODE_LEVEL, ConditionEntry, FoundTopologyEntry
+from closeby.report.documents.common import ConditionEntry, FoundTopologyEntry
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.documents.sentences import OPT_OUT
 from closeby.report.views.app_groups import app_groups_table, edges_tables

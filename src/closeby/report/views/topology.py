@@ -8,7 +8,7 @@ from rich.text import Text
 
 from closeby.objects.quantities import format_amount
 from closeby.objects.words import path_text, plural
-from closeby.report.documents.common import NODE_LEVEL
+from closeby.quality.placements import NODE_LEVEL
 from closeby.report.documents.fits import FitEntry, LevelFitEntry, TopologyFitEntry
 from closeby.report.documents.topologies import DomainEntry, TopologyEntry, TopologyReport, UplinksEntry
 from closeby.report.views.layout import Indented, plain_table, worth_knowing

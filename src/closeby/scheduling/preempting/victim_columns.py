@@ -9,14 +9,12 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools, Ints, Scores, widen
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import is_accelerator
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
 from closeby.scheduling.preempting.units import MemberLimits
 from closeby.scheduling.preempting.world import Holder, Protection, World, owner_of, protection
 
-#: Whose pods those are that name no scheduler.
-_DEFAULT_SCHEDULER: Final = "default-scheduler"
 #: Parts of a second in which lost work is counted, so that sums don't depend on their order.
 _PARTS: Final = 16
 
@@ -374,7 +372,7 @@ class _Specs:
     def _is_ours(self, spec: PodSpec) -> bool:
         if self._rule.victims == "all" or self._whose.scheduler_name is None:
             return True
-        return (spec.scheduler_name or _DEFAULT_SCHEDULER) == self._whose.scheduler_name
+        return (spec.scheduler_name or DEFAULT_SCHEDULER) == self._whose.scheduler_name
 
 
 def has_accelerators(cluster: Cluster) -> bool:
