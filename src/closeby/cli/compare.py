@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from closeby.cli.names import CONFIGURATION_NAME, FILE_NAME
-from closeby.cli.options import MANIFESTS_HELP, Sources, keeps_going, output_option, with_options
+from closeby.cli.names import CONFIGURATION_NAME
+from closeby.cli.options import (
+    MANIFESTS_HELP,
+    Sources,
+    keeps_going,
+    manifests_option,
+    output_option,
+    with_options,
+)
 from closeby.cli.simulating.over_time import (
     CLUSTER_OPTION,
     COMPARED_APPLICATIONS,
@@ -54,15 +61,7 @@ SEEDS = 10
 @jobs_option("each", f"{COMPARED_JOBS}; {COMPARED_APPLICATIONS} for applications")
 @LOAD_OPTION
 @FROM_EMPTY_OPTION
-@click.option(
-    "-f",
-    "--filename",
-    "paths",
-    metavar="PATH",
-    type=FILE_NAME,
-    multiple=True,
-    help=f"{MANIFESTS_HELP} They describe the cluster to run on.",
-)
+@manifests_option(f"{MANIFESTS_HELP} They describe the cluster to run on.")
 @CLUSTER_OPTION
 @keeps_going
 @says_where

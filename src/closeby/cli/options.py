@@ -217,6 +217,20 @@ def logs(command: Command) -> Command:
     return with_log
 
 
+def manifests_option(help_text: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """``-f``, as often as there are files; the command gets them as ``paths``."""
+    return click.option(
+        "-f",
+        "--filename",
+        "paths",
+        metavar="PATH",
+        type=FILE_NAME,
+        multiple=True,
+        required=required,
+        help=help_text,
+    )
+
+
 def reads_manifests(command: Command) -> Command:
     """Adds ``-f``, ``--config`` and ``--keep-going``; the command gets them as ``sources``."""
     return _reads_files(command, needed=True)
@@ -228,16 +242,7 @@ def may_read_manifests(command: Command) -> Command:
 
 
 def _reads_files(command: Command, needed: bool) -> Command:
-    @click.option(
-        "-f",
-        "--filename",
-        "paths",
-        metavar="PATH",
-        type=FILE_NAME,
-        multiple=True,
-        required=needed,
-        help=MANIFESTS_HELP,
-    )
+    @manifests_option(MANIFESTS_HELP, required=needed)
     @configured
     @keeps_going
     @wraps(command)
@@ -252,15 +257,7 @@ def _reads_files(command: Command, needed: bool) -> Command:
 def reads_cluster_or_manifests(command: Command) -> Command:
     """As ``reads_manifests``, but without ``-f`` the live cluster is read."""
 
-    @click.option(
-        "-f",
-        "--filename",
-        "paths",
-        metavar="PATH",
-        type=FILE_NAME,
-        multiple=True,
-        help=f"{MANIFESTS_HELP}  [default: the live cluster]",
-    )
+    @manifests_option(f"{MANIFESTS_HELP}  [default: the live cluster]")
     @connects
     @configured
     @click.option(

@@ -6,6 +6,7 @@ import click
 
 from closeby.cli.discovering.options import Chosen, discovers
 from closeby.cli.names import FILE_NAME
+from closeby.cli.options import manifests_option
 from closeby.cli.reading.inputs import Unusable
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.source_files import read_text
@@ -119,15 +120,9 @@ def nvidia_smi(*, file: str, host: str | None, names_path: str | None, chosen: C
 
 
 @click.command(name="labels", short_help="Labels that the nodes already have.")
-@click.option(
-    "-f",
-    "--filename",
-    "paths",
-    metavar="PATH",
-    type=FILE_NAME,
-    multiple=True,
-    help="A file or folder of manifests with nodes, or - for standard input. May be repeated.  "
-    "[default: the live cluster]",
+@manifests_option(
+    "A file or folder of manifests with nodes, or - for standard input. May be repeated.  "
+    "[default: the live cluster]"
 )
 @click.option(
     "--preset",
