@@ -15,7 +15,7 @@ from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import FlushUnschedulable, PodDeleted, Tick
 from closeby.scheduling.fork import Change
-from closeby.scheduling.intake.scheduling_state import assert_state_and_cluster_agree
+from closeby.scheduling.intake.invariants import assert_state_and_cluster_agree
 from closeby.scheduling.outcomes import outcomes_of
 from closeby.simulator.runs import simulate
 from tests.crowded import world, worlds

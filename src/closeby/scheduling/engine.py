@@ -38,7 +38,8 @@ from closeby.scheduling.events import (
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.fork import Fork
 from closeby.scheduling.intake.cluster_events import ClusterEvent
-from closeby.scheduling.intake.scheduling_state import SchedulingState, assert_state_and_cluster_agree
+from closeby.scheduling.intake.invariants import assert_state_and_cluster_agree
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.reserved import ReservedMask, ReservedNodes
 from closeby.scheduling.outcomes import (
     ItemKind,
