@@ -111,14 +111,7 @@ class LiveScheduler:
         self._settings = settings
         self._say = say
         self._meters = meters or SchedulerMeters(settings.scheduler_name)
-        self._following = Following(
-            transport,
-            say,
-            followed=(*FOLLOWED, *OWNERS),
-            core=(*SELECTED_BY, *VOLUMES, REPLICATION_CONTROLLERS),
-            discover_every=settings.discover_every,
-            meters=self._meters,
-        )
+        self._following = self._watches(transport)
         networks = live_scope(
             configuration.network_topology_namespaces,
             settings.own_namespace,
@@ -175,6 +168,16 @@ class LiveScheduler:
         self._caught_up = False
         #: Set once the first round of decisions was made.
         self.ready = asyncio.Event()
+
+    def _watches(self, transport: Transport) -> Following:
+        return Following(
+            transport,
+            self._say,
+            followed=(*FOLLOWED, *OWNERS),
+            core=(*SELECTED_BY, *VOLUMES, REPLICATION_CONTROLLERS),
+            discover_every=self._settings.discover_every,
+            meters=self._meters,
+        )
 
     def _about_measurements(self, transport: Transport, events: Events) -> MeasurementEvents | None:
         """Events about lost measurements, which are on the Lease; None without one."""
