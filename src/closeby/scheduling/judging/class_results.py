@@ -41,8 +41,9 @@ class ClassResults:
 
     def __init__(self, cluster: Cluster, scorers: Sequence[Weighted]) -> None:
         self._cluster = cluster
-        self._scorers = tuple(scorers)
-        self._cacheable = tuple(entry for entry in self._scorers if cacheable(entry[0]))
+        #: Scorers whose scores do not depend on what was just placed.
+        self._steady = tuple(one for one in scorers if one[0].score_scope is not Scope.PER_PLACEMENT)
+        self._cacheable = tuple(one for one in scorers if cacheable(one[0]))
         self._blank = CycleState()
         self._static_answers: OrderedDict[tuple[str, Hashable], tuple[int, Bools]] = OrderedDict()
 
@@ -114,27 +115,25 @@ class ClassResults:
         stale.clear()
         return ranked
 
-    def scores(self, pod_class: PodClass, slots: Ints) -> Scores:
-        """Score totals of slots on which the pod fits, all cacheable and normalised scorers counted."""
-        scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
-        steady = [entry for entry in scorers if entry[0].score_scope is not Scope.PER_PLACEMENT]
-        return total_scores(steady, self._blank, pod_class.pod, Nodes(self._cluster, slots))
+    def scores(self, pod_class: PodClass, slots: Ints) -> Scores | None:
+        """Score totals of slots on which the pod fits, all cacheable and normalised scorers counted.
+
+        None where none of these scorers is active for this class, so that nothing tells nodes apart.
+        """
+        active = active_scorers(self._steady, self._blank, pod_class.pod)
+        if not active:
+            return None
+        return total_scores(active, self._blank, pod_class.pod, Nodes(self._cluster, slots))
 
     def scores_ahead(self, pod_class: PodClass, slots: Ints) -> Scores | None:
         """The same by slot (0 where it was not asked for); None where scores depend on what is compared."""
-        scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
-        steady = [entry for entry in scorers if entry[0].score_scope is not Scope.PER_PLACEMENT]
-        if not all(cacheable(plugin) for plugin, _ in steady):
+        active = active_scorers(self._steady, self._blank, pod_class.pod)
+        if not active or not all(cacheable(plugin) for plugin, _ in active):
             return None
         taking = slots[pod_class.fits[slots] > 0]
         scores = np.zeros(self._cluster.capacity)
-        scores[taking] = total_scores(steady, self._blank, pod_class.pod, Nodes(self._cluster, taking))
+        scores[taking] = total_scores(active, self._blank, pod_class.pod, Nodes(self._cluster, taking))
         return scores
-
-    def tells_nodes_apart(self, pod_class: PodClass) -> bool:
-        """Whether any cacheable or normalised scorer is active for this class."""
-        scorers = active_scorers(self._scorers, self._blank, pod_class.pod)
-        return any(plugin.score_scope is not Scope.PER_PLACEMENT for plugin, _ in scorers)
 
     def _compute(self, pod_class: PodClass, nodes_changed: bool) -> None:
         if nodes_changed:

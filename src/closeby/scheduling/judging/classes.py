@@ -54,7 +54,6 @@ class ClassTable:
         self.ranked: Final = results.ranked
         self.scores: Final = results.scores
         self.scores_ahead: Final = results.scores_ahead
-        self.tells_nodes_apart: Final = results.tells_nodes_apart
         #: Pods that were found equal last, which a cycle asks about several times.
         self._equal: tuple[Pod, ...] = ()
         #: How often all was forgotten.

@@ -20,8 +20,9 @@ from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import PodClass
 from closeby.topology.tree import Domain, Tree
 
-#: Mean node score of some domains of a level: (level, domain indices) -> one figure each.
-MeanScores = Callable[[int, Ints], Scores]
+#: Mean node score of some domains of a level: (level, domain indices) -> one figure each; None where scores
+#: don't tell nodes apart.
+MeanScores = Callable[[int, Ints], Scores | None]
 
 #: Of many equal domains only so many are compared by score; scoring thousands would cost more than it tells.
 COMPARED_TIES = 64
@@ -204,7 +205,8 @@ class _Choice:
             ties = ties[depth[ties] == depth[ties].min()]
         if len(ties) > 1 and self.mean_scores is not None:
             ties = ties[:COMPARED_TIES]
-            return int(ties[np.argmax(self.mean_scores(level, ties + offset))])
+            means = self.mean_scores(level, ties + offset)
+            return int(ties[0 if means is None else means.argmax()])
         return int(ties[0])
 
     def _depths(self, level: int, first: int, end: int) -> Scores | None:
@@ -223,18 +225,14 @@ class _Choice:
         return distances
 
 
-def mean_scores(
-    table: ClassTable, pod_class: PodClass, tree: Tree, among: Ints | None = None
-) -> MeanScores | None:
-    """The mean over the nodes that take such a pod now; None where scores don't tell nodes apart.
+def mean_scores(table: ClassTable, pod_class: PodClass, tree: Tree, among: Ints | None = None) -> MeanScores:
+    """The mean over the nodes that take such a pod now; scorers are asked where domains are equal otherwise.
 
     ``among``: slots that will be asked about in many small calls, so that their scores are worked out in one.
     """
-    if not table.tells_nodes_apart(pod_class):
-        return None
     scored = None if among is None else table.scores_ahead(pod_class, among)
 
-    def means(level: int, domains: Ints) -> Scores:
+    def means(level: int, domains: Ints) -> Scores | None:
         if level == tree.node_level and scored is not None:
             return np.round(scored[tree.slot_at[domains]], 9)
         slots, starts = tree.slots_of(level, domains)
@@ -242,6 +240,8 @@ def mean_scores(
         # Every domain compared has room, hence at least one usable node.
         sizes = np.add.reduceat(usable, starts, dtype=np.intp)
         scores = table.scores(pod_class, slots[usable]) if scored is None else scored[slots[usable]]
+        if scores is None:
+            return None
         sums = np.add.reduceat(scores, np.cumsum(sizes) - sizes)
         mean: Scores = np.round(sums / sizes, 9)
         return mean
