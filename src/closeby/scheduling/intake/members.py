@@ -144,7 +144,7 @@ class Priorities:
         self._equal: tuple[Pod, ...] = ()
 
     def forget_pods(self) -> None:
-        """The pods that were asked about are decided: they are not kept for that any longer."""
+        """Pods that were asked about are decided, or gone: they are not kept for that any longer."""
         self._equal = ()
 
     def trust(self, namespaces: Collection[str] | None) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
-from msgspec.structs import replace
-
 from closeby.applications.registry import Applications, app_group_key
 from closeby.objects.groups import Exclusive, PodGroup
 from closeby.objects.ownership import is_long_running
@@ -141,6 +139,7 @@ class SchedulingState:
         if pod.group is None:
             self._waits_no_more(pod)
             return pod
+        self.priorities.forget_pods()
         key = gang_key(pod)
         if key in self.members:
             members = self.members[key]
@@ -310,7 +309,7 @@ class SchedulingState:
         if alone is not None:
             return Turn(self.priorities.of(alone), (alone,))
         turn = self.priorities.turn(self._gang(key, self._waiting(key)))
-        return replace(turn, pods=(*turn.pods,))
+        return Turn(turn.priority, (*turn.pods,), turn.behind, turn.begun)
 
     def limits(self, key: str) -> tuple[Condition, ...]:
         """A condition where the priority that a gang names does not count."""

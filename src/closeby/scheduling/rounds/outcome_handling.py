@@ -76,6 +76,7 @@ class OutcomeHandler:
             whole = need if need is not None and (need.some or not outcome.left) else None
             now = pending.backoff_from(moment)
             pending.queue.add_unschedulable(key, self._hints(outcome), now, whole, progress.total)
+            self._tools.table.forget_pods()
             if progress.missed:
                 pending.queue.move_item_to_active_or_backoff(key, progress.missed, now)
             pending.reservations.decided(key, outcome, moment)
