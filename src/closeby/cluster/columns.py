@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from closeby.cluster.changes import ChangeLog, PodChanges
 from closeby.cluster.population import Population
 from closeby.cluster.volumes import Volumes
-from closeby.objects.arrays import Amounts, Ints, widen
+from closeby.objects.arrays import Amounts, Ints, run_ends, widen
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Exclusive, Pod, PodSpec, conflict
 from closeby.topology.labels import LabelTable
@@ -319,7 +319,7 @@ class Cluster:
         demand = self.demand(batch.spec)
         if bool((batch.slots[1:] >= batch.slots[:-1]).all()):
             # Slots come in runs; adding per run is several times cheaper than an unbuffered add.
-            ends = np.append(np.flatnonzero(batch.slots[1:] != batch.slots[:-1]), len(batch.slots) - 1)
+            ends = run_ends(batch.slots)
             slots = batch.slots[ends]
             counts = ends.copy()
             counts[1:] -= ends[:-1]

@@ -22,3 +22,10 @@ def widen(array: NDArray[Any], room: int) -> NDArray[Any]:
     wide = np.zeros((*array.shape[:-1], room), dtype=array.dtype)
     wide[..., : array.shape[-1]] = array
     return wide
+
+
+def run_ends(values: Ints) -> Ints:
+    """The index of the last of each run of equal values."""
+    last = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=last[:-1])
+    return last.nonzero()[0]

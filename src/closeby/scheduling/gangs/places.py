@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from closeby.objects.arrays import Ints
+from closeby.objects.arrays import Ints, run_ends
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.gangs.segments import Layering, Order, SegmentNumbers, numbered
@@ -29,9 +29,9 @@ def slots_of(members: Sequence[tuple[Pod, int]]) -> Ints:
 
 def place_at(tree: Tree, slots: Ints) -> Place:
     """The tightest domain and the span of some slots (at least one)."""
-    positions = np.sort(tree.position_of[_runs(slots)])
-    positions = positions[: np.searchsorted(positions, tree.size)]
-    domain = tree.tightest(positions) if len(positions) else ROOT
+    positions = np.sort(tree.position_of[slots[run_ends(slots)]])
+    positions = positions[: positions.searchsorted(tree.size)]
+    domain = tree.tightest(positions[[0, -1]]) if len(positions) else ROOT
     names = tree.level_names
     owners = [tree.owners(positions, level) for level in range(tree.node_level + 1)]
     return Place(
@@ -45,11 +45,6 @@ def place_at(tree: Tree, slots: Ints) -> Place:
             if carried
         },
     )
-
-
-def _runs(values: Ints) -> Ints:
-    """The first of each run of equal values."""
-    return values[:1] if len(values) < 2 else np.append(values[:1], values[1:][values[1:] != values[:-1]])
 
 
 class SegmentPlace(Struct, frozen=True, kw_only=True):

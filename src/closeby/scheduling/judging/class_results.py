@@ -64,6 +64,9 @@ class ClassResults:
         nodes = noted.since(pod_class.node_cursor) if pod_class.node_cursor >= 0 else None
         usage = used.since(pod_class.usage_cursor) if pod_class.usage_cursor >= 0 else None
         pod_class.node_cursor, pod_class.usage_cursor = noted.cursor, used.cursor
+        if usage is not None and len(usage) > most:
+            # The pods of a gang that left come one by one, each with its node.
+            usage = _distinct(usage, cluster.capacity)
         for mask in pod_class.masks:
             flips = mask.follow(cluster)
             if flips is None:
@@ -79,7 +82,7 @@ class ClassResults:
             self._compute_static(pod_class, np.unique(nodes))
             self._update(pod_class, touched)
         else:
-            self._update(pod_class, _distinct(usage))
+            self._update(pod_class, _distinct(usage, cluster.capacity))
 
     def usable(self, pod_class: PodClass, slots: Ints | None) -> Bools:
         """From which slots (of some, or of all) nothing but a lack of resources keeps such a pod.
@@ -107,7 +110,8 @@ class ClassResults:
         if ranked is None or others or (stale and sum(map(len, stale)) > len(ranked) // WHOLE_FRACTION):
             pod_class.ranked = ranked = self._rank(pod_class, None)
         elif stale:
-            slots = stale[0] if len(stale) == 1 else _distinct(np.concatenate(stale))
+            several = len(stale) > 1
+            slots = _distinct(np.concatenate(stale), self._cluster.capacity) if several else stale[0]
             if len(slots) == 1 and pod_class.base is None:
                 ranked[slots.item()] = self._rank_one(pod_class, slots)
             else:
@@ -273,9 +277,13 @@ def _narrowed(pod_class: PodClass, fits: Counts, nodes: Nodes) -> Counts:
     return fits
 
 
-def _distinct(slots: Ints) -> Ints:
+def _distinct(slots: Ints, capacity: int) -> Ints:
     """Slots without repeats, ascending; batches mostly come so, which is cheap to see."""
     if len(slots) < 2 or bool((slots[1:] > slots[:-1]).all()):
         return slots
     # Of few slots plain numbers take a fifth of the time.
-    return np.asarray(sorted(set(slots.tolist())), dtype=np.intp) if len(slots) < 128 else np.unique(slots)
+    if len(slots) < 128:
+        return np.asarray(sorted(set(slots.tolist())), dtype=np.intp)
+    named = np.zeros(capacity, dtype=np.bool_)
+    named[slots] = True
+    return named.nonzero()[0]
