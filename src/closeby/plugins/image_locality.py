@@ -70,8 +70,11 @@ class ImageLocality(Score):
         return self._wanted(pod)
 
     def scores(self, pod: Pod) -> bool:
+        wanted = self._wanted(pod)
+        if not wanted:
+            return False
         self._follow()
-        return any(name in self._images for name in self._wanted(pod))
+        return any(name in self._images for name in wanted)
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         self._follow()
@@ -92,6 +95,8 @@ class ImageLocality(Score):
         return points
 
     def _wanted(self, pod: Pod) -> tuple[str, ...]:
+        if not pod.spec.images:
+            return ()
         left_out = not self._scores_accelerators and bool(asked_accelerators(pod))
         return () if left_out else pod.spec.images
 

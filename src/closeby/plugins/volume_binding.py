@@ -72,9 +72,7 @@ class VolumeBinding(PreFilter, Capacity):
         volumes = self.handle.cluster.volumes
         first: Condition | None = None
         hindered = 0
-        for pod in pods:
-            if not pod.spec.claims:
-                continue
+        for pod in [pod for pod in pods if pod.spec.claims]:
             for place, need in enumerate(volumes.needs(pod)):
                 if need.state is not ClaimState.READY:
                     hindered += 1

@@ -183,6 +183,8 @@ def _layerings(
     group: PodGroup, topologies: Topologies, owner: str
 ) -> tuple[dict[str, Layering], tuple[Condition, ...]]:
     """The layers of the gang (key "") and of each subgroup, as levels of a tree."""
+    if not group.layers and not any(one.layers for one in group.subgroups):
+        return {}, ()
     asked: list[tuple[str, Sequence[Layer], Sequence[TopologyConstraint | None], str]] = [
         ("", group.layers, (group.constraint,), "spec.layers")
     ]

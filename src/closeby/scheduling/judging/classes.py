@@ -37,9 +37,15 @@ class ClassTable:
         self._filters = tuple(filters)
         #: Scorers whose scores are never kept: they depend on other nodes or on what was placed.
         self.fleeting = tuple(entry for entry in scorers if not cacheable(entry[0]))
-        #: Scorers whose scores depend on what was just placed.
+        #: Scorers whose scores depend on what was just placed, of those that score members of gangs and that
+        #: the descent does not honour by itself.
         self.per_placement = tuple(
-            plugin for plugin, weight in scorers if weight and plugin.score_scope is Scope.PER_PLACEMENT
+            plugin
+            for plugin, weight in scorers
+            if weight
+            and plugin.score_scope is Scope.PER_PLACEMENT
+            and plugin.scores_members
+            and not plugin.honoured_by_descent
         )
         self.domain_filters = tuple(one for one in self._filters if isinstance(one, DomainFilter))
         self._reserved = ReservedMask() if reserved is None else reserved
@@ -116,7 +122,7 @@ class ClassTable:
             return ()
         if self._keys.by_spec and (pods is self._equal or all_equal(pods)):
             self._equal = tuple(pods)
-            return (Share(self.of(pods[0]), self._equal),)
+            return (Share(self._class(self._keys.of(pods[0]), pods[0]), self._equal),)
         kinds = self._kinds(pods)
         return tuple(Share(self.of(members[0]), members) for members in kinds)
 

@@ -28,7 +28,7 @@ class ClassKeys:
         self._sharing: list[bool] | None = None
         self._keyed_by_spec: tuple[Plugin, ...] = ()
         self._keyed_by_pod: tuple[Plugin, ...] = ()
-        self._by_spec: dict[int, tuple[PodSpec, Hashable]] = {}
+        self._by_spec: dict[PodSpec, Hashable] = {}
 
     def follow(self) -> bool:
         """Notice which plugins look at the spec alone; True if keys made before stand for other questions."""
@@ -64,15 +64,13 @@ class ClassKeys:
         return self._of_spec(pod), tuple(others)
 
     def _of_spec(self, pod: Pod) -> Hashable:
-        known = self._by_spec.get(id(pod.spec))
-        if known is not None and known[0] is pod.spec:
-            key = known[1]
-        else:
+        key = self._by_spec.get(pod.spec)
+        if key is None:
             key = tuple([plugin.class_key(pod) for plugin in self._keyed_by_spec])
             if len(self._by_spec) > REMEMBERED_SPECS:
                 self._by_spec.clear()
             if not pod.spec.claims:  # Pods of one spec have different claims, and these change.
-                self._by_spec[id(pod.spec)] = (pod.spec, key)
+                self._by_spec[pod.spec] = key
         if self._members_apart and pod.group is not None:
             key = _OfMembers(key)
         if pod.node_name is not None:

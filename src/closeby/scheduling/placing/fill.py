@@ -329,9 +329,7 @@ class Filler:
             return True
         # The pods themselves are asked: their class may have been made for a pod of no gang or of another.
         return any(
-            plugin.scores_members
-            and not plugin.honoured_by_descent
-            and plugin.scores_any
+            plugin.scores_any
             and any(plugin.scores(pod) for pod in self._table.told_apart(plugin, share.pods))
             for plugin in self._table.per_placement
         )
