@@ -157,7 +157,7 @@ def _in_order(
         usable &= members > 0
     else:
         members = np.zeros(end - first, dtype=np.intp)
-    found = np.flatnonzero(usable)
+    found = usable.nonzero()[0]
     if not len(found):
         return
     size = room[found]
@@ -181,7 +181,7 @@ def _in_order(
 
 def _first(members: Ints, holds_all: NDArray[np.bool_], order_key: Counts, depth: Scores | None) -> int:
     """Index of the best domain: most members, then room for all, then the strategy's order, then links."""
-    chosen = np.flatnonzero(members == members.max())
+    chosen = (members == members.max()).nonzero()[0]
     if holds_all[chosen].any():
         chosen = chosen[holds_all[chosen]]
     if depth is None:
@@ -190,8 +190,10 @@ def _first(members: Ints, holds_all: NDArray[np.bool_], order_key: Counts, depth
     return int(chosen[np.argmin(depth[chosen])])
 
 
-def _anchor_positions(tree: Tree, anchors: Iterable[int]) -> Ints:
-    positions = tree.position_of[np.asarray(tuple(anchors), dtype=np.intp)]
+def _anchor_positions(tree: Tree, anchors: tuple[int, ...]) -> Ints:
+    if not anchors:
+        return np.zeros(0, dtype=np.intp)
+    positions = tree.position_of[np.asarray(anchors, dtype=np.intp)]
     return positions[positions < tree.size]
 
 

@@ -1,6 +1,7 @@
 """A topology's tree over node slots: every domain is a contiguous run of positions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, overload
 
@@ -106,7 +107,7 @@ class DomainOwners:
         return None
 
 
-class Tree(Struct, frozen=True, kw_only=True, eq=False):
+class Tree(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Domains of one topology, coarse to fine. Positions 0..n-1 list the nodes so that domains are slices.
 
     A node that lacks a level's label is there in a private domain: it counts for distances, is usable at
@@ -164,7 +165,7 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False):
         """
         return (*(bool(level.any()) for level in self.labelled[: self.node_level]), True)
 
-    @property
+    @cached_property
     def level_names(self) -> tuple[str, ...]:
         """Short names of all levels, coarse to fine, ending with the one of single nodes."""
         host = self.host_level or TopologyLevel(HOSTNAME)

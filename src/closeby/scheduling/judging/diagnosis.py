@@ -210,6 +210,8 @@ class Diagnosis:
         """
         # Members with claims of their own mostly differ in the names alone.
         for pod in one_of_each_spec(pods):
+            if not pod.spec.claims and not pod.spec.attached_disks:
+                continue
             if any(need.shared and need.node for need in self._cluster.volumes.needs(pod)):
                 return True
             full = self._cluster.volumes.full_for(pod)
@@ -341,14 +343,15 @@ class Diagnosis:
         """The labelled domain of a level with the most room for a gang, how many fit, and what it lacks."""
         counts = [self._table.counts(share.pod_class, tree) for share in demand]
         room = np.where(tree.labelled[level], self._room(demand, counts, tree, level), -1)
-        if not len(room) or room.max() < 0:
+        best = int(room.argmax()) if len(room) else 0
+        if not len(room) or room[best] < 0:
             return None
-        domain = Domain(level, int(np.argmax(room)))
+        domain = Domain(level, best)
         first, end = tree.span(domain)
         slots = tree.slot_at[first:end]
         slots = slots[self._cluster.alive[slots]]
         lacks = self.lacks(demand, slots)
-        return domain, int(room.max()), lacks, self._lack(demand, slots, lacks)
+        return domain, int(room[best]), lacks, self._lack(demand, slots, lacks)
 
     def _room(
         self, demand: Sequence[Share], counts: Sequence[DomainCounts], tree: Tree, level: int

@@ -1,6 +1,5 @@
 """What pods lack: resources of which they ask for more than is free on the nodes that they may use."""
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from functools import cached_property
@@ -85,12 +84,13 @@ def lacks_of(
     ``alive`` says which slots hold a node, ``usable`` from which of them only a lack of resources keeps pods.
     What does not lack costs a few array operations.
     """
-    asked, each = Counter[str](), Counter[str]()
-    count = sum(number for _, number in demand)
+    asked: dict[str, int] = {}
+    each: dict[str, int] = {}
+    count = sum([number for _, number in demand])
     for pod, number in demand:
         for resource, amount in (*pod.spec.requests, ("pods", 1)):
-            asked[resource] += amount * number
-            each[resource] = max(each[resource], amount)
+            asked[resource] = asked.get(resource, 0) + amount * number
+            each[resource] = max(each.get(resource, 0), amount)
     found: list[tuple[float, str, ResourceLack]] = []
     known = [resource for resource, amount in asked.items() if amount and resource in cluster.row_of]
     together = _Room(cluster, known, index, usable) if len(usable) <= TOGETHER else None

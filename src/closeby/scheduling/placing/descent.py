@@ -115,7 +115,7 @@ def _use_whole(fill: Fill, counts: DomainCounts, domains: Sequence[Domain]) -> N
     room = counts.of(tree.node_level)
     if len(domains) == 1:
         first, end = tree.span(domains[0])
-        used = np.flatnonzero(room[first:end]) + first
+        used = room[first:end].nonzero()[0] + first
     else:
         inside = tree.positions_of(domains[0].level, np.asarray([one.index for one in domains]))[0]
         used = inside[room[inside] > 0]
