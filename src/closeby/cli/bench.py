@@ -53,7 +53,7 @@ def _views(figures: "Iterable[Figure]") -> "Iterable[RenderableType]":
 
     from closeby.report.views.layout import plain_table
 
-    figured = ("nodes", "pods", "placed", "CPU ms", "wall ms", "pods/s", "target ms")
+    figured = ("nodes", "pods", "placed", "CPU ms", "least", "wall ms", "pods/s", "target ms")
     by_benchmark: dict[str, list[Figure]] = {}
     for figure in figures:
         by_benchmark.setdefault(figure.benchmark, []).append(figure)
@@ -69,6 +69,7 @@ def _views(figures: "Iterable[Figure]") -> "Iterable[RenderableType]":
                 f"{figure.pods:,}",
                 f"{figure.placed:,}",
                 Text(f"{figure.memory_mib:,.0f} MiB" if memory else f"{figure.cpu_ms:.3f}", style=style),
+                "" if memory else f"{figure.cpu_ms_min:.3f}",
                 "" if memory else f"{figure.wall_ms:.3f}",
                 "" if memory or not speed else f"{speed:,.0f}",
                 "" if figure.target_ms is None else f"{figure.target_ms:.3f}",
