@@ -4,7 +4,21 @@ import asyncio
 
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
-from tests.kube.live_world import RACK, World, condition, group_of, host, planned, until, until_said, world
+from tests.control_plane.nodes import node
+from tests.kube.live import unique
+from tests.kube.live_world import (
+    RACK,
+    ZONE,
+    World,
+    condition,
+    group_of,
+    host,
+    planned,
+    until,
+    until_said,
+    world,
+)
+from tests.kube.test_live_volumes import disks
 
 WORKLOAD = "closeby.dev/workload"
 
@@ -32,6 +46,7 @@ def real(it: World, name: str, *, uid: str = "0123") -> Object:
     return pod
 
 
+GPUS = {"nvidia.com/gpu": "8"}
 HOSTS = [host("a1", "r1", 4), host("a2", "r1", 4), host("b1", "r2", 8)]
 
 
@@ -62,6 +77,35 @@ def test_places_are_held_said_and_taken_over_a_restart(control_plane: ControlPla
                 await until(taken)
             async with it.scheduling(own_namespace=namespace) as scheduler:
                 assert not any("main" in pod.name for pod in scheduler.engine.state.pods.values())
+
+    asyncio.run(run())
+
+
+def test_places_are_held_where_the_volume_of_the_pods_is(control_plane: ControlPlane, namespace: str) -> None:
+    """No pod has a claim when the places are asked for: the volumes are listed for the places."""
+
+    async def run() -> None:
+        far, near = (node(unique(name), labels={ZONE: name, RACK: "r1"}, allocatable=GPUS) for name in "ab")
+        async with world(control_plane, namespace, far, near) as it, disks(it) as its_disks:
+            await its_disks.bound("data", "b", mode="ReadWriteMany")
+            asked = question(it, 2)
+            (one,) = asked["placesFor"]["podSets"]
+            volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+            one["template"]["spec"]["volumes"] = volumes
+
+            async def held() -> bool:
+                found = planned(await group_of(it, "question"))
+                return len(found) == 2 and set(found.values()) == {near["metadata"]["name"]}
+
+            async with it.scheduling(own_namespace=namespace):
+                await it.declare_group("question", asked)
+                await until(held)
+            async with it.scheduling(own_namespace=namespace):
+                pods = [real(it, f"real-{i}") for i in range(2)]
+                for pod in pods:
+                    pod["spec"]["volumes"] = volumes
+                await it.create(*pods)
+                assert set((await it.bound(2)).values()) == {near["metadata"]["name"]}
 
     asyncio.run(run())
 

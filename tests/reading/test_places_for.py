@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from closeby.objects.groups import Layer, PodGroup, TopologyConstraint
+from closeby.objects.pods import PodClaim
 from closeby.objects.reasons import Reason
 from tests.reading.manifest_text import read
 
@@ -111,15 +112,27 @@ def test_a_field_that_a_newer_kueue_has_is_said_and_waits_if_it_requires_somethi
     assert wish.constraint == TopologyConstraint(required=RACK)
 
 
-def test_claims_for_volumes_are_left_to_the_pods_and_said() -> None:
+def test_places_go_by_the_claims_that_a_template_names() -> None:
     one = pod_set(**KAI)
     one["template"]["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    group = question(one)
+    assert group.conditions == ()
+    assert group.places is not None
+    assert group.places.sets[0].template.spec.claims == (PodClaim("data"),)
+
+
+def test_claims_of_ephemeral_volumes_are_left_to_the_pods_and_said() -> None:
+    one = pod_set(**KAI)
+    one["template"]["spec"]["volumes"] = [
+        {"name": "v", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+    ]
     group = question(one)
     (condition,) = group.conditions
     assert (condition.reason, condition.blocking) == (Reason.UNSUPPORTED, False)
     assert condition.field == "spec.podSets[0].template.spec.volumes"
     assert group.places is not None
-    assert group.places.sets[0].template.spec.claims == ()
+    assert group.places.sets[0].template.spec.claims == (PodClaim("data"),)
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,12 @@ from closeby.scheduling.events import (
     PlacesWithdrawn,
     PodDeleted,
     PodUpserted,
+    StorageChanged,
     Tick,
     TopologyChanged,
 )
 from closeby.scheduling.outcomes import Outcome, outcomes_of
+from tests.storage import DISKS, LOCAL, claim, naming, volume
 from tests.worlds import draw, fabric, gang, pods, spec
 
 TWO_RACKS = """
@@ -106,6 +108,39 @@ def test_a_workload_that_fits_in_no_rack_is_refused_and_holds_nothing() -> None:
     (refused,) = site.take(PlacesAsked(asked(count=5)))
     assert refused.reason == Reason.TOPOLOGY_PLACEMENT_FAILED
     assert site.where() == {}
+
+
+def with_claim(group: PodGroup) -> PodGroup:
+    """The same places for pods that all name one claim."""
+    assert group.places is not None
+    (one,) = group.places.sets
+    template = naming(one.template, "data")
+    return replace(group, places=replace(group.places, sets=(replace(one, template=template),)))
+
+
+def test_places_are_held_where_the_volume_of_the_pods_is() -> None:
+    site = Site()
+    site.take(
+        StorageChanged(LOCAL),
+        StorageChanged(claim("data", volume="v", bound=True)),
+        StorageChanged(volume("v", "b2", claim="default/data")),
+    )
+    site.take(PlacesAsked(with_claim(asked(2))))
+    assert site.where() == {"train-main-0": "b2", "train-main-1": "b2"}
+    come = [naming(pod, "data") for pod in real(2)]
+    site.take(*map(PodUpserted, come))
+    assert site.where() == {"train-pod-0": "b2", "train-pod-1": "b2"}
+    site.take(*(PodDeleted(pod.uid) for pod in come))
+    assert site.where() == {"train-main-0": "b2", "train-main-1": "b2"}
+
+
+def test_places_wait_for_the_claim_that_their_pods_name() -> None:
+    site = Site()
+    site.take(StorageChanged(DISKS))
+    (refused,) = site.take(PlacesAsked(with_claim(asked(2))))
+    assert refused.reason == Reason.CLAIM_NOT_FOUND
+    site.take(StorageChanged(claim("data", "disks")))
+    assert set(site.where()) == {"train-main-0", "train-main-1"}
 
 
 def test_pods_take_the_places_of_their_index() -> None:

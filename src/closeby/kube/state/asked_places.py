@@ -25,6 +25,8 @@ class PlacesOfWorkloads:
         #: Key of an object -> what it asks for.
         self._asked: dict[str, PodGroup] = {}
         self._news: list[PlacesAsked | PlacesWithdrawn] = []
+        #: uid of a template as what it depends on is awaited -> key of the gang of its places.
+        self._templates: dict[str, str] = {}
         #: uid of a Workload -> its pods that wait, by uid, as they are in the cluster.
         self._waiting: dict[str, dict[str, Pod]] = {}
 
@@ -50,6 +52,30 @@ class PlacesOfWorkloads:
     def waiting_for(self, group: PodGroup) -> tuple[Pod, ...]:
         """The pods that wait and may take these places."""
         return () if group.places is None else tuple(self._waiting.get(group.places.uid, {}).values())
+
+    def templates(self, group: PodGroup) -> tuple[Pod, ...]:
+        """The pods to come, one of each pod set, each with a uid of its own."""
+        sets = () if group.places is None else group.places.sets
+        found = tuple(replace(one.template, uid=f"{group.key}/{one.name}") for one in sets)
+        self._templates.update({one.uid: group.key for one in found})
+        return found
+
+    def forget_templates(self, key: str) -> tuple[str, ...]:
+        """The uids of the templates of a gang, about which nothing is asked any more."""
+        gone = tuple(uid for uid, of in self._templates.items() if of == key)
+        for uid in gone:
+            del self._templates[uid]
+        return gone
+
+    def ask_again(self, template: Pod) -> bool:
+        """Asks again for the places of a template's gang; False where this pod is no template."""
+        key = self._templates.get(template.uid)
+        group = next((one for one in self._asked.values() if one.key == key), None)
+        if key is None or group is None:
+            return key is not None
+        if PlacesAsked(group) not in self._news:
+            self._news += [PlacesWithdrawn(key), PlacesAsked(group)]
+        return True
 
     def put(self, key: str, group: PodGroup) -> tuple[Condition, ...]:
         """The PodGroup of this key asks for places; returns what is wrong with it."""

@@ -155,16 +155,28 @@ class Feed:
         problems += self._read_labels()
         for names in (self._topologies, self._networks, self._app_groups, self._gangs.names):
             events += names.news()
+        self._take_places(events)
+        # After the AppGroups: their pods are placed together.
+        events += [PodUpserted(pod) for pod in self._unknown.released()]
+        released = [pod for one in self._awaited for pod in one.released()]
+        events += [PodUpserted(pod) for pod in released if not self._places.ask_again(pod)]
+        self._take_places(events)
+        return Fed(tuple(events), tuple(problems))
+
+    def _take_places(self, events: list[Event]) -> None:
+        """Places that are asked for, or not any more; they depend on kinds as the pods to come do."""
         asked = self._places.news()
         events += asked
         for each in asked:
+            key = each.group.key if isinstance(each, PlacesAsked) else each.key
+            for uid in self._places.forget_templates(key):
+                self._await_no_more(uid)
             if isinstance(each, PlacesAsked):
+                for template in self._places.templates(each.group):
+                    for one in self._awaited:
+                        one.pod_seen(template)
                 for pod in self._places.waiting_for(each.group):
                     self._pod(pod, events)
-        # After the AppGroups: their pods are placed together.
-        events += [PodUpserted(pod) for pod in self._unknown.released()]
-        events += [PodUpserted(pod) for one in self._awaited for pod in one.released()]
-        return Fed(tuple(events), tuple(problems))
 
     # Objects that appear or change
 

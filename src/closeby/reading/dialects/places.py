@@ -11,7 +11,7 @@ import msgspec
 from closeby.objects.bounds import quoted
 from closeby.objects.groups import PodGroup
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
-from closeby.objects.pods import Pod
+from closeby.objects.pods import ClaimName, Pod
 from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.common.podgroups import PlacementAsk
@@ -82,7 +82,11 @@ def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> 
     )
     workload = Workload(kind="Workload", namespace=about.namespace, name=about.name, pod_sets=tuple(sets))
     instead, conditions = _requested(workload, wires)
-    conditions += tuple(_without_claims(workload.id, i) for i, pod in enumerate(read) if pod.spec.claims)
+    conditions += tuple(
+        _without_claims(workload.id, i)
+        for i, pod in enumerate(read)
+        if any(one.naming is not ClaimName.GIVEN for one in pod.spec.claims)
+    )
     conditions += tuple(
         _without_group(workload.id, i, named) for i, pod in enumerate(read) if (named := _group_of(pod))
     )
@@ -148,8 +152,8 @@ def _without_claims(owner: str, number: int) -> Condition:
         reason=Reason.UNSUPPORTED,
         object=owner,
         field=f"spec.podSets[{number}].template.spec.volumes",
-        message="places are held without a look at the claims for volumes",
-        remedy="select the nodes that reach the volumes in the template",
+        message="places are held without a look at ephemeral volumes, whose claims are made with the pods",
+        remedy="select the nodes that reach such volumes in the template",
     )
 
 
@@ -178,9 +182,11 @@ def _standing(
 ) -> Pod:
     """A pod as those to come: Kueue holds these no more, and none of them preempts.
 
-    Claims are left to the pods: nothing is bound, and nothing provisioned, for pods that are not there.
+    Of its claims those count that the template names. The claims of ephemeral volumes are made for each pod,
+    after its name.
     """
-    spec = msgspec.structs.replace(pod.spec, scheduling_gates=(), preemption_policy="Never", claims=())
+    claims = tuple(one for one in pod.spec.claims if one.naming is ClaimName.GIVEN)
+    spec = msgspec.structs.replace(pod.spec, scheduling_gates=(), preemption_policy="Never", claims=claims)
     return msgspec.structs.replace(
         pod,
         spec=reading.pool.intern(spec),
