@@ -12,9 +12,10 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.discovery.fabric import Device, DeviceKind, Fabric
-from closeby.discovery.labelling import is_label_value, label_value
+from closeby.discovery.labelling import label_value
 from closeby.discovery.source_files import shown
 from closeby.errors import UnreadableError
+from closeby.objects.labels import is_label_name
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
 
@@ -133,7 +134,7 @@ def _switches(switches: Iterable[Device], names: NameMap) -> tuple[dict[str, str
     wanted = {guid: _switch(one, names) for guid, one in devices.items()}
     sharing = _sharing(wanted)
     taken = {name for name in wanted.values() if name is not None and name not in sharing}
-    warnings = [_illegal(name) for name in sorted(taken, key=natural_key) if not is_label_value(name)]
+    warnings = [_illegal(name) for name in sorted(taken, key=natural_key) if not is_label_name(name)]
     found = {guid: guid if name is None or name in sharing else name for guid, name in wanted.items()}
     for name in sorted(sharing, key=natural_key):
         twins = sharing[name]
@@ -170,7 +171,7 @@ def _switch(device: Device, names: NameMap) -> str | None:
     text = device.description if mapped is None else mapped
     between = _SWITCH.match(text)
     name = (between[1] if between is not None else text).strip()
-    return name if is_label_value(name) or (name and mapped is not None) else None
+    return name if is_label_name(name) or (name and mapped is not None) else None
 
 
 def _board(name: str, device: Device, names: NameMap) -> str | None:
@@ -179,7 +180,7 @@ def _board(name: str, device: Device, names: NameMap) -> str | None:
     if between is None or between[2] is None:
         return None
     longer = f"{name}-{between[2].strip().replace('/', '-')}"
-    return longer if is_label_value(longer) else None
+    return longer if is_label_name(longer) else None
 
 
 def _illegal(name: str) -> Condition:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from closeby.discovery.findings import FoundNode, Link, LinkQuality, ScanFindings
-from closeby.objects.labels import API_VERSION, HOSTNAME
+from closeby.objects.labels import API_VERSION, HOSTNAME, is_label_name
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.node_groups import QOS_ANNOTATION
@@ -27,7 +27,6 @@ _LONGEST_NAME: Final = 253
 Place = tuple[str | None, ...]
 
 
-_LEGAL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _FNV_OFFSET: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
 
@@ -157,18 +156,13 @@ def _too_deep(depth: int, keys: Sequence[str]) -> Condition:
     )
 
 
-def is_label_value(text: str) -> bool:
-    """Whether Kubernetes takes the text as the value of a label (an empty one says nothing, and is not)."""
-    return _LEGAL.fullmatch(text) is not None
-
-
 def label_value(name: str) -> str:
     """The name itself where it is a legal value, else ``x`` and its 64-bit FNV-1a hash in hexadecimal digits.
 
     The hash is Topograph's for names that are too long, so that both write the same value; Topograph leaves
     names with other characters as they are, and the server refuses them.
     """
-    return name if is_label_value(name) else f"x{fnv1a_64(name.encode()):x}"
+    return name if is_label_name(name) else f"x{fnv1a_64(name.encode()):x}"
 
 
 def fnv1a_64(data: bytes) -> int:

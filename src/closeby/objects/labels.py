@@ -22,10 +22,16 @@ TOPOLOGY_DOMAIN: Final = "closeby.dev/topology-domain"
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_ONE_NAME: Final = re.compile(_NAME, re.ASCII)
 _VALUE: Final = re.compile(rf"({_NAME})?", re.ASCII)
 _KEY: Final = re.compile(rf"(({_DNS_LABEL}(\.{_DNS_LABEL})*)/)?{_NAME}", re.ASCII)
 _SUBDOMAIN: Final = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*", re.ASCII)
 _LONGEST_PREFIX: Final = 253
+
+
+def is_label_name(text: str) -> bool:
+    """Whether ``text`` is what a key has behind its prefix, or a value that is not empty."""
+    return _ONE_NAME.fullmatch(text) is not None
 
 
 def is_label_key(text: str) -> bool:

@@ -1,9 +1,9 @@
 """Nodes with equal network labels and annotation as one group: each fact is read and reported once."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from closeby.objects.labels import is_label_name
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition, Reason
@@ -11,9 +11,6 @@ from closeby.topology.presets import LabelFamily
 
 #: Annotation that holds the quality of a node's switches as JSON (Topograph label standard).
 QOS_ANNOTATION = "network.qos.kubernetes.io/switches"
-
-# Kubernetes' rule for label values and for the part of a key behind the slash.
-_LEGAL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 class NodeGroup(NamedTuple):
@@ -87,7 +84,7 @@ def type_of(label: str) -> str:
 
 def _is_legal(key: str, value: str) -> bool:
     prefix, slash, name = key.partition("/")
-    return _LEGAL.fullmatch(value) is not None and _LEGAL.fullmatch(name if slash else prefix) is not None
+    return is_label_name(value) and is_label_name(name if slash else prefix)
 
 
 def _illegal_label(key: str, value: str, nodes: Sequence[str]) -> Condition:
