@@ -163,7 +163,10 @@ def combine(
     window: float = WINDOW,
     labels: Sequence[str] = HOST_LABELS,
 ) -> BandwidthReadings:
-    """Measurements from the vectors of ``Queries``, by its field names; hosts are known by ``labels``."""
+    """Measurements from the vectors of ``Queries``, by its field names; hosts are known by ``labels``.
+
+    What is older than ``stale_after`` does not count; that and ``window`` are seconds.
+    """
     operators: Mapping[str, Operator] = {
         "transmit_average": "average",
         "receive_average": "average",

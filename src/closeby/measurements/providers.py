@@ -21,7 +21,7 @@ _MOST_TIMEOUT: Final = 300.0
 
 
 class TrafficArguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``watcherAddress`` is a URL or a file; at most one source may be given."""
+    """``watcherAddress`` is a URL or a file; at most one source may be given. Times are in seconds."""
 
     watcher: str = field(name="watcherAddress", default="")
     prometheus: str = field(name="prometheusAddress", default="")

@@ -100,7 +100,7 @@ class LatencyRounds:
         self._end.set()
 
     def join(self, within: float) -> None:
-        """Waits for the end of what was begun, if anything was."""
+        """Waits at most ``within`` seconds for the end of what was begun, if anything was."""
         if self._thread.is_alive():
             self._thread.join(within)
 

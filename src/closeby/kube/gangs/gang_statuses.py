@@ -149,7 +149,7 @@ class GangStatuses:
     # What happens
 
     def review(self, key: str, within: float = 0.0) -> None:
-        """Look at the gang soon; what is due earlier stays so."""
+        """Look at the gang within so many seconds; what is due earlier stays so."""
         self._statuses.work.add(key, after=within)
 
     def refused(self, key: str) -> None:

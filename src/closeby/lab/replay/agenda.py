@@ -31,7 +31,7 @@ class Agenda:
         self._runs = [0] * len(submitted)
 
     def starts(self, job: int, until: float) -> None:
-        """A job has started and runs until then."""
+        """A job has started and runs until then, in seconds as ``submitted``."""
         heapq.heappush(self._ends, (until, job, self._runs[job]))
 
     def cuts(self, job: int) -> None:
