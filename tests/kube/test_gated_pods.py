@@ -119,11 +119,26 @@ def test_what_an_earlier_process_placed_can_go_to_its_node_alone() -> None:
     assert process.terms == (NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n1",)),)),)
 
 
+def test_what_an_earlier_process_placed_comes_first_until_this_one_places_pods() -> None:
+    process = Process()
+    placed = pod(terms=[{"matchFields": [PIN]}], placed_on="n1")
+    process.take(placed)
+    assert process.pod.begun
+    # It is bound.
+    process.take(pod(terms=[{"matchFields": [PIN]}], placed_on="n1", node="n1"))
+    assert not process.pod.begun
+    later = Process()
+    later.gated.took_over()
+    later.take(placed)
+    assert not later.pod.begun
+
+
 def test_an_annotation_alone_binds_the_engine_to_nothing() -> None:
     """The author of a pod may write it: such a pod waits, and goes where its affinity lets it."""
     process = Process()
     process.take(pod(terms=[ZONE], placed_on="n1"))
     assert process.pod.node_name is None
+    assert not process.pod.begun
     assert process.terms == (NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),)
 
 

@@ -28,6 +28,7 @@ from tests.kube.live_world import (
     until_said,
     world,
 )
+from tests.kube.priority_classes import priority_class
 
 #: On a machine that does much else besides, one wait alone may take a minute.
 pytestmark = pytest.mark.timeout(400)
@@ -299,6 +300,30 @@ def test_a_process_that_is_killed_in_the_middle_is_carried_on(
                 with whole_control_plane.also("kube-scheduler"):
                     assert await second.bound(9) == nodes
                     await until_said(second, "g", "Placed")
+
+    asyncio.run(run())
+
+
+def test_a_plain_pod_that_has_its_node_keeps_it_over_a_restart(
+    whole_control_plane: ControlPlane, namespace: str
+) -> None:
+    """The other pod has the higher priority, and came while no process was there."""
+
+    async def run() -> None:
+        async with (
+            gated(whole_control_plane, namespace, *racks(1, nodes=1)) as it,
+            priority_class(it, 1000) as important,
+        ):
+            async with it.scheduling(gates=True):
+                await it.create(it.pod("placed", 3))
+                await it.ungated(1)
+            await it.create(it.pod("rival", 3, priorityClassName=important))
+            second = it.successor()
+            async with second.scheduling(gates=True):
+                await second.refusal("rival", "InsufficientResources")
+                with whole_control_plane.also("kube-scheduler"):
+                    assert set(await second.bound(1)) == {"placed"}
+            assert await it.gated() == {"rival"}
 
     asyncio.run(run())
 

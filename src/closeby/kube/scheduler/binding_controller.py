@@ -177,6 +177,8 @@ class BindingController:
 
     def resume(self) -> None:
         """Takes up starts and plans of preemption that another replica, or an earlier process, has begun."""
+        if self.gated is not None:
+            self.gated.took_over()
         self.preemption.resume()
         self._binder.handle(Restarted(_now()))
         for key in tuple(self._engine.state.groups):

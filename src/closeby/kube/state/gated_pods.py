@@ -4,8 +4,8 @@ which of them have their node and are not bound yet.
 Such a pod is created with our scheduling gate. Once its node is chosen, one write adds the node to its
 required node affinity, names it in an annotation, and removes the gate. From then on the pod can go nowhere
 else, and the scheduler that it names binds it. The annotation is no proof, as the pod's author may write it
-too: a pod that has it, and that this process did not place, waits like any other and can go where its
-affinity lets it.
+too: a pod that has it, and that this process did not place, waits and can go where its affinity lets it. Those
+that an earlier process may have placed come before all others, as they may be bound at any moment.
 """
 
 from collections.abc import Iterable
@@ -84,6 +84,8 @@ class GatedPods(OurPods):
         #: By uid, why pods can't be bound of which it is not known yet that they have their node.
         self._early: dict[str, str] = {}
         self._specs: dict[PodSpec, PodSpec] = {}
+        #: Whether an earlier process, or another replica, may have placed the pods that come to be known.
+        self._taking_over = True
 
     # Whose a pod is, and how the engine knows it
 
@@ -104,10 +106,18 @@ class GatedPods(OurPods):
             left = tuple(gate for gate in spec.scheduling_gates if gate != PLACEMENT_GATE)
             return replace(pod, spec=self._shared(replace(spec, scheduling_gates=left)))
         node = pod.annotations.get(PLACED_ON)
-        if node is None or node != (pod.node_name or self._sent.get(pod.uid)):
+        if node is None:
             return pod
         without = _without(spec, node)
-        return pod if without is spec else replace(pod, spec=self._shared(without))
+        if without is spec:
+            return pod
+        if node == (pod.node_name or self._sent.get(pod.uid)):
+            return replace(pod, spec=self._shared(without))
+        return replace(pod, begun=self._taking_over and pod.node_name is None)
+
+    def took_over(self) -> None:
+        """This process places pods from now on, and no other one."""
+        self._taking_over = False
 
     def _shared(self, spec: PodSpec) -> PodSpec:
         if len(self._specs) > _SPECS:

@@ -287,7 +287,14 @@ class SchedulingState:
         alone = self.waiting_pods.get(key)
         if alone is not None:
             priority = self.priorities.of_spec(alone.spec)
-            return QueuedItem(key=key, priority=priority, anchor=alone.created, pods=(alone,), group=None)
+            return QueuedItem(
+                key=key,
+                priority=priority,
+                anchor=alone.created,
+                pods=(alone,),
+                group=None,
+                begun=alone.begun,
+            )
         waiting = self._waiting(key)
         if not waiting:
             return None
