@@ -53,7 +53,7 @@ def _views(figures: "Iterable[Figure]") -> "Iterable[RenderableType]":
 
     from closeby.report.views.layout import plain_table
 
-    figured = ("nodes", "pods", "placed", "CPU ms", "least", "wall ms", "pods/s", "target ms")
+    figured = ("nodes", "pods", "placed", "CPU ms", "least", "wall ms", "pods/s", "target")
     by_benchmark: dict[str, list[Figure]] = {}
     for figure in figures:
         by_benchmark.setdefault(figure.benchmark, []).append(figure)
