@@ -284,7 +284,7 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     started: float | None = None
     #: When it wrote its last checkpoint, by its annotation; None when unknown.
     checkpointed: float | None = None
-    #: Whether an earlier process chose its node and told another scheduler, which has not bound it yet.
+    #: Whether an earlier process chose its node, to which another scheduler has not bound it yet.
     begun: bool = False
     #: When it will be done, in seconds since the epoch: its deadline, or what its annotation says where that
     #: is earlier; None if unknown.
