@@ -1,11 +1,15 @@
 """The active part of the scheduling queue: in order, but that no namespace takes the turns of the others."""
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
-from closeby.scheduling.intake.cluster_events import Entry, SortKey
 from closeby.scheduling.outcomes import namespace_of
+
+#: An item's place in the order of the queue.
+SortKey = tuple[Hashable, ...]
+#: An item with its sort key.
+Entry = tuple[SortKey, str]
 
 #: More items than this that came since the last one was taken are sorted in together.
 FEW: Final = 8

@@ -7,38 +7,15 @@ changes (members come or go), the caller deletes the item and adds it again.
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import count
-from typing import Final
 
 from msgspec import Struct
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
-from closeby.scheduling.intake.active_queue import ActiveQueue
-from closeby.scheduling.intake.cluster_events import ANY_EVENT, ClusterEvent, EquivalenceClass, SortKey
+from closeby.scheduling.intake.active_queue import ActiveQueue, SortKey
+from closeby.scheduling.intake.cluster_events import ANY_EVENT, ClusterEvent
+from closeby.scheduling.intake.item_classes import ItemClass
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import namespace_of
-
-#: Backoff of an item after its first refusal, and at most (seconds); it doubles with each refusal.
-INITIAL_BACKOFF: Final = 1.0
-MAX_BACKOFF: Final = 10.0
-#: Least backoff, in seconds, for each step of a decision that left something of the item waiting, and the
-#: most for one decision. A step is about a microsecond, so that is about ten times as long as the decision.
-BACKOFF_PER_STEP: Final = 1e-5
-MAX_BACKOFF_BY_COST: Final = 60.0
-#: Decisions with fewer steps are cheap: their items back off no longer than others.
-CHEAP_STEPS: Final = 20_000
-#: Events whose effect shows in the room of the nodes, so that it can be compared with what an item needs.
-_SEEN: Final = ClusterEvent.CAPACITY | ClusterEvent.PLACED | ClusterEvent.SELECTION | ClusterEvent.MEASUREMENT
-#: The same for items that need a place for any of their pods; for them network limits count too.
-_SEEN_BY_POD: Final = _SEEN | ClusterEvent.NETWORK
-
-
-def _seen_in_room(need: Need | None) -> ClusterEvent:
-    if need is None:
-        return _SEEN
-    if need.some:
-        return _SEEN_BY_POD
-    # What its pods need beside each other was worked out with the namespaces as they were.
-    return _SEEN & ~ClusterEvent.SELECTION if need.by_namespaces else _SEEN
 
 
 class _Queued(Struct, frozen=True, gc=False):
@@ -65,13 +42,13 @@ class SchedulingQueue:
         #: Active items whose decision is suspended.
         self._suspended: set[str] = set()
         self._active_keys: set[str] = set()
-        self._classes: dict[Hashable, EquivalenceClass] = {}
+        self._classes: dict[Hashable, ItemClass] = {}
         #: Unschedulable item -> its equivalence class, in the order in which they were refused.
-        self._waiting: dict[str, EquivalenceClass] = {}
+        self._waiting: dict[str, ItemClass] = {}
         #: Active item -> the equivalence class for which it is tried.
-        self._trying: dict[str, EquivalenceClass] = {}
+        self._trying: dict[str, ItemClass] = {}
         #: Heap of (end of backoff, a number that breaks ties, class); may hold some that are not in backoff.
-        self._backoff: list[tuple[float, int, EquivalenceClass]] = []
+        self._backoff: list[tuple[float, int, ItemClass]] = []
         self._numbers = count()
 
     def __len__(self) -> int:
@@ -92,7 +69,7 @@ class SchedulingQueue:
     @property
     def backing_off(self) -> tuple[str, ...]:
         """Keys of the unschedulable items whose event came, and which back off until they are tried."""
-        return tuple(key for key, eclass in self._waiting.items() if eclass.in_backoff)
+        return tuple(key for key, item_class in self._waiting.items() if item_class.in_backoff)
 
     def knows(self, key: str) -> bool:
         """Whether the item is in the queue."""
@@ -125,26 +102,26 @@ class SchedulingQueue:
             self._active_keys.add(item.key)
             self._active.push(place, item.key)
         else:
-            eclass = self._classes[item.key] = EquivalenceClass(item.key, None, ANY_EVENT)
+            item_class = self._classes[item.key] = ItemClass(item.key, None, ANY_EVENT)
             # News of the item itself do not end this backoff either: its pods come one by one.
-            eclass.backoff_until = eclass.cost_backoff_until = now + late
-            eclass.retry_all = True
-            self._rejoin(eclass, item.key)
-            self._back_off(eclass)
+            item_class.backoff_until = item_class.cost_backoff_until = now + late
+            item_class.retry_all = True
+            self._rejoin(item_class, item.key)
+            self._back_off(item_class)
 
     def activate(self, key: str) -> None:
         """Move an item of the queue to the active ones."""
-        eclass = self._waiting.pop(key, None)
-        if eclass is not None:
-            eclass.remove(self._items[key].place, key)
-            self._forget_if_empty(eclass)
+        item_class = self._waiting.pop(key, None)
+        if item_class is not None:
+            item_class.remove(self._items[key].place, key)
+            self._forget_if_empty(item_class)
         self._end_trial(key)
         self._add_active(key)
 
     def move_to_active_or_backoff(self, event: ClusterEvent, now: float | None) -> None:
         """Move the items that the event may help: to the active ones, or into backoff until that ends."""
-        for eclass in list(self._classes.values()):
-            self._move(eclass, event, now)
+        for item_class in list(self._classes.values()):
+            self._move(item_class, event, now)
 
     def move_item_to_active_or_backoff(self, key: str, event: ClusterEvent, now: float | None) -> None:
         """The same for the equivalence class of an item, if it is unschedulable."""
@@ -155,7 +132,7 @@ class SchedulingQueue:
         self, namespaces: Collection[str], event: ClusterEvent, now: float | None
     ) -> None:
         """The same for items of these namespaces that share their class with no other item."""
-        own = [key for key, eclass in self._waiting.items() if eclass.key == key]
+        own = [key for key, item_class in self._waiting.items() if item_class.key == key]
         for key in own:
             if namespace_of(key) in namespaces and key in self._waiting:
                 self._move(self._waiting[key], event, now)
@@ -163,9 +140,9 @@ class SchedulingQueue:
     def flush_backoff(self, now: float) -> None:
         """Move items whose backoff has ended to the active ones."""
         while self._backoff and self._backoff[0][0] <= now:
-            _, _, eclass = heapq.heappop(self._backoff)
-            if eclass.in_backoff:
-                self._retry(eclass)
+            _, _, item_class = heapq.heappop(self._backoff)
+            if item_class.in_backoff:
+                self._retry(item_class)
 
     def pop(self) -> str | None:
         """Take the first active item; None when there is none."""
@@ -175,14 +152,14 @@ class SchedulingQueue:
             if key not in self._active_keys or self._items[key].place != place:
                 continue
             self._active_keys.remove(key)
-            eclass = self._trying.get(key)
-            if key in self._suspended or eclass is None or not self._in_vain(eclass):
+            item_class = self._trying.get(key)
+            if key in self._suspended or item_class is None or not self._in_vain(item_class):
                 self._suspended.discard(key)
                 return key
             # The item before it took the room: there is nothing to decide.
             del self._trying[key]
-            eclass.trying = None
-            self._rejoin(eclass, key)
+            item_class.trying = None
+            self._rejoin(item_class, key)
         self._active.settle()
         return None
 
@@ -209,21 +186,16 @@ class SchedulingQueue:
     ) -> None:
         """The item was refused at ``now``, after so many steps. It waits for an event among its ``hints``."""
         class_key = self._class_key(key, hints, need)
-        eclass = self._classes.get(class_key)
+        item_class = self._classes.get(class_key)
         again = self._trying.get(key)
-        if eclass is None:
-            eclass = self._classes[class_key] = EquivalenceClass(class_key, need, hints)
+        if item_class is None:
+            item_class = self._classes[class_key] = ItemClass(class_key, need, hints)
         elif class_key == key:
             # Its need may have changed. Only the items of a shared class are known to need the same.
-            eclass.need, eclass.hints = need, hints
-        if now is not None and (not eclass or eclass is again):
-            # The exponent is bounded, so that many refusals overflow nothing.
-            backoff = min(INITIAL_BACKOFF * 2.0 ** min(eclass.refusals, 16), MAX_BACKOFF)
-            eclass.refusals += 1
-            by_cost = min(steps * BACKOFF_PER_STEP, MAX_BACKOFF_BY_COST) if steps >= CHEAP_STEPS else 0.0
-            eclass.cost_backoff_until = now + by_cost
-            eclass.backoff_until = max(now + backoff, eclass.cost_backoff_until)
-        self._rejoin(eclass, key)
+            item_class.need, item_class.hints = need, hints
+        if now is not None and (not item_class or item_class is again):
+            item_class.refused(now, steps)
+        self._rejoin(item_class, key)
         self._end_trial(key)
 
     def add_like(self, key: str, other: str) -> bool:
@@ -231,20 +203,20 @@ class SchedulingQueue:
 
         False, and nothing was done, where they can't share their class.
         """
-        eclass = self._waiting.get(other)
-        if eclass is None or eclass.key == other or self._suspended or key in self._trying:
+        item_class = self._waiting.get(other)
+        if item_class is None or item_class.key == other or self._suspended or key in self._trying:
             return False
         queued = self._items[key]
         if queued.priority != self._items[other].priority:
             return False
-        self._waiting[key] = eclass
-        eclass.add(queued.place, key)
+        self._waiting[key] = item_class
+        item_class.add(queued.place, key)
         return True
 
     def take_like(self, other: str, alike: Callable[[str], bool]) -> Iterator[str]:
         """Take the items that come first as long as they are ``alike``; each waits like the ``other`` one."""
-        eclass = self._waiting.get(other)
-        if eclass is None or eclass.key == other or self._suspended:
+        item_class = self._waiting.get(other)
+        if item_class is None or item_class.key == other or self._suspended:
             return
         items, priority = self._items, self._items[other].priority
         active, waiting, trying, pop = self._active_keys, self._waiting, self._trying, self._active.pop
@@ -256,8 +228,8 @@ class SchedulingQueue:
                 self._active.push(place, key)
                 return
             active.remove(key)
-            waiting[key] = eclass
-            eclass.add(place, key)
+            waiting[key] = item_class
+            item_class.add(place, key)
             yield key
 
     def divide(self, need_now: Callable[[str], Need | None], now: float | None) -> None:
@@ -265,26 +237,26 @@ class SchedulingQueue:
 
         One whose need is not known any more (None) is tried at the next event that may help it.
         """
-        for eclass in [one for one in self._classes.values() if one.need is not None and one.hints]:
-            tried = eclass.trying is not None
-            if eclass.trying is not None:
-                del self._trying[eclass.trying]  # It is active, and is decided for itself.
-                eclass.trying = None
-            if eclass.key in self._waiting:
-                assert isinstance(eclass.key, str), "only the key of an item is in the queue"
-                eclass.need = need_now(eclass.key)
+        for item_class in [one for one in self._classes.values() if one.need is not None and one.hints]:
+            tried = item_class.trying is not None
+            if item_class.trying is not None:
+                del self._trying[item_class.trying]  # It is active, and is decided for itself.
+                item_class.trying = None
+            if item_class.key in self._waiting:
+                assert isinstance(item_class.key, str), "only the key of an item is in the queue"
+                item_class.need = need_now(item_class.key)
                 continue
-            del self._classes[eclass.key]
-            for key in tuple(eclass):
-                self._sort_again(key, eclass, need_now(key), now, retry=tried or eclass.in_backoff)
-            eclass.in_backoff = eclass.retry_all = False
+            del self._classes[item_class.key]
+            for key in tuple(item_class):
+                self._sort_again(key, item_class, need_now(key), now, retry=tried or item_class.in_backoff)
+            item_class.in_backoff = item_class.retry_all = False
 
     def delete(self, key: str) -> None:
         """Delete an item: it was placed, or is gone."""
-        eclass = self._waiting.pop(key, None)
-        if eclass is not None:
-            eclass.remove(self._items[key].place, key)
-            self._forget_if_empty(eclass)
+        item_class = self._waiting.pop(key, None)
+        if item_class is not None:
+            item_class.remove(self._items[key].place, key)
+            self._forget_if_empty(item_class)
         self._items.pop(key, None)
         self._active_keys.discard(key)
         self._suspended.discard(key)
@@ -292,20 +264,22 @@ class SchedulingQueue:
 
     def validate(self, settled: bool) -> None:
         """Assert every invariant; ``settled``: no event that may help an item came since the last tick."""
-        for key, eclass in self._waiting.items():
+        for key, item_class in self._waiting.items():
             assert key in self._items and key not in self._active_keys, f"{key} is unschedulable and active"
-            assert self._classes.get(eclass.key) is eclass, f"the class of {key} is unknown"
-        for eclass in self._classes.values():
-            eclass.validate()
-            assert all(self._waiting.get(key) is eclass for key in eclass), "an item is in two classes"
-            assert eclass.trying is None or self._trying.get(eclass.trying) is eclass, (
+            assert self._classes.get(item_class.key) is item_class, f"the class of {key} is unknown"
+        for item_class in self._classes.values():
+            item_class.validate()
+            assert all(self._waiting.get(key) is item_class for key in item_class), (
+                "an item is in two classes"
+            )
+            assert item_class.trying is None or self._trying.get(item_class.trying) is item_class, (
                 "two items of a class are tried"
             )
-            lacks = eclass.key in self._waiting or not eclass.hints or self._in_vain(eclass)
-            assert lacks or not settled or eclass.in_backoff or eclass.trying, (
-                f"{tuple(eclass)} wait, but there is room"
+            lacks = item_class.key in self._waiting or not item_class.hints or self._in_vain(item_class)
+            assert lacks or not settled or item_class.in_backoff or item_class.trying, (
+                f"{tuple(item_class)} wait, but there is room"
             )
-        assert sum(sum(1 for _ in eclass) for eclass in self._classes.values()) == len(self._waiting)
+        assert sum(sum(1 for _ in item_class) for item_class in self._classes.values()) == len(self._waiting)
         assert self._trying.keys() <= self._active_keys, "an item is tried, but not active"
         assert self._suspended <= self._active_keys, "a decision is suspended, but its item is not active"
         entries = set(self._active)
@@ -317,31 +291,31 @@ class SchedulingQueue:
 
     def _renew(self, key: str, now: float | None) -> None:
         """The item itself changed. That ends every backoff but the one after a long search."""
-        eclass = self._waiting.get(key)
-        if eclass is not None and now is not None and eclass.cost_backoff_until > now:
-            eclass.retry_all = True
-            self._back_off(eclass)
+        item_class = self._waiting.get(key)
+        if item_class is not None and now is not None and item_class.cost_backoff_until > now:
+            item_class.retry_all = True
+            self._back_off(item_class)
             return
         self._suspended.discard(key)
         self.activate(key)
 
-    def _move(self, eclass: EquivalenceClass, event: ClusterEvent, now: float | None) -> None:
-        if not eclass.hints & event:
+    def _move(self, item_class: ItemClass, event: ClusterEvent, now: float | None) -> None:
+        if not item_class.hints & event:
             return
-        if event & ~_seen_in_room(eclass.need):
-            eclass.retry_all = True
-        elif eclass.in_backoff or eclass.trying is not None or self._in_vain(eclass):
+        if event & ~item_class.seen_in_room:
+            item_class.retry_all = True
+        elif item_class.in_backoff or item_class.trying is not None or self._in_vain(item_class):
             return
-        if now is None or eclass.backoff_until <= now:
-            self._retry(eclass)
+        if now is None or item_class.backoff_until <= now:
+            self._retry(item_class)
         else:
-            self._back_off(eclass)
+            self._back_off(item_class)
 
-    def _back_off(self, eclass: EquivalenceClass) -> None:
+    def _back_off(self, item_class: ItemClass) -> None:
         """Retry the class when its backoff ends."""
-        if not eclass.in_backoff:
-            eclass.in_backoff = True
-            heapq.heappush(self._backoff, (eclass.backoff_until, next(self._numbers), eclass))
+        if not item_class.in_backoff:
+            item_class.in_backoff = True
+            heapq.heappush(self._backoff, (item_class.backoff_until, next(self._numbers), item_class))
 
     def _class_key(self, key: str, hints: ClusterEvent, need: Need | None) -> Hashable:
         """Items share a class where the same lack keeps all of them out, or where no event can help them."""
@@ -353,68 +327,67 @@ class SchedulingQueue:
         return need.key, hints, self._items[key].priority
 
     def _sort_again(
-        self, key: str, before: EquivalenceClass, need: Need | None, now: float | None, *, retry: bool
+        self, key: str, before: ItemClass, need: Need | None, now: float | None, *, retry: bool
     ) -> None:
         class_key = self._class_key(key, before.hints, need)
-        eclass = self._classes.get(class_key)
-        if eclass is None:
-            eclass = self._classes[class_key] = EquivalenceClass(class_key, need, before.hints)
-            eclass.refusals, eclass.backoff_until = before.refusals, before.backoff_until
-            eclass.cost_backoff_until = before.cost_backoff_until
-        self._rejoin(eclass, key)
-        if retry or (need is not None and not self._in_vain(eclass)):
-            eclass.retry_all |= before.retry_all
-            if now is None or eclass.backoff_until <= now:
-                self._retry(eclass)
+        item_class = self._classes.get(class_key)
+        if item_class is None:
+            item_class = self._classes[class_key] = ItemClass(class_key, need, before.hints)
+            item_class.refusals, item_class.backoff_until = before.refusals, before.backoff_until
+            item_class.cost_backoff_until = before.cost_backoff_until
+        self._rejoin(item_class, key)
+        if retry or (need is not None and not self._in_vain(item_class)):
+            item_class.retry_all |= before.retry_all
+            if now is None or item_class.backoff_until <= now:
+                self._retry(item_class)
             else:
-                self._back_off(eclass)
+                self._back_off(item_class)
 
-    def _in_vain(self, eclass: EquivalenceClass) -> bool:
-        first = eclass.trying or eclass.first()
-        return eclass.need is not None and first is not None and self._lacks(eclass.need, first)
+    def _in_vain(self, item_class: ItemClass) -> bool:
+        first = item_class.trying or item_class.first()
+        return item_class.need is not None and first is not None and self._lacks(item_class.need, first)
 
     def _add_active(self, key: str) -> None:
         if key not in self._active_keys:
             self._active_keys.add(key)
             self._active.push(self._items[key].place, key)
 
-    def _retry(self, eclass: EquivalenceClass) -> None:
+    def _retry(self, item_class: ItemClass) -> None:
         """Activate the first item of a class, or all of them where the event may help any of them."""
-        every_item = eclass.retry_all
-        eclass.in_backoff = eclass.retry_all = False
+        every_item = item_class.retry_all
+        item_class.in_backoff = item_class.retry_all = False
         if every_item:
-            for key in (*eclass, *(() if eclass.trying is None else (eclass.trying,))):
+            for key in (*item_class, *(() if item_class.trying is None else (item_class.trying,))):
                 self.activate(key)
-        elif eclass.trying is None:
-            self._try_first(eclass)
+        elif item_class.trying is None:
+            self._try_first(item_class)
 
-    def _try_first(self, eclass: EquivalenceClass) -> None:
-        key = eclass.first()
+    def _try_first(self, item_class: ItemClass) -> None:
+        key = item_class.first()
         if key is not None:
-            eclass.remove(self._items[key].place, key)
+            item_class.remove(self._items[key].place, key)
             del self._waiting[key]
-            eclass.trying = key
-            self._trying[key] = eclass
+            item_class.trying = key
+            self._trying[key] = item_class
             self._add_active(key)
 
-    def _rejoin(self, eclass: EquivalenceClass, key: str) -> None:
-        self._waiting[key] = eclass
-        eclass.add(self._items[key].place, key)
+    def _rejoin(self, item_class: ItemClass, key: str) -> None:
+        self._waiting[key] = item_class
+        item_class.add(self._items[key].place, key)
 
     def _end_trial(self, key: str) -> None:
         """The item tried for its class was decided, or is gone. While there is room, try the next."""
-        eclass = self._trying.pop(key, None)
-        if eclass is None:
+        item_class = self._trying.pop(key, None)
+        if item_class is None:
             return
-        eclass.trying = None
-        if key not in self._waiting or self._waiting[key] is not eclass:
-            eclass.refusals = 0
-            eclass.backoff_until = eclass.cost_backoff_until = 0.0
-            if not self._in_vain(eclass):
-                self._try_first(eclass)
-        self._forget_if_empty(eclass)
+        item_class.trying = None
+        if key not in self._waiting or self._waiting[key] is not item_class:
+            item_class.reset_backoff()
+            if not self._in_vain(item_class):
+                self._try_first(item_class)
+        self._forget_if_empty(item_class)
 
-    def _forget_if_empty(self, eclass: EquivalenceClass) -> None:
-        if not eclass:
-            eclass.in_backoff = eclass.retry_all = False
-            self._classes.pop(eclass.key, None)
+    def _forget_if_empty(self, item_class: ItemClass) -> None:
+        if not item_class:
+            item_class.in_backoff = item_class.retry_all = False
+            self._classes.pop(item_class.key, None)

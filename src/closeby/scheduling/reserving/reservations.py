@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from closeby.objects.arrays import Ints
 from closeby.objects.reasons import Reason
 from closeby.objects.times import utc
-from closeby.scheduling.intake.cluster_events import SortKey
+from closeby.scheduling.intake.active_queue import SortKey
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Outcome, Released, Reservation, Reserved
