@@ -4,8 +4,8 @@ which of them have their node and are not bound yet.
 Such a pod is created with our scheduling gate. Once its node is chosen, one write adds the node to its
 required node affinity, names it in an annotation, and removes the gate. From then on the pod can go nowhere
 else, and the scheduler that it names binds it. The annotation is no proof, as the pod's author may write it
-too: a pod that has it, and that this process did not place, waits and can go where its affinity lets it. Those
-that an earlier process may have placed come before all others, as they may be bound at any moment.
+too: a pod that has it, and that this process did not place, waits and can go where its affinity lets it. What
+an earlier process may have placed comes before all others, as it may be bound at any moment.
 """
 
 from collections.abc import Iterable
