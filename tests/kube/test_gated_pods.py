@@ -119,18 +119,17 @@ def test_what_an_earlier_process_placed_can_go_to_its_node_alone() -> None:
     assert process.terms == (NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n1",)),)),)
 
 
-def test_what_an_earlier_process_placed_comes_first_until_this_one_places_pods() -> None:
+@pytest.mark.parametrize(
+    ("node", "took_over", "begun"), [("", False, True), ("n1", False, False), ("", True, False)]
+)
+def test_what_an_earlier_process_placed_comes_first_until_this_one_places_pods(
+    node: str, took_over: bool, begun: bool
+) -> None:
     process = Process()
-    placed = pod(terms=[{"matchFields": [PIN]}], placed_on="n1")
-    process.take(placed)
-    assert process.pod.begun
-    # It is bound.
-    process.take(pod(terms=[{"matchFields": [PIN]}], placed_on="n1", node="n1"))
-    assert not process.pod.begun
-    later = Process()
-    later.gated.took_over()
-    later.take(placed)
-    assert not later.pod.begun
+    if took_over:
+        process.gated.took_over()
+    process.take(pod(terms=[{"matchFields": [PIN]}], placed_on="n1", node=node))
+    assert process.pod.begun is begun
 
 
 def test_an_annotation_alone_binds_the_engine_to_nothing() -> None:
