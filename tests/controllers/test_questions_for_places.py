@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from closeby.controllers.admission.controller import AdmissionChecks, AdmissionSettings
-from closeby.controllers.admission.kueue_objects import KUEUE, PLACEMENT
+from closeby.controllers.admission.kueue_objects import CONTROLLER_NAME, KUEUE
 from closeby.controllers.admission.verdicts import AdmissionLimits
 from closeby.controllers.running import News
 from closeby.kube.client.errors import ApiError
@@ -54,17 +54,17 @@ def silent(message: str, /, *, warning: bool = False, **fields: object) -> None:
 class Site:
     """One controller, and what it hears."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
         self.server = Server()
         self.now = START
         self.checks = AdmissionChecks(
             cast("Transport", self.server),
             cast("Writer", self.server),
             silent,
-            AdmissionSettings(namespace="closeby-system", limits=AdmissionLimits(deadline=60.0)),
+            AdmissionSettings(namespace="closeby-system", limits=AdmissionLimits(deadline=60.0), **settings),
             now=lambda: self.now,
         )
-        self.hear("AdmissionCheck", "placement", {"spec": {"controllerName": PLACEMENT}})
+        self.hear("AdmissionCheck", "placement", {"spec": {"controllerName": CONTROLLER_NAME}})
 
     def hear(self, kind: str, name: str, body: Object | None) -> None:
         namespaced = kind == "Workload"
@@ -111,6 +111,16 @@ def test_a_workload_that_is_being_evicted_gets_no_answer_and_gives_its_places_ba
     site.workload({**QUOTA, "lastTransitionTime": "2027-01-15T09:00:00Z"}, {**EVICTED, "status": "False"})
     site.look()
     assert len(site.server.asked) == 2
+
+
+@pytest.mark.parametrize(("name", "answers"), [(CONTROLLER_NAME, True), ("example.com/second", False)])
+def test_a_second_closeby_leaves_the_checks_of_the_first_alone(name: str, answers: bool) -> None:
+    """The pods are the first one's: as far as the second one knows, nothing is to be done for them."""
+    site = Site(scheduler_name="second", controller_name=name)
+    site.workload(QUOTA)
+    site.look()
+    assert [said["state"] for said in site.server.said] == (["Ready"] if answers else [])
+    assert not site.server.asked
 
 
 def test_nothing_is_asked_before_the_flavor_is_known() -> None:

@@ -58,6 +58,7 @@ def command(
     only: tuple[str, ...],
     scheduler_name: str,
     admission: "AdmissionLimits",
+    admission_controller_name: str,
     prometheus: "PrometheusAccess",
     max_age: float,
     gates: bool,
@@ -72,10 +73,9 @@ def command(
     pod-grouper creates a PodGroup for each workload that is a gang (by nature as a JobSet, or by annotations
     such as kai.scheduler/topology-required-placement) and labels its pods with it. app-groups and
     network-topologies maintain the status of AppGroups and NetworkTopologies. admission-checks is for Kueue's
-    AdmissionChecks with spec.controllerName closeby.dev/placement: a Workload is admitted when the scheduler
-    holds places for its pods (docs/kueue.md). Exits with code 1 when it loses
-    leadership to another replica, so that it is restarted. A dry run persists nothing and does not need
-    leadership.
+    AdmissionChecks: a Workload is admitted when the scheduler holds places for its pods (docs/kueue.md).
+    Exits with code 1 when it loses leadership to another replica, so that it is restarted. A dry run
+    persists nothing and does not need leadership.
 
     \b
     Example:
@@ -91,6 +91,7 @@ def command(
         names=only or DEFAULT,
         scheduler_name=scheduler_name,
         admission=admission,
+        admission_controller_name=admission_controller_name,
         prometheus=prometheus,
         max_age=max_age,
         gates=gates,

@@ -1,4 +1,4 @@
-"""The options of `closeby controllers` about Workloads whose admission check waits for places."""
+"""The options of `closeby controllers` about the admission checks of Kueue's Workloads."""
 
 from functools import wraps
 
@@ -7,6 +7,14 @@ import click
 from closeby.cli.options import Command, with_options
 
 _OPTIONS = (
+    click.option(
+        "--admission-controller-name",
+        metavar="NAME",
+        default="closeby.dev/placement",
+        show_default=True,
+        help="spec.controllerName of the AdmissionChecks that are answered. Of several closeby in one cluster "
+        "each needs a name of its own.",
+    ),
     click.option(
         "--admission-deadline",
         metavar="SECONDS",
@@ -28,7 +36,7 @@ _OPTIONS = (
 
 
 def limits_admission(command: Command) -> Command:
-    """Adds the options; the command gets them as ``admission``."""
+    """Adds the options; the command gets them as ``admission`` and ``admission_controller_name``."""
 
     @wraps(command)
     def with_limits(*, admission_deadline: float, admission_retry_after: int, **options: object) -> None:

@@ -39,6 +39,7 @@ class ControllerOptions(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     scheduler_name: str
     admission: AdmissionLimits
+    admission_controller_name: str
     prometheus: PrometheusAccess
     #: Of costs, in hours.
     max_age: float
@@ -95,7 +96,10 @@ def _admission(options: ControllerOptions) -> AdmissionSettings:
             "is not a pod: set POD_NAMESPACE to that namespace"
         )
     return AdmissionSettings(
-        namespace=namespace, scheduler_name=options.scheduler_name, limits=options.admission
+        namespace=namespace,
+        scheduler_name=options.scheduler_name,
+        controller_name=options.admission_controller_name,
+        limits=options.admission,
     )
 
 

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from closeby.controllers.admission.kueue_objects import (
+    CONTROLLER_NAME,
     KUEUE,
-    PLACEMENT,
     Check,
     CheckState,
     Flavor,
@@ -76,6 +76,8 @@ class AdmissionSettings(Struct, frozen=True, kw_only=True):
 
     namespace: str
     scheduler_name: str = "closeby"
+    #: ``spec.controllerName`` of the AdmissionChecks that are ours.
+    controller_name: str = CONTROLLER_NAME
     limits: AdmissionLimits = AdmissionLimits()
 
 
@@ -141,7 +143,7 @@ class AdmissionChecks:
 
     def _check(self, name: str, check: Check | None) -> None:
         known = name in self._checks
-        if check is None or check.spec.controller_name != PLACEMENT:
+        if check is None or check.spec.controller_name != self._settings.controller_name:
             self._checks.pop(name, None)
         else:
             self._checks[name] = check

@@ -10,11 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.pods import DEFAULT_SCHEDULER
-from closeby.reading.decoding.keys import PLACEMENT_GATE
 
 KUEUE: Final = "kueue.x-k8s.io"
-#: ``spec.controllerName`` of AdmissionChecks that are ours.
-PLACEMENT: Final = PLACEMENT_GATE
+#: ``spec.controllerName`` of AdmissionChecks that are ours, unless a setting says otherwise.
+CONTROLLER_NAME: Final = "closeby.dev/placement"
 
 Object = dict[str, Any]
 """As JSON."""
