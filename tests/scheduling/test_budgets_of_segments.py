@@ -113,3 +113,14 @@ def test_preferred_layers_never_keep_unequal_pods_from_places_that_they_have_wit
         assert bool(found.where) == bool(without.where), f"seed {seed}"
         if not found.where:
             assert found.reason("train") is without.reason("train"), f"seed {seed}"
+
+
+def test_pods_that_fit_nowhere_are_not_searched_in_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each size finds room by itself, and both together ask for more than there is."""
+    monkeypatch.setattr(Budget, "take_candidate", lambda _: pytest.fail("a domain was tried"))
+    members = [*pods("train", 4, spec(gpu=5), prefix="a"), *pods("train", 8, spec(gpu=3), prefix="b")]
+    layers = (Layer(level="rack", size=3, mode=LayerMode.PREFERRED),)
+    found = world("z r0 : a1=8 a2=8\nz r1 : b1=8 b2=8").run(
+        replace(gang(min_member=12), layers=layers), members=members
+    )
+    assert found.reason("train") is Reason.GANG_DOES_NOT_FIT

@@ -12,7 +12,7 @@ from closeby.objects.arrays import Bools
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
+from closeby.scheduling.gangs.parts import EVERYWHERE, NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
@@ -98,6 +98,10 @@ class Filler:
         """Whether what is counted of pods can also be placed, wherever the first of them go."""
         beyond = any(share.pod_class.blind_filters or share.reaches_beyond for share in demand)
         return not beyond and not self._table.affect_each_other(demand)
+
+    def fits_nowhere(self, demand: Sequence[Share]) -> bool:
+        """Whether unequal pods certainly don't fit beside each other in the whole cluster."""
+        return self.counts_exactly(demand) and self._in_vain(demand, self._flat_tree(), EVERYWHERE)
 
     def at_once(self, share: Share) -> bool:
         """Whether equal pods need not be placed one by one."""

@@ -172,8 +172,11 @@ class _GangCycle:
         if self._short is not None and not optional:
             return None
         layered = self._searches_segments(demand)
-        if layered and not optional and certainly_short(self._tools, self._group, minimum):
-            return None
+        if layered and not optional:
+            if len(demand) > 1 and self._filler.fits_nowhere(demand):
+                return None  # So they don't in segments.
+            if certainly_short(self._tools, self._group, minimum):
+                return None
         elastic = optional or any(leaf.extra for leaf in minimum.leaves())
         if elastic:
             search = self._everyone()
