@@ -1,9 +1,15 @@
 """Extension points after a placement was found: whether it may stand, and how its pods are bound."""
 
+from typing import Final
+
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition
-from closeby.scheduling.extension import Plugin
+from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.extension import Handle, NoArguments, Plugin
 from closeby.scheduling.plugin_view import CycleState
+
+_ONLY_TRIED: Final = Condition(
+    reason=Reason.NODE_RESERVED, object="", message="this was a trial", blocking=True
+)
 
 
 class Permit(Plugin):
@@ -12,6 +18,20 @@ class Permit(Plugin):
     def permit(self, state: CycleState, placements: tuple[tuple[Pod, int], ...]) -> Condition | None:
         """A condition takes the placement back."""
         raise NotImplementedError
+
+
+class Trial(Permit):
+    """Notes where an item would be placed, and takes the placement back."""
+
+    name = "Trial"
+
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(NoArguments(), handle)
+        self.placed: tuple[tuple[Pod, int], ...] | None = None
+
+    def permit(self, state: CycleState, placements: tuple[tuple[Pod, int], ...]) -> Condition | None:
+        self.placed = placements
+        return _ONLY_TRIED
 
 
 class PreBind(Plugin):

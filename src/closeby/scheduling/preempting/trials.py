@@ -5,17 +5,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
-from closeby.scheduling.commit_points import Permit
-from closeby.scheduling.extension import Handle, NoArguments
+from closeby.scheduling.commit_points import Trial
+from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.deciding import place_pod
 from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
-
-_ONLY_TRIED = Condition(reason=Reason.NODE_RESERVED, object="", message="this was a trial", blocking=True)
 
 
 class PreemptionTrials:
@@ -24,16 +21,16 @@ class PreemptionTrials:
     def __init__(self, tools: Tools, state: SchedulingState, holdings: Holdings, handle: Handle) -> None:
         self._state = state
         self._holdings = holdings
-        self._probe = _Probe(handle)
+        self._trial = Trial(handle)
         self._tools = tools.for_fork()
-        self._tools.profile = replace(self._tools.profile, permits=(*tools.profile.permits, self._probe))
+        self._tools.profile = replace(self._tools.profile, permits=(*tools.profile.permits, self._trial))
         self._exclusives = Exclusives(self._tools, state)
 
     def place(self, item: WaitingGang | Pod, gone: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the item's pods would go without the pods that are gone; None if it does not fit."""
         put_back = [self._holdings.lift(pod) for pod in gone]
         put_back.append(self._exclusives.keep_off_in_trial(item))
-        self._probe.placed = None
+        self._trial.placed = None
         self._tools.pace.begin()
         try:
             if isinstance(item, Pod):
@@ -43,18 +40,4 @@ class PreemptionTrials:
         finally:
             while put_back:
                 put_back.pop()()
-        return self._probe.placed
-
-
-class _Probe(Permit):
-    """Notes where an item would be placed, and refuses the placement."""
-
-    name = "PreemptionTrial"
-
-    def __init__(self, handle: Handle) -> None:
-        super().__init__(NoArguments(), handle)
-        self.placed: tuple[Placed, ...] | None = None
-
-    def permit(self, state: object, placements: tuple[Placed, ...]) -> Condition | None:
-        self.placed = placements
-        return _ONLY_TRIED
+        return self._trial.placed

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.by_domain import DomainFilter
-from closeby.scheduling.commit_points import Permit
-from closeby.scheduling.extension import Handle, NoArguments, Scope
+from closeby.scheduling.commit_points import Trial
+from closeby.scheduling.extension import Handle, Scope
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
@@ -27,9 +26,6 @@ from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 
 #: Steps of all trials for one question (see ``closeby.scheduling.pace``): they run within one turn.
 STEPS: Final = 40_000
-_ONLY_TRIED: Final = Condition(
-    reason=Reason.NODE_RESERVED, object="", message="this was a trial", blocking=True
-)
 
 
 class HypotheticalCluster:
@@ -85,8 +81,8 @@ class HypotheticalCluster:
 
         None if it does not fit, or if the remaining steps are too few to know.
         """
-        tools, probe = self._tools, _Probe(self._handle)
-        profile = replace(tools.profile, permits=(probe,), post_filters=(), placement_scores=())
+        tools, trial = self._tools, Trial(self._handle)
+        profile = replace(tools.profile, permits=(trial,), post_filters=(), placement_scores=())
         with self._emptied(gang.running, inside):
             trial_tools = Tools(
                 tools.cluster, tools.topologies, profile, explain=False, explain_everything=False
@@ -95,7 +91,9 @@ class HypotheticalCluster:
                 _in_steps(trial_tools.pace, self.left)
                 place_gang(trial_tools, gang)
             self.left = max(0, self.left - trial_tools.pace.steps)
-        return probe.slots
+        if trial.placed is None:
+            return None
+        return np.asarray(sorted({slot for _, slot in trial.placed}), dtype=np.intp)
 
     @contextmanager
     def _emptied(
@@ -115,17 +113,3 @@ def _in_steps(pace: Pace, limit: int) -> None:
         raise Outdated
 
     pace.allow(limit, end)
-
-
-class _Probe(Permit):
-    """Notes where a gang would be placed, and refuses the placement."""
-
-    name = "Trial"
-
-    def __init__(self, handle: Handle) -> None:
-        super().__init__(NoArguments(), handle)
-        self.slots: Ints | None = None
-
-    def permit(self, state: object, placements: tuple[Placed, ...]) -> Condition | None:
-        self.slots = np.asarray(sorted({slot for _, slot in placements}), dtype=np.intp)
-        return _ONLY_TRIED
