@@ -12,8 +12,8 @@ _OPTIONS = (
         metavar="NAME",
         default="closeby.dev/placement",
         show_default=True,
-        help="spec.controllerName of the AdmissionChecks that are answered. Of several closeby in one cluster "
-        "each needs a name of its own.",
+        help="The spec.controllerName of the AdmissionChecks that are answered. Several closeby in one "
+        "cluster need a name each.",
     ),
     click.option(
         "--admission-deadline",
