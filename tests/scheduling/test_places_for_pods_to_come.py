@@ -299,6 +299,29 @@ def test_once_a_pod_came_a_place_that_is_lost_is_not_asked_for_again() -> None:
     assert sorted(site.where()) == ["train-pod-0", "train-pod-1"]
 
 
+@pytest.mark.parametrize(
+    ("more", "node", "reason"),
+    [
+        # The rack of the pods that run has room besides the places that were held there.
+        ("zone-a rack-1 : a3=1\nzone-a rack-2 : b1=8", "a3", None),
+        ("zone-a rack-2 : b1=8", None, Reason.TOPOLOGY_PLACEMENT_FAILED),
+    ],
+)
+def test_a_pod_whose_place_is_lost_goes_beside_those_that_run(
+    more: str, node: str | None, reason: Reason | None
+) -> None:
+    site = Site(f"zone-a rack-1 : a1=2 a2=1\n{more}")
+    site.take(PlacesAsked(asked(3)))
+    come = real(3)
+    places = site.where()
+    site.take(*(PodUpserted(pod) for pod in come if places[f"train-main-{pod.index}"] == "a1"))
+    site.take(NodeDeleted("a2"))
+    assert sorted(site.where()) == ["train-pod-0", "train-pod-1"]
+    (outcome,) = site.take(PodUpserted(come[2]))
+    assert outcome.reason is reason
+    assert site.where().get("train-pod-2") == node
+
+
 @pytest.mark.parametrize("pods_first", [True, False])
 def test_a_place_that_was_lost_is_not_looked_for_in_another_rack_after_a_restart(pods_first: bool) -> None:
     site = Site()

@@ -230,6 +230,7 @@ class _PlacesTried:
         self.concerns = stand_ins.concerns
         self.of = stand_ins.of
         self.must_have_place = stand_ins.must_have_place
+        self.siblings = stand_ins.siblings
         self._vacate = vacate
 
     def vacate(self, places: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from closeby.objects.arrays import Bools
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -17,6 +18,7 @@ from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome, kind_of, name_of
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
+from closeby.scheduling.placing.siblings import domain_of
 from closeby.scheduling.placing.stand_ins import HeldForPods
 from closeby.scheduling.placing.tools import (
     Attempt,
@@ -81,8 +83,8 @@ def rest_of(waiting: Sequence[Pod], placed: Sequence[Pod]) -> tuple[Pod, ...]:
     return tuple(pod for pod in waiting if pod.uid not in found)
 
 
-def place_pod(tools: Tools, pod: Pod) -> Attempt:
-    """Place one plain pod."""
+def place_pod(tools: Tools, pod: Pod, allowed: Bools | None = None) -> Attempt:
+    """Place one plain pod, in ``allowed`` slots alone where these are given."""
     state = CycleState()
     refusal = tools.pre_filter(state, (pod,))
     if refusal is not None:
@@ -90,11 +92,12 @@ def place_pod(tools: Tools, pod: Pod) -> Attempt:
         return Attempt(refusal=refusal, need=need_of_pod(tools.table, pod) if pod.spec.claims else None)
     explanations = (tools.explain_pod(state, pod),) if tools.explains(pod.key) else ()
     statement = tools.statement(state)
-    slot = tools.filler(statement).best_node(pod, None)
+    slot = tools.filler(statement).best_node(pod, allowed)
     if slot is None:
         tools.pace.take(200 + tools.cluster.capacity // 50)
         tools.post_filter(state, (pod,))
-        why = tools.diagnosis.why_no_node(state, pod)
+        inside = None if allowed is None else np.flatnonzero(allowed & tools.cluster.alive[: len(allowed)])
+        why = tools.diagnosis.why_no_node(state, pod, inside)
         refusal = Condition(reason=why.reason, object=f"Pod/{pod.key}", message=why.message, blocking=True)
         need = need_of_pod(tools.table, pod)
         return Attempt(
@@ -208,18 +211,29 @@ class Decider:
         return self._settle(key, ready, [], attempt, conditions)
 
     def _without_place(self, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
-        """The refusal of a pod that could only have gone to its place; None for all others."""
+        """What becomes of a pod that must not go just anywhere: beside those that run, or nowhere.
+
+        None for all other pods.
+        """
         if self.stand_ins is None or not ready or kind_of(key) is not ItemKind.POD:
             return None
         if not self.stand_ins.must_have_place(ready[0]):
             return None
-        refusal = Condition(
-            reason=Reason.TOPOLOGY_PLACEMENT_FAILED,
-            object=f"Pod/{ready[0].key}",
-            message="no place is held for it (any more) beside the other pods of its Workload",
-            blocking=True,
-        )
-        return self._settle(key, ready, [], Attempt(refusal=refusal), ())
+        why = "no place is held for it (any more) beside the other pods of its Workload"
+        siblings = self.stand_ins.siblings(ready[0])
+        allowed = None if siblings is None else domain_of(siblings, self._tools)
+        attempt = Attempt() if allowed is None else place_pod(self._tools, ready[0], allowed)
+        if not attempt.placed:
+            if attempt.refusal is not None:
+                why = f"{why}, where {attempt.refusal.message}"
+            refusal = Condition(
+                reason=Reason.TOPOLOGY_PLACEMENT_FAILED,
+                object=f"Pod/{ready[0].key}",
+                message=why,
+                blocking=True,
+            )
+            attempt = replace(attempt, refusal=refusal)
+        return self._settle(key, ready, [], attempt, ())
 
     def _along_the_plan(self, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
         """What of a start that was begun can be carried on as it was written down; None if nothing."""

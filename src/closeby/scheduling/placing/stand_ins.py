@@ -22,6 +22,7 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Output
+from closeby.scheduling.placing.siblings import Siblings
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.plugin_view import CycleState
@@ -44,6 +45,9 @@ class HeldForPods(Protocol):
 
     def must_have_place(self, pod: Pod) -> bool:
         """Whether a pod without a gang must not go elsewhere."""
+
+    def siblings(self, pod: Pod) -> Siblings | None:
+        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
 
     def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
         """Takes stand-ins off their nodes; uid of each pod -> the node that it finds free."""
@@ -288,6 +292,19 @@ class StandIns:
         asked = (group.constraint, *(one.constraint for one in group.subgroups))
         layers = group.layers or any(one.layers for one in group.subgroups)
         return bool(layers) or any(one is not None and one.required for one in asked)
+
+    def siblings(self, pod: Pod) -> Siblings | None:
+        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
+        key, name = self._place_of(pod)
+        group = None if key is None else self._asked[key]
+        if key is None or group is None or group.places is None or not self._runs(key):
+            return None
+        part_of = {one.name: one.template.subgroup for one in group.places.sets}
+        pods = [(part_of.get(self._place_of(one)[1]), one) for one in self._came(group.places)]
+        pods += [(one.subgroup, one) for one in self._standing(key)]
+        on = ((subgroup, self._slot(one.uid)) for subgroup, one in pods)
+        placed = [(subgroup, slot) for subgroup, slot in on if slot is not None]
+        return Siblings(group, part_of.get(name), placed)
 
     def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
         """Takes stand-ins off their nodes for good; uid of each pod -> the node that it finds free."""
