@@ -6,7 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import Strategy
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec, Toleration
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
+from closeby.scheduling.events import PodUpserted
 from tests.worlds import gang, node, pods, spec, world
 
 TOLERANT = replace(spec(gpu=1), tolerations=(Toleration(key="k", operator="Exists"),))
@@ -16,6 +19,15 @@ TOLERANT = replace(spec(gpu=1), tolerations=(Toleration(key="k", operator="Exist
 def test_a_gang_goes_to_one_rack_inside_the_zone_that_it_requires(second: PodSpec) -> None:
     drawn = world("z r0 : a1=1\nz r1 : b1=3\ny r2 : c1=1")
     members = [*pods("train", 1, spec(gpu=1), prefix="x"), *pods("train", 1, second, prefix="y")]
+    drawn.run(gang(min_member=2, required="zone"), members=members)
+    assert drawn.used() == {"b1": 2}
+
+
+def test_labels_that_a_term_elsewhere_goes_by_take_a_gang_no_further() -> None:
+    apart = PodAffinity(forbidden=(PodAffinityTerm(HOSTNAME, selector_of({"role": "y"})),))
+    running = pods(None, 1, replace(spec(gpu=1), pod_affinity=apart), prefix="w", on="c1")
+    drawn = world("z r0 : a1=1\nz r1 : b1=3\ny r2 : c1=1").tell(*map(PodUpserted, running))
+    members = [*pods("train", 1, prefix="x"), *pods("train", 1, prefix="y", labels={"role": "y"})]
     drawn.run(gang(min_member=2, required="zone"), members=members)
     assert drawn.used() == {"b1": 2}
 
