@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from closeby.lab.pictures.album import Heading, bars_note, maps_of, pictures_of_history
 from closeby.lab.pictures.boxes import WIDTH
-from closeby.lab.pictures.heat_map import HEIGHT, MOST_BARS, MOST_TILES, tiles_of
+from closeby.lab.pictures.heat_map import HEIGHT, MOST_BARS, MOST_TILES, segments_on, tiles_of
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.replay.history import History
 from tests.lab.pictures.histories import Job, history, tree_of
@@ -34,6 +35,28 @@ def test_tiles_of_any_cluster_stay_apart_and_on_the_page(zones: int, leaves: int
     assert tiles.corners[:, 3].max() <= tiles.height <= HEIGHT
     assert len(tiles.names) == zones * leaves <= MOST_TILES
     assert np.bincount(tiles.tile_at).tolist() == [nodes] * (zones * leaves)
+
+
+def test_segments_are_counted_by_tile_and_those_on_several_tiles_are_split() -> None:
+    """Four segments of five pods: two in the first leaf, the others across the second and the third."""
+    spots = [(0, 10), (1, 2), (2, 8)]
+    nodes = [f"z0l{leaf}n{node}" for leaf, count in spots for node in range(count)]
+    jobs = {"train": Job(nodes=nodes, gpus=8, start=0.0), "solo": Job(nodes=("z1l0n0",), gpus=8, start=0.0)}
+    run = replace(history(jobs, until=60.0, drawing=grid(2, 40, 20)), segments=((1, 5),))
+    scene, tiles = scene_of(run), tiles_of(tree_of(grid(2, 40, 20)))
+    assert tiles is not None
+    tenants, at, split = segments_on(scene, tiles)
+    assert [scene.tenants[one].name for one in tenants.tolist()] == ["train"] * 5
+    by_tile = {
+        tiles.names[tile]: (int((at == tile).sum()), int(split[at == tile].sum()))
+        for tile in set(at.tolist())
+    }
+    assert by_tile == {
+        "z0/l0, 20 nodes": (2, 0),
+        "z0/l1, 20 nodes": (1, 1),
+        "z0/l2, 20 nodes": (2, 1),
+    }
+    assert segments_on(scene_of(large()), tiles)[0].tolist() == []
 
 
 def test_smaller_clusters_and_those_without_levels_are_drawn_node_by_node() -> None:

@@ -52,11 +52,14 @@ MOST_TILES = 4_000
 TILES = ((72.0, 40.0), (52.0, 34.0), (36.0, 28.0), (26.0, 20.0), (20.0, 14.0), (12.0, 10.0), (8.0, 8.0))
 HEIGHT = 900.0
 NAMED_WIDTH = 36.0
+#: From which width on a tile says how many segments it has.
+COUNTED_WIDTH = 52.0
 GAP = 2.0
 #: Room for the lines below the map, each of them, and where the first is.
 KEY_HEIGHT = 46.0
 KEY_LINE = 14.0
 KEY_TOP = 12.0
+_NONE: Ints = np.zeros(0, dtype=np.intp)
 
 
 class Tiles(Struct, frozen=True, kw_only=True, eq=False):
@@ -236,17 +239,37 @@ def heat_map(scene: Scene, tiles: Tiles) -> Spec:
 
 def _held(scene: Scene, tiles: Tiles) -> tuple[Ints, Ints, Floats]:
     """Tenants, the tiles that they use, and how much they hold there."""
+    known, tile = _tile_of_pods(scene, tiles)
+    count = len(tiles.names)
+    keys, row = np.unique(scene.tenant_of[known] * np.intp(count) + tile, return_inverse=True)
+    held = np.bincount(row.reshape(-1), weights=scene.amounts[known], minlength=len(keys))
+    return keys // count, keys % count, held.astype(np.float64)
+
+
+def _tile_of_pods(scene: Scene, tiles: Tiles) -> tuple[Ints, Ints]:
+    """The pods that are drawn, ascending, and the tile of each."""
     tree = scene.tree
     inside = scene.slots < len(tree.position_of)
     positions = np.full(len(scene.slots), tree.size, dtype=np.intp)
     positions[inside] = tree.position_of[scene.slots[inside]]
-    known = (positions < tree.size) & np.repeat(scene.drawn, np.diff(scene.offsets))
-    count = len(tiles.names)
-    keys, row = np.unique(
-        scene.tenant_of[known] * np.intp(count) + tiles.tile_at[positions[known]], return_inverse=True
-    )
-    held = np.bincount(row.reshape(-1), weights=scene.amounts[known], minlength=len(keys))
-    return keys // count, keys % count, held.astype(np.float64)
+    known = np.flatnonzero((positions < tree.size) & np.repeat(scene.drawn, np.diff(scene.offsets)))
+    return known, tiles.tile_at[positions[known]]
+
+
+def segments_on(scene: Scene, tiles: Tiles) -> tuple[Ints, Ints, Ints]:
+    """For each segment and each tile on which it has pods: its tenant, the tile, and whether it is split.
+
+    Shape (n,) each; empty where no gang has segments.
+    """
+    if scene.segments is None:
+        return _NONE, _NONE, _NONE
+    known, tile = _tile_of_pods(scene, tiles)
+    index = scene.segments.indices[known]
+    own = index >= 0
+    each = np.stack([scene.tenant_of[known][own], index[own], tile[own]])
+    (tenant, index, tile), count = np.unique(each, axis=1), int(index.max(initial=0)) + 1
+    _, segment, pieces = np.unique(tenant * count + index, return_inverse=True, return_counts=True)
+    return tenant, tile, (pieces[segment.reshape(-1)] > 1).astype(np.intp)
 
 
 def _places(scene: Scene, tiles: Tiles) -> Rows:
@@ -268,25 +291,30 @@ def _places(scene: Scene, tiles: Tiles) -> Rows:
 def _at_moment(scene: Scene, tiles: Tiles) -> Domains:
     """One row a tile: what is held there, and by how many gangs; those without any have a row of nothing."""
     tenants, used, held = _held(scene, tiles)
+    owner, at, split = segments_on(scene, tiles)
     count, out = len(tiles.names), scene.outages
-    failed = len(out.slots)
+    failed, parts = len(out.slots), np.zeros(len(at))
     gangs = np.asarray([tenant.has_colour for tenant in scene.tenants], dtype=np.intp)
     none = np.zeros(count + failed)
     rows = data(
         tile=np.concatenate(
-            [used, np.arange(count), tiles.tile_at[scene.tree.position_of[out.slots]].astype(np.intp)]
+            [used, np.arange(count), tiles.tile_at[scene.tree.position_of[out.slots]].astype(np.intp), at]
         ),
-        held=np.concatenate([held, none]),
-        gang=np.concatenate([gangs[tenants], none]),
-        lost=np.concatenate([np.zeros(len(used) + count), scene.capacity[out.slots]]),
-        out=np.concatenate([np.zeros(len(used) + count), np.ones(failed)]),
-        since=np.concatenate([scene.since[tenants], np.full(count, -1.0), out.begin]),
-        until=np.concatenate([scene.until[tenants], np.full(count, 1e12), out.end]),
+        held=np.concatenate([held, none, parts]),
+        gang=np.concatenate([gangs[tenants], none, parts]),
+        lost=np.concatenate([np.zeros(len(used) + count), scene.capacity[out.slots], parts]),
+        out=np.concatenate([np.zeros(len(used) + count), np.ones(failed), parts]),
+        segment=np.concatenate([np.zeros(len(used)), none, parts + 1]),
+        split=np.concatenate([np.zeros(len(used)), none, split]),
+        since=np.concatenate([scene.since[tenants], np.full(count, -1.0), out.begin, scene.since[owner]]),
+        until=np.concatenate([scene.until[tenants], np.full(count, 1e12), out.end, scene.until[owner]]),
     )
     fields = ("left", "top", "right", "bottom", "middle", "capacity", "nodes", "name")
     steps = (
         where(THERE),
-        summed("tile", held="held", gangs="gang", lost="lost", failed="out"),
+        summed(
+            "tile", held="held", gangs="gang", lost="lost", failed="out", segments="segment", split="split"
+        ),
         lookup("tile", _places(scene, tiles), *fields),
         *calculated(
             usable="datum.capacity - datum.lost",
@@ -304,6 +332,8 @@ def _tiles(sheet: Sheet, base: Domains, scene: Scene) -> Iterator[Spec]:
         quantity("held", title="held", format=",.0f"),
         quantity("usable", title="of", format=",.0f"),
         quantity("gangs", title=scene.coloured, format="d"),
+        *([quantity("segments", title="segments", format="d")] if _has_segments(scene) else []),
+        *([quantity("split", title="of these split", format="d")] if _has_segments(scene) else []),
         *([quantity("failed", title="nodes failed", format="d")] if len(scene.outages.slots) else []),
     ]
     encoding = {**sheet.box, "color": busy_colour(scene), "tooltip": tooltip}
@@ -315,8 +345,12 @@ def _tiles(sheet: Sheet, base: Domains, scene: Scene) -> Iterator[Spec]:
 
 
 def _words(sheet: Sheet, base: Domains, tiles: Tiles, scene: Scene) -> Iterator[Spec]:
-    """The number of gangs on each tile, and above it the tile's name, where there is room."""
+    """The number of gangs on each tile, above it the tile's name and below it the segments, where there is
+    room.
+    """
+    wide = float(tiles.corners[0, 2] - tiles.corners[0, 0])
     high = float(tiles.corners[0, 3] - tiles.corners[0, 1])
+    counted = _has_segments(scene) and wide >= COUNTED_WIDTH
     ink = either("datum.busy > 0.4 || datum.failed > 0.5 * datum.nodes", "#FFFFFF", INK)
     named = any(tiles.labels)
     if high >= 10:
@@ -327,7 +361,23 @@ def _words(sheet: Sheet, base: Domains, tiles: Tiles, scene: Scene) -> Iterator[
             where("datum.gangs > 0"),
             align="center",
             fontSize=11 if named else min(high - 3, 11),
-            yOffset=high * (0.66 if named else 0.5),
+            yOffset=high * (0.55 if counted else 0.66 if named else 0.5),
+        )
+    if counted:
+        yield words(
+            base.rows,
+            {**sheet.at("left", "bottom"), "text": label("parts"), "color": ink},
+            *base.steps,
+            where("datum.segments > 0"),
+            *calculated(
+                parts="datum.segments + (datum.split > 0 ? ', ' + datum.split + ' split'"
+                " : datum.segments > 1 ? ' segments' : ' segment')"
+            ),
+            align="left",
+            fontSize=8,
+            baseline="bottom",
+            xOffset=2,
+            yOffset=-3,
         )
     if named:
         labels = data(tile=np.arange(len(tiles.labels)), label=tiles.labels)
@@ -385,9 +435,17 @@ def _key_lines(scene: Scene, tiles: Tiles) -> list[str]:
         lines.append(f"… stands for what names begin with, such as {tiles.ellipsis}")
     if len(scene.outages.slots):
         lines.append("The dark part at the right of a tile: those of its nodes that have failed.")
+    if _has_segments(scene):
+        lines.append(
+            "Below it are the segments that have pods there; those that are split have some elsewhere too."
+        )
     if scene.keepings:
         lines.append("A red outline: nodes are kept free there for a gang that waits.")
     return lines
+
+
+def _has_segments(scene: Scene) -> bool:
+    return scene.segments is not None and any(one.segments for one in scene.tenants)
 
 
 def _key(sheet: Sheet, lines: list[str], top: float) -> Spec:
