@@ -28,6 +28,7 @@ from tests.kube.live_world import host, until, until_said, world
 from tests.kube.test_feed import APP_GROUPS, BLOCK, CLASSES, NETWORKS, OURS, node, pod, put, served
 
 GPU = "nvidia.com/gpu"
+SLICE = "kueue.x-k8s.io/podset-slice"
 QOS = "network.qos.kubernetes.io/switches"
 PUBLISHED_NETWORKS = served("networktopology.diktyo.x-k8s.io", "NetworkTopology", "v1alpha1")
 PUBLISHED_GROUPS = served("appgroup.diktyo.x-k8s.io", "AppGroup", "v1alpha1")
@@ -230,6 +231,36 @@ class TestAnnotations:
         one["metadata"] = {**METADATA, "annotations": {key: value}, "labels": {key: value}}
         site.hear(put(PODS, one))
         site.judge()
+
+    @pytest.mark.parametrize(
+        "written",
+        [
+            {"volcano.sh/network-topology-highest-tier": "{}"},
+            {"closeby.dev/switches": "1@{}", "closeby.dev/switch-level": "rack"},
+            {"closeby.dev/switches": "1@1-{}", "closeby.dev/switch-level": "rack"},
+            {"closeby.dev/switches": "{}", "closeby.dev/switch-level": "rack"},
+            {"closeby.dev/segment-size": "{}", "closeby.dev/segment-level": "rack"},
+            {"kai.scheduler/segment-size": "{}", "kai.scheduler/segment-topology-required-placement": "rack"},
+            {f"{SLICE}-required-topology": "rack", f"{SLICE}-size": "{}"},
+        ],
+        ids=lambda written: next(iter(written)),
+    )
+    def test_where_a_pod_without_a_gang_must_be(self, written: dict[str, str], value: str) -> None:
+        pod_that_asks({key: text.format(value) for key, text in written.items()})
+
+
+def pod_that_asks(annotations: dict[str, str]) -> None:
+    """A pod with these annotations comes, with and without a pod-grouper in the cluster."""
+    site = Site()
+    bad = pod("bad")
+    bad["metadata"] = {**METADATA, "annotations": annotations}
+    site.hear(put(PODS, bad))
+    site.judge()
+    Feed("closeby", pod_grouper=True).take([put(PODS, bad)])
+
+
+def test_slices_that_are_nested_without_end() -> None:
+    pod_that_asks({f"{SLICE}-required-topology-constraints": '[{"x": ' + "[" * 100_000})
 
 
 METADATA = {"name": "bad", "namespace": "a", "uid": "bad"}

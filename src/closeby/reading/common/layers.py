@@ -39,7 +39,7 @@ class LayerWire(Wire, forbid_unknown_fields=True):
     relax_after: str | None = None
 
 
-#: Digits of a number of pods; no gang has more.
+#: Digits of a number; no gang has more pods, and no topology more tiers.
 _LONGEST: Final = 9
 _Choice = TypeVar("_Choice", bound=StrEnum)
 #: A field, what is wrong with it, and the edit that cures it.
@@ -96,9 +96,14 @@ def read_layers(
 WHOLE_NUMBER: Final = "give a whole number of at least 1"
 
 
+def whole_number(text: str) -> int | None:
+    """A number in an annotation, in which a tenant may write anything; None where it is none or too long."""
+    return int(text) if text.isdecimal() and len(text) <= _LONGEST else None
+
+
 def size_of(text: str) -> int | None:
     """A number of pods in an annotation; None where it is none."""
-    return int(text) if text.isdecimal() and len(text) <= _LONGEST and int(text) else None
+    return whole_number(text) or None
 
 
 def least_of_layers(layers: Sequence[Layer]) -> int:

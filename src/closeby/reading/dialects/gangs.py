@@ -16,7 +16,7 @@ from closeby.objects.reasons import Condition, Reason, few, invalid
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.common.dividing import divided
-from closeby.reading.common.layers import layer_problems
+from closeby.reading.common.layers import layer_problems, size_of
 from closeby.reading.common.podgroups import STRATEGY_FIELD, PlacementAsk, with_condition, with_strategy
 from closeby.reading.decoding.keys import (
     GANG,
@@ -259,8 +259,9 @@ def _with_batch_minimum(group: PodGroup, workload: Workload) -> PodGroup:
     text = workload.annotations.get(kai.BATCH_MIN_MEMBER)
     if text is None:
         return group
-    if text.isdecimal() and 0 < int(text) < 2**31:
-        return msgspec.structs.replace(group, min_member=int(text))
+    least = size_of(text)
+    if least is not None:
+        return msgspec.structs.replace(group, min_member=least)
     field = f'metadata.annotations["{kai.BATCH_MIN_MEMBER}"]'
     message, remedy = f"{quoted(text)} is not a number of pods", "give a whole number of at least 1"
     return with_condition(group, Reason.INVALID_SPEC, field, message, remedy, owner=workload.id)

@@ -64,7 +64,7 @@ def read_slices(
             return refused(given[0], f"excludes {called(KUEUE_SLICES)}", "keep one of them")
         try:
             wires = _decode(annotations[KUEUE_SLICES])
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             return refused(KUEUE_SLICES, f"can't be read: {error}", _JSON)
         return _layers(wires, owner, written.at(KUEUE_SLICES))
     if len(given) == 1:

@@ -32,8 +32,8 @@ from closeby.reading.decoding.keys import (
 _KEYS: Final = frozenset(
     {SEGMENT_SIZE, SEGMENT_LEVEL, SEGMENT_ARRANGEMENT, EXCLUSIVE_LEVEL, SWITCHES, SWITCH_LEVEL}
 )
-#: Slurm's spans of time: minutes, minutes:seconds, hours:minutes:seconds, days-hours, ...
-_SPAN: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+#: Slurm's spans of time, of short numbers: minutes, minutes:seconds, hours:minutes:seconds, days-hours, ...
+_SPAN: Final = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?")
 _COUNT: Final = 'write the number of domains, such as "1", or "1@30m"'
 
 

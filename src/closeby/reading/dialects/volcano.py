@@ -23,6 +23,7 @@ from closeby.objects.groups import (
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.objects.topologies import HYPERNODES, tier_level
+from closeby.reading.common.layers import whole_number
 from closeby.reading.common.podgroups import PlacementAsk, new_group
 from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
@@ -138,11 +139,12 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
     if mode is None and tier is None:
         return PlacementAsk()
     field = f'{part}["{VOLCANO_TIER}"]'
-    if tier is not None and not tier.isdecimal():
+    number = None if tier is None else whole_number(tier)
+    if tier is not None and number is None:
         message, remedy = f"{quoted(tier)} is not a tier", "give the number of a tier of the HyperNodes"
         return PlacementAsk(conditions=(invalid(owner, field, message, remedy, blocking=True),))
     written = _Written(owner, f'{part}["{VOLCANO_MODE}"]', field, field)
-    return _wish(mode or "hard", None if tier is None else tier_level(int(tier)), written)
+    return _wish(mode or "hard", None if number is None else tier_level(number), written)
 
 
 class _Written(Struct, frozen=True):
