@@ -1,9 +1,11 @@
 """Grove's PodCliqueSets: their pods, their gangs, and where each part may be."""
 
+import pytest
+
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.topologies import TopologyLevel
 from tests.lab.workload_text import expanded, names
-from tests.reading.manifest_text import read_good
+from tests.reading.manifest_text import error_of, read_good
 
 
 def pack(required: str = "", preferred: str = "", name: str = "grove-topology") -> str:
@@ -130,3 +132,18 @@ def test_domains_of_a_topology_binding_name_levels() -> None:
         TopologyLevel("example.com/rack", "rack"),
         TopologyLevel("kubernetes.io/hostname", "host"),
     )
+
+
+@pytest.mark.parametrize(
+    ("replicas", "pods", "groups"),
+    [
+        (1_000_000, 1_000_000, ""),
+        (1_000_000, 0, ""),
+        (1_000, 1_000, "{name: s, cliqueNames: [a], replicas: 1000, minAvailable: 1}"),
+        (1_000, 0, "{name: s, cliqueNames: [a], replicas: 1000, minAvailable: 1}"),
+    ],
+)
+def test_replicas_that_multiply_beyond_all_sense_are_refused_at_once(
+    replicas: int, pods: int, groups: str
+) -> None:
+    assert "pods are more than" in error_of(pod_clique_set(clique("a", pods), groups, replicas=replicas))

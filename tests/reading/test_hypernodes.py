@@ -107,7 +107,15 @@ def test_a_hypernode_without_one_of_the_next_tier_stands_in_for_it() -> None:
 @pytest.mark.parametrize(
     ("hypernodes", "object_", "field", "remedy"),
     [
-        ([hypernode("a", 1, regex("["))], "HyperNode/a", "spec.members[0].selector.regexMatch.pattern", ""),
+        *(
+            (
+                [hypernode("a", 1, regex(text))],
+                "HyperNode/a",
+                "spec.members[0].selector.regexMatch.pattern",
+                "",
+            )
+            for text in ("[", f"a{{{'9' * 20}}}", "(" * 5000 + ")" * 5000)
+        ),
         ([hypernode("a", 1, labels())], "HyperNode/a", "spec.members[0].selector.labelMatch", "name a label"),
         ([hypernode("a", 1, {"type": "Rack"})], "HyperNode/a", "spec.members[0].type", "Node or HyperNode"),
         ([hypernode("a", 1, {"type": "Node"})], "HyperNode/a", "spec.members[0].selector", "add one"),

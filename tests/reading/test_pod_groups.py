@@ -221,6 +221,14 @@ def test_volcanos_subgroups_of_other_kinds_wait_where_they_are_hard(policy: str,
     assert found.field.startswith("spec.subGroupPolicy")
 
 
+@pytest.mark.parametrize("size", [0, -1])
+@pytest.mark.parametrize("minima", ["", "minTaskMember: {t0: 8, t1: 1}, "])
+def test_volcanos_partitions_have_pods(size: int, minima: str) -> None:
+    policy = PARTITIONS.replace("subGroupSize: 4", f"subGroupSize: {size}")
+    found = condition(group(VOLCANO, f"{{minMember: 9, {minima}subGroupPolicy: [{policy}]}}"))
+    assert (found.field, found.blocking) == ("spec.subGroupPolicy[0].subGroupSize", True)
+
+
 @pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
 @pytest.mark.parametrize("spelling", ["key", "level"])
 def test_upstream(version: str, spelling: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from closeby.objects.groups import Layer, TopologyConstraint
 from tests.lab.workload_text import expanded, names, only_group
-from tests.reading.manifest_text import read_good
+from tests.reading.manifest_text import error_of, read_good
 
 RACK = "cloud.provider.com/topology-rack"
 
@@ -83,3 +83,15 @@ def test_a_runtime_that_is_not_there_is_said() -> None:
 def test_pods_of_templates_that_are_patched_wait(field: str) -> None:
     found = expanded(train_job(spec=f"  {field}: [{{a: b}}]") + runtime())
     assert {one.spec.unsupported for one in found.pods} == {(f"TrainJob/train spec.{field}",)}
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "field"),
+    [
+        ("replicatedJobs:", "replicatedJobs: 5\n      others:", "spec.replicatedJobs"),
+        ("containers: [", "containers: 5, others: [", "containers"),
+    ],
+)
+def test_a_runtime_that_has_no_list_where_one_must_be(given: str, instead: str, field: str) -> None:
+    said = error_of(train_job() + runtime().replace(given, instead))
+    assert field in said and "list" in said

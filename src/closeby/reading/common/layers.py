@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -232,8 +232,7 @@ def _minimum_problems(first: Layer, minimum: int) -> Iterator[_Problem]:
     if first.min_segments is not None or first.remainder is Remainder.ALLOW or minimum <= 1:
         return
     if first.counts:
-        sums = [sum(first.counts[:i]) for i in range(1, len(first.counts) + 1)]
-        if minimum not in sums:
+        if minimum not in accumulate(first.counts):
             message = f"counts {some([str(one) for one in first.counts])} never sum up to minMember {minimum}"
             yield "layers[0].counts", message, "let the first counts sum up to it, or allow a remainder"
     elif first.size and minimum % first.size:

@@ -3,6 +3,7 @@ for a domain; and its ``ClusterTopologyBinding``, which names the levels.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +20,9 @@ from closeby.reading.decoding.podspecs import PodSpecWire, Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.topologies import LevelWire, topology_of
 from closeby.reading.decoding.wire import Meta, Wire, WithSpec, object_id
+
+_CLIQUES: Final = ("spec", "template", "cliques")
+_GROUPS: Final = ("spec", "template", "podCliqueScalingGroups")
 
 
 class PackWire(Wire, gc=False):
@@ -144,10 +148,24 @@ class _Reading:
 
     def workload(self) -> Workload:
         replicas = count(self._spec.replicas, ("spec", "replicas"))
-        for replica in range(at_most(replicas, ("spec", "replicas"))):
+        # Before any of them is made: small numbers multiply.
+        at_most(replicas * self._size_of_replica(), ("spec", "template"))
+        for replica in range(replicas):
             self._replica(f"{self._owner.name}-{replica}")
-        at_most(sum(one.replicas for one in self._made), ("spec", "template"))
         return msgspec.structs.replace(self._owner.workload(self._made), gangs=self._gangs)
+
+    def _size_of_replica(self) -> int:
+        """At least the pods of a replica; each part counts as a pod even if it has none."""
+        pods = {
+            name: max(1, count(one.spec.replicas if one.spec else None, (*_CLIQUES, i, "spec", "replicas")))
+            for name, (i, one) in self._cliques.items()
+        }
+        grouped = {name for group in self._groups() for name in group.clique_names or ()}
+        total = 1 + sum(number for name, number in pods.items() if name not in grouped)
+        for i, group in enumerate(self._groups()):
+            each = 1 + sum(pods.get(name, 0) for name in group.clique_names or ())
+            total += each * count(group.replicas, (*_GROUPS, i, "replicas"))
+        return total
 
     def _replica(self, name: str) -> None:
         constraint = self._constraint(
@@ -159,7 +177,7 @@ class _Reading:
         ]
         inner: list[SubGroup] = []
         for i, group in enumerate(self._groups()):
-            path = ("spec", "template", "podCliqueScalingGroups", i)
+            path = (*_GROUPS, i)
             own = self._constraint(group.topology_constraint, path, self._topology)
             topology = _topology_of(group.topology_constraint, self._topology)
             least = count(group.min_available, (*path, "minAvailable"))
@@ -183,7 +201,7 @@ class _Reading:
 
     def _pods_of(self, index: int, clique: CliqueWire) -> PodSet:
         """The pods of a clique, without names."""
-        path = ("spec", "template", "cliques", index)
+        path = (*_CLIQUES, index)
         spec = clique.spec or CliqueSpecWire()
         meta = Meta(labels=clique.labels, annotations=clique.annotations)
         template = TemplateWire(metadata=meta, spec=spec.pod_spec)
@@ -199,7 +217,7 @@ class _Reading:
     ) -> _Clique:
         """A clique below ``above``, whose pods are the subgroup ``called``."""
         index, wire = self._cliques[name]
-        path: Path = ("spec", "template", "cliques", index)
+        path: Path = (*_CLIQUES, index)
         spec = wire.spec or CliqueSpecWire()
         replicas = count(spec.replicas, (*path, "spec", "replicas"))
         least = (

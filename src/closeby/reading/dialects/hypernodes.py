@@ -109,7 +109,7 @@ def _member(wire: MemberWire, field: str) -> tuple[HyperMember | None, list[tupl
         pattern = selector.regex_match.pattern
         try:
             re.compile(pattern)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             message = f"{quoted(pattern)} is not a regular expression ({error}), so it has no members"
             return None, [(f"{field}.selector.regexMatch.pattern", message, "correct it")]
         return HyperMember(pattern=pattern), []

@@ -1,6 +1,6 @@
 """Kubeflow Trainer v2 (``trainer.kubeflow.org``): a ``TrainJob`` and its runtime make a JobSet."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -169,7 +169,7 @@ def _job_set(job: TrainJob, runtime: TrainingRuntime) -> dict[str, object]:
         annotations.setdefault(VOLCANO_MODE, str(topology.get("mode") or "hard"))
         if topology.get("highestTierAllowed") is not None:
             annotations.setdefault(VOLCANO_TIER, str(topology["highestTierAllowed"]))
-    jobs = [_replicated(one, job, runtime) for one in spec.get("replicatedJobs") or ()]
+    jobs = _each(spec.get("replicatedJobs"), lambda one: _replicated(one, job, runtime))
     return {
         "metadata": {
             "name": job.name,
@@ -197,12 +197,19 @@ def _replicated(value: object, job: TrainJob, runtime: TrainingRuntime) -> Mappi
     if job.resources is not None:
         pods = _mapping(spec.get("template"))
         inner = _mapping(pods.get("spec"))
-        containers = [
-            {**_mapping(each), "resources": job.resources} if _mapping(each).get("name") == _NODE else each
-            for each in inner.get("containers") or ()
-        ]
+        containers = _each(
+            inner.get("containers"),
+            lambda one: (
+                {**_mapping(one), "resources": job.resources} if _mapping(one).get("name") == _NODE else one
+            ),
+        )
         spec = {**spec, "template": {**pods, "spec": {**inner, "containers": containers}}}
     return {**one, "template": {**template, "spec": spec}}
+
+
+def _each(value: object, change: Callable[[object], object]) -> object:
+    """A list of changed values; what is none is left to the reader of the JobSet, which refuses it."""
+    return [change(one) for one in value] if isinstance(value, list) else value
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from closeby.objects.groups import (
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.objects.topologies import HYPERNODES, tier_level
-from closeby.reading.common.layers import whole_number
+from closeby.reading.common.layers import WHOLE_NUMBER, whole_number
 from closeby.reading.common.podgroups import PlacementAsk, new_group
 from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
@@ -88,6 +88,10 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         size = policy.sub_group_size
         if not understood or size is None:
             problems += policy_conditions(policy.network_topology, owner, field)
+            continue
+        if size < 1:
+            message = f"{size} is not a number of pods"
+            problems += (invalid(owner, f"{field}.subGroupSize", message, WHOLE_NUMBER, blocking=True),)
             continue
         part = partition(policy.network_topology, size, policy.min_sub_groups or 0, owner, field)
         problems += part.conditions
