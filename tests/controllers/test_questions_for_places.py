@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from closeby.controllers.admission.controller import AdmissionChecks, AdmissionSettings
-from closeby.controllers.admission.kueue_objects import CONTROLLER_NAME, KUEUE
+from closeby.controllers.admission.kueue_objects import KUEUE
 from closeby.controllers.admission.verdicts import AdmissionLimits
 from closeby.controllers.running import News
 from closeby.kube.client.errors import ApiError
@@ -15,6 +15,7 @@ from closeby.kube.client.transport import Request, Transport
 from closeby.kube.watch.changes import Deleted, Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import DONE, Writer, Written
+from closeby.reading.decoding.keys import CHECK_CONTROLLER
 
 Object = dict[str, Any]
 
@@ -64,7 +65,7 @@ class Site:
             AdmissionSettings(namespace="closeby-system", limits=AdmissionLimits(deadline=60.0), **settings),
             now=lambda: self.now,
         )
-        self.hear("AdmissionCheck", "placement", {"spec": {"controllerName": CONTROLLER_NAME}})
+        self.hear("AdmissionCheck", "placement", {"spec": {"controllerName": CHECK_CONTROLLER}})
 
     def hear(self, kind: str, name: str, body: Object | None) -> None:
         namespaced = kind == "Workload"
@@ -113,7 +114,7 @@ def test_a_workload_that_is_being_evicted_gets_no_answer_and_gives_its_places_ba
     assert len(site.server.asked) == 2
 
 
-@pytest.mark.parametrize(("name", "answers"), [(CONTROLLER_NAME, True), ("example.com/second", False)])
+@pytest.mark.parametrize(("name", "answers"), [(CHECK_CONTROLLER, True), ("example.com/second", False)])
 def test_a_second_closeby_leaves_the_checks_of_the_first_alone(name: str, answers: bool) -> None:
     """The pods are the first one's: as far as the second one knows, nothing is to be done for them."""
     site = Site(scheduler_name="second", controller_name=name)

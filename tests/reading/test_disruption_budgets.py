@@ -37,6 +37,7 @@ def test_a_budget_is_read() -> None:
         ("50%", "most", "minAvailable"),
         ("50%", "-1", "minAvailable"),
         ("50%", "101%", "minAvailable"),
+        ("50%", f"{'9' * 5000}%", "minAvailable"),
         ("50%,", "1, maxUnavailable: 1,", "minAvailable"),
     ],
 )

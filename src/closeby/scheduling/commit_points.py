@@ -20,10 +20,10 @@ class Permit(Plugin):
         raise NotImplementedError
 
 
-class Trial(Permit):
+class TryOnly(Permit):
     """Notes where an item would be placed, and takes the placement back."""
 
-    name = "Trial"
+    name = "TryOnly"
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(NoArguments(), handle)

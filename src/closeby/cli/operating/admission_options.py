@@ -5,12 +5,13 @@ from functools import wraps
 import click
 
 from closeby.cli.options import Command, with_options
+from closeby.reading.decoding.keys import CHECK_CONTROLLER
 
 _OPTIONS = (
     click.option(
         "--admission-controller-name",
         metavar="NAME",
-        default="closeby.dev/placement",
+        default=CHECK_CONTROLLER,
         show_default=True,
         help="The spec.controllerName of the AdmissionChecks that are answered. Several closeby in one "
         "cluster need a name each.",

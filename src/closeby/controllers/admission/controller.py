@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct
 
 from closeby.controllers.admission.kueue_objects import (
-    CONTROLLER_NAME,
     KUEUE,
     Check,
     CheckState,
@@ -52,7 +51,7 @@ from closeby.kube.writing.writer import Verdict as Outcome
 from closeby.objects.bounds import clipped
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
-from closeby.reading.decoding.keys import MANAGED_BY
+from closeby.reading.decoding.keys import CHECK_CONTROLLER, MANAGED_BY
 
 #: Kind and ``namespace/name`` of what is to be looked at: a check, or a Workload.
 Key = tuple[str, str]
@@ -77,7 +76,7 @@ class AdmissionSettings(Struct, frozen=True, kw_only=True):
     namespace: str
     scheduler_name: str = "closeby"
     #: ``spec.controllerName`` of the AdmissionChecks that are ours.
-    controller_name: str = CONTROLLER_NAME
+    controller_name: str = CHECK_CONTROLLER
     limits: AdmissionLimits = AdmissionLimits()
 
 

@@ -12,8 +12,6 @@ from msgspec import Struct
 from closeby.objects.pods import DEFAULT_SCHEDULER
 
 KUEUE: Final = "kueue.x-k8s.io"
-#: ``spec.controllerName`` of AdmissionChecks that are ours, unless a setting says otherwise.
-CONTROLLER_NAME: Final = "closeby.dev/placement"
 
 Object = dict[str, Any]
 """As JSON."""

@@ -1,5 +1,7 @@
 """Reads ``PodDisruptionBudget`` (policy/v1)."""
 
+from typing import Final
+
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.disruption import PodDisruptionBudget
@@ -8,6 +10,9 @@ from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.selectors import LabelSelectorWire, Refusal, label_selector
 from closeby.reading.decoding.wire import ObjectWire, Wire, namespace_of
+
+#: Characters of a percentage: a tenant may write any number of digits.
+_LONGEST: Final = 12
 
 
 class BudgetSpecWire(Wire):
@@ -67,7 +72,8 @@ def _check(path: Path, value: int | str | None) -> None:
     if isinstance(value, int):
         right = value >= 0
     else:
-        right = value.endswith("%") and value[:-1].isdecimal() and int(value[:-1]) <= 100
+        share = value[:-1] if value.endswith("%") and len(value) <= _LONGEST else ""
+        right = share.isdecimal() and int(share) <= 100
     if not right:
         message = f"{quoted(str(value))} is neither a number of pods nor a percentage"
         raise FieldError(path, message, "write one such as 2 or 50%")

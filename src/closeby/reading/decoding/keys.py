@@ -47,6 +47,8 @@ PREEMPTIBLE: Final = "closeby.dev/preemptible"
 #: and the annotation with that node, which the pod gets as the gate is removed.
 PLACEMENT_GATE: Final = "closeby.dev/placement"
 PLACED_ON: Final = "closeby.dev/placed-on"
+#: ``spec.controllerName`` of Kueue's AdmissionChecks that are closeby's, unless a setting says otherwise.
+CHECK_CONTROLLER: Final = PLACEMENT_GATE
 #: When a pod wrote its last checkpoint, as an RFC 3339 time.
 CHECKPOINTED: Final = "closeby.dev/checkpointed-at"
 #: Which roles of a gang belong together, which apart, and which come first (Volcano task-topology).

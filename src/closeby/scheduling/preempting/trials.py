@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
-from closeby.scheduling.commit_points import Trial
+from closeby.scheduling.commit_points import TryOnly
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.deciding import place_pod
@@ -21,7 +21,7 @@ class PreemptionTrials:
     def __init__(self, tools: Tools, state: SchedulingState, holdings: Holdings, handle: Handle) -> None:
         self._state = state
         self._holdings = holdings
-        self._trial = Trial(handle)
+        self._trial = TryOnly(handle)
         self._tools = tools.for_fork()
         self._tools.profile = replace(self._tools.profile, permits=(*tools.profile.permits, self._trial))
         self._exclusives = Exclusives(self._tools, state)

@@ -15,7 +15,7 @@ from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
 from closeby.scheduling.by_domain import DomainFilter
-from closeby.scheduling.commit_points import Trial
+from closeby.scheduling.commit_points import TryOnly
 from closeby.scheduling.extension import Handle, Scope
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
@@ -81,7 +81,7 @@ class HypotheticalCluster:
 
         None if it does not fit, or if the remaining steps are too few to know.
         """
-        tools, trial = self._tools, Trial(self._handle)
+        tools, trial = self._tools, TryOnly(self._handle)
         profile = replace(tools.profile, permits=(trial,), post_filters=(), placement_scores=())
         with self._emptied(gang.running, inside):
             trial_tools = Tools(
