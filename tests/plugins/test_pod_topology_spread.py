@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from msgspec import convert
+from msgspec.structs import replace
 
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node, Taint
@@ -111,6 +112,31 @@ def test_default_constraints_of_the_configuration() -> None:
     assert allowed(plugin, web("w")) == "b1 b2 c1 c2"
     with pytest.raises(ValueError, match="defaultingType"):
         PodTopologySpreadArguments(default_constraints=(hard,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes"),
+    [
+        # Its labels take the place of those of the Service: the pod is spread by pods of another app.
+        ("ReplicationController", "b1 b2 c1 c2"),
+        # No pod is of both apps.
+        ("ReplicaSet", "a1 a2 b1 b2 c1 c2"),
+        ("StatefulSet", "a1 a2 b1 b2 c1 c2"),
+    ],
+)
+def test_a_service_and_an_owner_that_select_other_pods(kind: str, nodes: str) -> None:
+    """Kubernetes: ``pkg/scheduler/framework/plugins/helper/spread.go``, ``DefaultSelector``."""
+    hard = DefaultConstraint(max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule")
+    plugin = plugin_on(handle_of(NODES), default_constraints=(hard,), defaulting_type="List")
+    other = selector_of({"app": "db"})
+    for one in (
+        PodOwner(kind="Service", namespace="a", name="web", selector=WEB),
+        PodOwner(kind=kind, namespace="a", name="own", selector=other),
+    ):
+        plugin.handle.cluster.population.owner_changed(one.key, one)
+    for i in range(2):
+        place(plugin.handle.cluster, replace(web(f"w-{i}"), labels={"app": "db"}), "a1")
+    assert allowed(plugin, web("w", owner=f"{kind}/own")) == nodes
 
 
 @pytest.mark.parametrize(

@@ -223,11 +223,14 @@ class Population:
                 and owner.selector.matches(found.labels)
             ):
                 labels.update((one.key, one.values[0]) for one in owner.selector.requirements)
-        selector = LabelSelector(tuple(LabelRequirement(key, "In", (labels[key],)) for key in sorted(labels)))
         own = owners.get(pod.owner) if pod.owner.partition("/")[0] in SELECTING else None
-        if own is not None and own.selector is not None:
-            selector = selector.also(own.selector.requirements)
-        return selector
+        more = () if own is None or own.selector is None else own.selector.requirements
+        if own is not None and own.kind == "ReplicationController":
+            # Upstream merges its labels with those of the Services, of which it takes the place.
+            labels.update((one.key, one.values[0]) for one in more)
+            more = ()
+        selector = LabelSelector(tuple(LabelRequirement(key, "In", (labels[key],)) for key in sorted(labels)))
+        return selector.also(more)
 
     # Inside
 
