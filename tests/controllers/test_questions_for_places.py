@@ -15,7 +15,7 @@ from closeby.kube.client.transport import Request, Transport
 from closeby.kube.watch.changes import Deleted, Upserted
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import DONE, Writer, Written
-from closeby.reading.decoding.keys import CHECK_CONTROLLER
+from closeby.objects.labels import PLACEMENT
 
 Object = dict[str, Any]
 
@@ -65,7 +65,7 @@ class Site:
             AdmissionSettings(namespace="closeby-system", limits=AdmissionLimits(deadline=60.0), **settings),
             now=lambda: self.now,
         )
-        self.hear("AdmissionCheck", "placement", {"spec": {"controllerName": CHECK_CONTROLLER}})
+        self.hear("AdmissionCheck", "placement", {"spec": {"controllerName": PLACEMENT}})
 
     def hear(self, kind: str, name: str, body: Object | None) -> None:
         namespaced = kind == "Workload"
@@ -114,7 +114,7 @@ def test_a_workload_that_is_being_evicted_gets_no_answer_and_gives_its_places_ba
     assert len(site.server.asked) == 2
 
 
-@pytest.mark.parametrize(("name", "answers"), [(CHECK_CONTROLLER, True), ("example.com/second", False)])
+@pytest.mark.parametrize(("name", "answers"), [(PLACEMENT, True), ("example.com/second", False)])
 def test_a_second_closeby_leaves_the_checks_of_the_first_alone(name: str, answers: bool) -> None:
     """The pods are the first one's: as far as the second one knows, nothing is to be done for them."""
     site = Site(scheduler_name="second", controller_name=name)

@@ -13,6 +13,9 @@ REGION: Final = "topology.kubernetes.io/region"
 TASK_SPEC: Final = "volcano.sh/task-spec"
 #: The API version of closeby's own objects and reports.
 API_VERSION: Final = "closeby.dev/v1alpha1"
+#: Who places pods: scheduling gate of pods that closeby alone chooses the node of, and the controller of
+#: Kueue's AdmissionChecks that wait for places.
+PLACEMENT: Final = "closeby.dev/placement"
 
 #: Label of a gang's member: its place in topology order (KAI topology-aware scheduling design, rank hints).
 RANK: Final = "closeby.dev/rank"

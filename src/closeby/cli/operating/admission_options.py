@@ -5,13 +5,13 @@ from functools import wraps
 import click
 
 from closeby.cli.options import Command, with_options
-from closeby.reading.decoding.keys import CHECK_CONTROLLER
+from closeby.objects.labels import PLACEMENT
 
 _OPTIONS = (
     click.option(
         "--admission-controller-name",
         metavar="NAME",
-        default=CHECK_CONTROLLER,
+        default=PLACEMENT,
         show_default=True,
         help="The spec.controllerName of the AdmissionChecks that are answered. Several closeby in one "
         "cluster need a name each.",

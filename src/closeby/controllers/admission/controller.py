@@ -49,9 +49,10 @@ from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Reference, StatusCondition, Writer, Written, moment
 from closeby.kube.writing.writer import Verdict as Outcome
 from closeby.objects.bounds import clipped
+from closeby.objects.labels import PLACEMENT
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
-from closeby.reading.decoding.keys import CHECK_CONTROLLER, MANAGED_BY
+from closeby.reading.decoding.keys import MANAGED_BY
 
 #: Kind and ``namespace/name`` of what is to be looked at: a check, or a Workload.
 Key = tuple[str, str]
@@ -76,7 +77,7 @@ class AdmissionSettings(Struct, frozen=True, kw_only=True):
     namespace: str
     scheduler_name: str = "closeby"
     #: ``spec.controllerName`` of the AdmissionChecks that are ours.
-    controller_name: str = CHECK_CONTROLLER
+    controller_name: str = PLACEMENT
     limits: AdmissionLimits = AdmissionLimits()
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import shown
-from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
+from closeby.objects.labels import PLACEMENT, RANK, TOPOLOGY_DOMAIN
 from closeby.objects.places import WORKLOAD
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason, few
 from closeby.objects.words import similar
@@ -45,10 +45,8 @@ EXPECTED_END: Final = "closeby.dev/expected-end"
 PREEMPTIBLE: Final = "closeby.dev/preemptible"
 #: Scheduling gate of pods whose node closeby chooses while another scheduler binds them (``--mode gate``),
 #: and the annotation with that node, which the pod gets as the gate is removed.
-PLACEMENT_GATE: Final = "closeby.dev/placement"
+PLACEMENT_GATE: Final = PLACEMENT
 PLACED_ON: Final = "closeby.dev/placed-on"
-#: ``spec.controllerName`` of Kueue's AdmissionChecks that are closeby's, unless a setting says otherwise.
-CHECK_CONTROLLER: Final = PLACEMENT_GATE
 #: When a pod wrote its last checkpoint, as an RFC 3339 time.
 CHECKPOINTED: Final = "closeby.dev/checkpointed-at"
 #: Which roles of a gang belong together, which apart, and which come first (Volcano task-topology).
