@@ -16,7 +16,7 @@ from closeby.objects.groups import (
     Remainder,
 )
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
+from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.events import PodDeleted, PodUpserted
 from closeby.scheduling.preempting.rule import Preemptible
 from tests.worlds import World, gang, pods, spec, subgroup, world
@@ -342,3 +342,11 @@ def slot_of(found: World, name: str) -> int:
     slot = found.engine.cluster.slot(name)
     assert slot is not None
     return slot
+
+
+@pytest.mark.parametrize("sizes", [{"size": 10**30}, {"counts": (1, 10**30)}], ids=["size", "counts"])
+def test_sizes_beyond_any_gang_are_refused_without_counting(sizes: dict[str, Any]) -> None:
+    wrong = Condition(reason=Reason.INVALID_SPEC, object="PodGroup/default/train", message="", blocking=True)
+    group = replace(gang(min_member=1), layers=(Layer(level="rack", **sizes),), conditions=(wrong,))
+    drawn = world("z r1 : a1=4").run(group, members=pods("train", 1))
+    assert drawn.reason("train") is Reason.INVALID_SPEC

@@ -267,8 +267,9 @@ class Decider:
             gated = next((entry for entry in refused if entry.reason in _HOLDS_THE_GANG), None)
             if refusal is None and gated is not None:
                 refusal = gang_refusal(key, gated.reason, gated.message)
-            lack = missing(group, gang.members)
-            if refusal is None and lack is not None:
+            # Of sizes that are refused segments can't be counted.
+            lack = missing(group, gang.members) if refusal is None else None
+            if lack is not None:
                 refusal = gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
             if refusal is None and ready:
                 attempt = place_gang(self._tools, gang)
