@@ -332,8 +332,8 @@ def _tiles(sheet: Sheet, base: Domains, scene: Scene) -> Iterator[Spec]:
         quantity("held", title="held", format=",.0f"),
         quantity("usable", title="of", format=",.0f"),
         quantity("gangs", title=scene.coloured, format="d"),
-        *([quantity("segments", title="segments", format="d")] if _has_segments(scene) else []),
-        *([quantity("split", title="of these split", format="d")] if _has_segments(scene) else []),
+        *([quantity("segments", title="segments", format="d")] if scene.has_segments else []),
+        *([quantity("split", title="of these split", format="d")] if scene.has_segments else []),
         *([quantity("failed", title="nodes failed", format="d")] if len(scene.outages.slots) else []),
     ]
     encoding = {**sheet.box, "color": busy_colour(scene), "tooltip": tooltip}
@@ -350,7 +350,7 @@ def _words(sheet: Sheet, base: Domains, tiles: Tiles, scene: Scene) -> Iterator[
     """
     wide = float(tiles.corners[0, 2] - tiles.corners[0, 0])
     high = float(tiles.corners[0, 3] - tiles.corners[0, 1])
-    counted = _has_segments(scene) and wide >= COUNTED_WIDTH
+    counted = scene.has_segments and wide >= COUNTED_WIDTH
     ink = either("datum.busy > 0.4 || datum.failed > 0.5 * datum.nodes", "#FFFFFF", INK)
     named = any(tiles.labels)
     if high >= 10:
@@ -435,17 +435,13 @@ def _key_lines(scene: Scene, tiles: Tiles) -> list[str]:
         lines.append(f"… stands for what names begin with, such as {tiles.ellipsis}")
     if len(scene.outages.slots):
         lines.append("The dark part at the right of a tile: those of its nodes that have failed.")
-    if _has_segments(scene):
+    if scene.has_segments:
         lines.append(
             "Below it are the segments that have pods there; those that are split have some elsewhere too."
         )
     if scene.keepings:
         lines.append("A red outline: nodes are kept free there for a gang that waits.")
     return lines
-
-
-def _has_segments(scene: Scene) -> bool:
-    return scene.segments is not None and any(one.segments for one in scene.tenants)
 
 
 def _key(sheet: Sheet, lines: list[str], top: float) -> Spec:

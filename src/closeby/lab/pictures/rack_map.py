@@ -121,8 +121,7 @@ def rack_map(scene: Scene, boxes: Boxes) -> Spec:
     most = most_at_once(scene)
     named = min(most, GANGS_NAMED)
     lines = ceil(named / columns) + (most > GANGS_NAMED)
-    segmented = scene.segments is not None and any(one.segments for one in scene.tenants)
-    first = boxes.height + KEY_HEIGHT + (SEGMENTS_LINE if segmented else 0.0)
+    first = boxes.height + KEY_HEIGHT + (SEGMENTS_LINE if scene.has_segments else 0.0)
     below = first + (ELLIPSIS_LINE if boxes.ellipsis else 0.0)
     gangs_top = below + (RESERVED_LINE if scene.keepings else 0.0)
     sheet = Sheet(width, gangs_top + lines * GANG_LINE)
@@ -136,7 +135,7 @@ def rack_map(scene: Scene, boxes: Boxes) -> Spec:
     colours = colours_of(scene)
     pieces = pieces_of(scene)
     layers += [_held(sheet, boxes, scene, pieces, colours), *key(sheet, boxes, scene, pieces)]
-    if segmented:
+    if scene.has_segments:
         layers += segments_line(sheet, first - SEGMENTS_LINE)
     if boxes.ellipsis:
         layers.append(ellipsis(boxes, first))

@@ -131,6 +131,11 @@ class Scene(Struct, frozen=True, kw_only=True, eq=False):
         return bool((self.links_of_pods[np.diff(self.offsets) > 1] > 0).any())
 
     @property
+    def has_segments(self) -> bool:
+        """Whether some tenant's pods go in several segments."""
+        return self.segments is not None and any(one.segments for one in self.tenants)
+
+    @property
     def drawn(self) -> Bools:
         """Which tenants a chart needs: those that are there at its one moment, or all; shape (T,)."""
         if self.only is None:
