@@ -172,11 +172,8 @@ class _GangCycle:
         if self._short is not None and not optional:
             return None
         layered = self._searches_segments(demand)
-        if layered and not optional:
-            if len(demand) > 1 and self._filler.fits_nowhere(demand):
-                return None  # So they don't in segments.
-            if certainly_short(self._tools, self._group, minimum):
-                return None
+        if layered and not optional and self._certainly_short(minimum, demand):
+            return None
         elastic = optional or any(leaf.extra for leaf in minimum.leaves())
         if elastic:
             search = self._everyone()
@@ -198,9 +195,15 @@ class _GangCycle:
         if _short_of_room(demand) is not None:
             return None
         fixed = self._searches_segments(demand) and not whole.may_leave_out
-        if fixed and certainly_short(self._tools, self._group, whole):
+        if fixed and self._certainly_short(whole, demand):
             return None
         return self._close_or_any(whole, self._limited(whole, 2))
+
+    def _certainly_short(self, part: Part, demand: Sequence[Share]) -> bool:
+        """Whether the segments of a part find no place, as sums show without a search."""
+        if len(demand) > 1 and self._filler.fits_nowhere(demand):
+            return True
+        return certainly_short(self._tools, self._group, part)
 
     def _searches_segments(self, demand: Sequence[Share]) -> bool:
         """Whether segments are searched one by one, as they can't be counted."""
