@@ -9,7 +9,14 @@ from closeby.cluster.refused_volumes import VolumeFailure
 from closeby.objects.labels import ZONE
 from closeby.objects.reasons import Reason
 from closeby.objects.selectors import LabelRequirement, LabelSelector
-from closeby.objects.volumes import CSIDriver, CSINode, CSIStorageCapacity, NodeDriver, StorageObject
+from closeby.objects.volumes import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    NodeDriver,
+    PersistentVolume,
+    StorageObject,
+)
 from closeby.scheduling.events import (
     BindFailed,
     BindingsWithdrawn,
@@ -17,6 +24,7 @@ from closeby.scheduling.events import (
     GroupChanged,
     PodUpserted,
     StorageChanged,
+    StorageDeleted,
     Tick,
     VolumeRefused,
 )
@@ -125,6 +133,22 @@ def test_a_volume_that_another_claim_took() -> None:
     assert decide(drawn, 5.0, StorageChanged(taken)) == {"pod-0": "n1"}
     (chosen,) = drawn.engine.cluster.volumes.claimed(drawn.engine.state.pods["default/pod-0"])
     assert chosen.volume == "v2"
+
+
+GONE: dict[str, Event] = {
+    "taken": StorageChanged(volume("v1", "n1", size=1, claim="default/other")),
+    "deleted": StorageDeleted(PersistentVolume, "v1"),
+    "about to be deleted": StorageChanged(replace(volume("v1", "n1", size=1), terminating=True)),
+}
+
+
+@pytest.mark.parametrize("change", GONE.values(), ids=GONE)
+def test_a_volume_that_is_known_to_be_gone_when_it_is_refused_keeps_no_node_from_the_claim(
+    change: Event,
+) -> None:
+    drawn = waiting(volume("v1", "n1", size=1), volume("v2", "n1", size=2), storage_class="local")
+    assert decide(drawn, 0.0) == {"pod-0": "n1"}
+    assert decide(drawn, 1.0, change, *refused("n1", volume="v1")) == {"pod-0": "n1"}
 
 
 def test_a_claim_that_has_its_volume_is_judged_by_that() -> None:

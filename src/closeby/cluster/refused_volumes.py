@@ -15,6 +15,7 @@ from closeby.cluster.attachments import Attachments
 from closeby.cluster.claims import RefusedNode
 from closeby.cluster.provisioning import selected
 from closeby.cluster.selecting import NodeReach, NodesByName
+from closeby.cluster.shelves import is_kept
 from closeby.cluster.storage import Storage
 from closeby.objects.arrays import Bools
 from closeby.objects.pods import NodeSelectorTerm, Requirement
@@ -88,9 +89,9 @@ class RefusedVolumes:
         return min((end for end in self._ends.values() if end is not None), default=None)
 
     def add(self, one: VolumeFailure) -> bool:
-        """From now on this is remembered; False where the claim has changed so that it does not matter."""
+        """From now on this is remembered; False where claim or volume changed so that it does not matter."""
         claim = self._storage.claims.get(one.claim)
-        if claim is None or claim.bound:
+        if claim is None or claim.bound or self._is_known_to_be_gone(one):
             return False
         count = self._counts.get(one.claim, 0)
         self._counts[one.claim] = count + 1
@@ -139,6 +140,13 @@ class RefusedVolumes:
                 if after.nodes is not None and _more(before, after):
                     where = selected(after.nodes, self._places)
                     self._end(self._storage.open_claims_of(after.storage_class), where=where)
+
+    def _is_known_to_be_gone(self, one: VolumeFailure) -> bool:
+        """Whether that volume is not there for the claim any more: the node may have others for it."""
+        if not one.volume:
+            return False
+        volume = self._storage.volumes.get(one.volume)
+        return volume is None or (is_kept(volume) and volume.claim != one.claim)
 
     def _end(self, keys: Iterable[str], volume: str = "", where: Bools | None = None) -> None:
         """What is remembered of a volume, or of those that are to be made (``where``: for these slots)."""
