@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from closeby.kube.client.transport import Limits
 from closeby.kube.writing.writer import Writer
 from closeby.objects.pods import Pod, PodSpec
 from tests.control_plane.cluster import ControlPlane
@@ -182,6 +183,20 @@ def test_a_victims_status_that_can_not_be_written_delays_no_preemptor(
             await gang(it, "train", 2, classes[1_000])
             await until_placed(it, "train-0", "train-1")
             proxy.forgive()
+            await until_evictions(it, "cheap", 1)
+
+    asyncio.run(run())
+
+
+def test_a_server_in_trouble_drops_no_field_of_a_victims_status(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Only a definition that lacks a field is a reason to leave it out."""
+
+    async def run() -> None:
+        async with full_racks(control_plane, namespace, preempting()) as (it, proxy, classes):
+            proxy.inject("PATCH", "/podgroups/cheap/status", Refuse(500), times=Limits().attempts)
+            await gang(it, "train", 2, classes[1_000])
             await until_evictions(it, "cheap", 1)
 
     asyncio.run(run())

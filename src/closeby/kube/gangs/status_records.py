@@ -135,9 +135,8 @@ class GangStatusRecords:
         if time.monotonic() < self._plain_until:
             status = older
         written = await self._writer.apply_status(resource, namespace, name, uid, status, version)
-        failed = written.error is not None and written.error.code == _SERVER_ERROR
-        if failed and len(older) < len(status):
-            error = written.error
+        error = written.error
+        if len(older) < len(status) and _has_no_place(error, _NEWER):
             written = await self._writer.apply_status(resource, namespace, name, uid, older, version)
             if written.ok:
                 self._plain_until = time.monotonic() + _TRY_NEWER_AFTER
@@ -222,10 +221,16 @@ def _newest(found: GangObject, written: tuple[str, str] | None) -> str:
     return max(found.version, version if uid == found.uid else "", key=lambda one: (len(one), one))
 
 
+def _has_no_place(error: ApiError | None, fields: Sequence[str]) -> bool:
+    """Whether the definition of the kind lacks one of these fields of the status, as a refusal says."""
+    if error is None or error.code != _SERVER_ERROR:
+        return False
+    return any(f".status.{field}:" in error.message for field in fields)
+
+
 def _without_place(written: Written) -> Written:
     """A plan of preemption that the definition of the kind has no place for is refused for good."""
-    error = written.error
-    if error is None or error.code != _SERVER_ERROR or f".status.{_PREEMPTION}:" not in error.message:
+    if not _has_no_place(written.error, (_PREEMPTION,)):
         return written
     message = (
         "the definition podgroups.closeby.dev has no place for a plan of preemption: update the definition"
