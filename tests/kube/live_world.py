@@ -84,6 +84,10 @@ class World:
             assert ready.done(), await running
             yield scheduler
             scheduler.engine.validate_state()
+        except BaseException:
+            # pytest shows it with the failure.
+            sys.stderr.writelines(f"{message} {fields}\n" for message, fields in self.lines)
+            raise
         finally:
             ready.cancel()
             stop.set()
