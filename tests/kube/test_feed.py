@@ -458,12 +458,12 @@ def test_the_engine_takes_it_all() -> None:
     assert engine.cluster.slot("n1") is not None
 
 
-def allocated(name: str, node_name: str) -> Object:
+def allocated(name: str, node_name: str, **status: object) -> Object:
     field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
     selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     return {
         "metadata": {"name": name, "namespace": "a"},
-        "status": {"allocation": {"nodeSelector": selector}},
+        "status": {"allocation": {"nodeSelector": selector}, **status},
     }
 
 
@@ -488,6 +488,30 @@ def test_a_pod_is_read_again_when_its_resource_claim_changes() -> None:
     assert nodes_of(feed.take([gone(CLAIMS, "a/gpu")])) == [(True, [])]
     feed.take([gone(PODS, "a/p", "uid-p")])
     assert nodes_of(feed.take([put(CLAIMS, allocated("gpu", "n1"))])) == []
+
+
+def test_a_resource_claim_serves_the_next_pod_when_one_that_uses_it_is_gone() -> None:
+    """One place of the 256 is left. The claim is not reserved for a pod of ours before it has its node."""
+    users = [f"o{i}" for i in range(255)]
+    using: object = [{"name": "c", "resourceClaimName": "gpu"}]
+
+    def reserved(*uids: str) -> tuple[Resource, Change]:
+        consumers = [{"resource": "pods", "uid": uid} for uid in uids]
+        return put(CLAIMS, allocated("gpu", "n1", reservedFor=consumers))
+
+    def served(*changes: tuple[Resource, Change]) -> list[str]:
+        events = [one for one in feed.take([*changes]).events if isinstance(one, PodUpserted)]
+        waiting = [one.pod for one in events if one.pod.node_name is None]
+        return [one.name for one in waiting if not one.spec.unsupported]
+
+    feed = Feed("closeby")
+    pods = [put(PODS, pod(name, resourceClaims=using)) for name in ("p", "q", "r")]
+    assert served(reserved(*users), *pods) == ["p"]
+    bound = put(PODS, pod("p", on="n1", resourceClaims=using))
+    assert served(bound) == []
+    # It is reserved for that one now, and a pod of another scheduler has ended.
+    assert served(reserved("uid-p", *users[1:])) == ["q"]
+    assert served(gone(PODS, "a/q", "uid-q")) == ["r"]
 
 
 def test_a_pod_with_its_node_does_not_follow_its_resource_claim() -> None:

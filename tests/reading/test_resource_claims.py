@@ -103,6 +103,28 @@ def test_a_claim_is_shared_by_256_pods(others: int, own: bool, waits: bool) -> N
     assert bool(found.spec.unsupported) is waits
 
 
+def test_a_claim_is_shared_by_no_more_pods_than_it_can_be_reserved_for() -> None:
+    """Those that have their nodes come first, then the others as they stand in the input."""
+    users = [{"resource": "pods", "name": f"o{i}", "uid": f"o{i}"} for i in range(253)]
+    placed = pod(NAMED) | {"metadata": {"name": "placed", "uid": "placed"}}
+    placed["spec"] = {**placed["spec"], "nodeName": "n1"}
+    pods = [pod(NAMED) | {"metadata": {"name": f"p{i}", "uid": f"p{i}"}} for i in range(4)]
+    found = run(*pods, placed, claim(allocation={}, reservedFor=users))
+    assert found.bindings.keys() == {"p0", "p1"}
+    assert {found.leftovers[uid].reason for uid in ("p2", "p3")} == {Reason.UNSUPPORTED}
+
+
+@pytest.mark.parametrize(("group", "waits"), [("g", False), ("other", True)])
+def test_a_claim_that_is_reserved_for_a_podgroup_serves_its_pods(group: str, waits: bool) -> None:
+    users = [{"resource": "pods", "name": f"o{i}", "uid": f"o{i}"} for i in range(255)]
+    users.append(
+        {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "of-the-group"}
+    )
+    member = pod(NAMED)
+    member["spec"]["schedulingGroup"] = {"podGroupName": group}
+    assert bool(read(member, claim(allocation={}, reservedFor=users)).spec.unsupported) is waits
+
+
 def test_a_claim_that_is_being_deleted_serves_no_pod() -> None:
     going = claim(allocation={})
     going["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"

@@ -98,14 +98,15 @@ class Collection:
             *self._notices,
             *(_unknown_kind(self._first[key], number) for key, number in self._unknown.items()),
         ]
+        pods, shared = self._with_own_uids()
         resolving = Resolving(
             (one for one in kept if isinstance(one, RuntimeClass)),
             (one for one in kept if isinstance(one, ResourceClaim)),
+            pods,
         )
         nodes, alone, contradictions = self._node_parts.merged(
             (entry.record, entry.place) for entry in self._kept.values() if isinstance(entry.record, Node)
         )
-        pods, shared = self._with_own_uids()
         hypernodes = [one for one in kept if isinstance(one, HyperNode)]
         tree = HyperTree(hypernodes)
         made = (tree.topology,) if tree.topology is not None else ()

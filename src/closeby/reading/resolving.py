@@ -1,6 +1,7 @@
 """What other objects say about a pod: its RuntimeClass, as admission applies it, and its ResourceClaims."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -32,10 +33,16 @@ def with_runtime_class(pod: Pod, classes: Mapping[str, RuntimeClass]) -> Pod:
     return replace(pod, spec=spec)
 
 
-def with_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Pod:
+def claim_keys(pod: Pod) -> frozenset[str]:
+    """Keys of the ResourceClaims that a pod names."""
+    return frozenset(f"{pod.namespace}/{one.claim}" for one in pod.resource_claims)
+
+
+def with_claims(pod: Pod, claims: Mapping[str, ResourceClaim], ahead: Callable[[ResourceClaim], int]) -> Pod:
     """The pod with the node selectors of its ResourceClaims, if devices are allocated for it.
 
-    For the others it waits, as it does without their objects.
+    For the others it waits, as it does without their objects. ``ahead``: how many pods come before it that
+    use a claim, and for which it is not reserved yet.
     """
     if not pod.resource_claims or pod.node_name is not None:
         return pod
@@ -43,7 +50,7 @@ def with_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Pod:
     nodes = []
     for one in pod.resource_claims:
         claim = claims.get(f"{pod.namespace}/{one.claim}")
-        if claim is not None and claim.serves(pod.uid):
+        if claim is not None and claim.serves(pod, ahead(claim)):
             met.add(one.field)
             if claim.nodes is not None:
                 nodes.append(claim.nodes)
@@ -60,20 +67,37 @@ def with_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Pod:
 class Resolving:
     """Applies both to the pods, and to the templates, of some manifests; equal specs stay one object."""
 
-    def __init__(self, classes: Iterable[RuntimeClass], claims: Iterable[ResourceClaim]) -> None:
-        """``classes`` and ``claims`` are all that there are."""
+    def __init__(
+        self, classes: Iterable[RuntimeClass], claims: Iterable[ResourceClaim], pods: Iterable[Pod]
+    ) -> None:
+        """``classes``, ``claims`` and ``pods`` are all that there are."""
         self._classes = {one.name: one for one in classes}
         self._claims = {one.key: one for one in claims}
         self._specs: dict[object, object] = {}
+        #: Claim -> pods that use it, or will, and for which it is not reserved yet.
+        self._users: Counter[str] = Counter()
+        for pod in pods:
+            if pod.resource_claims and pod.node_name is not None and not pod.finished:
+                self._uses(pod)
 
     def pod(self, pod: Pod) -> Pod:
         """A pod, or the pod of a template."""
         if not pod.spec.runtime_class and not pod.resource_claims:
             return pod
-        found = with_claims(with_runtime_class(pod, self._classes), self._claims)
+        found = with_claims(
+            with_runtime_class(pod, self._classes), self._claims, lambda claim: self._users[claim.key]
+        )
+        if pod.resource_claims and pod.node_name is None:
+            self._uses(pod)
         if found is pod:
             return pod
         return replace(found, spec=self._specs.setdefault(found.spec, found.spec))
+
+    def _uses(self, pod: Pod) -> None:
+        for key in claim_keys(pod):
+            claim = self._claims.get(key)
+            if claim is not None and not claim.reserves(pod):
+                self._users[key] += 1
 
     def workload(self, workload: Workload) -> Workload:
         """A workload, with its templates."""

@@ -250,9 +250,12 @@ class Feed:
             self.foreign.forget(pod.uid)
             self._await_no_more(pod.uid)
         if pod.finished:
+            self._leave_claims(pod.uid, events)
             self._finished(in_its_task(pod), known, events)
             return
-        if pod.node_name is None:
+        if pod.node_name is not None:
+            self._claims.placed(pod)
+        else:
             if not self._ours.wait(pod):
                 self._not_ours(pod, known, events)
                 return
@@ -271,10 +274,13 @@ class Feed:
             self._await_no_more(pod.uid)
         self._pods[pod.uid] = pod
         events.append(PodUpserted(pod))
+        if pod.node_name is None and pod.terminating:
+            self._leave_claims(pod.uid, events)
 
     def _not_ours(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
         """It waits for another scheduler; it may have waited for us before."""
         self.foreign.put(pod)
+        self._leave_claims(pod.uid, events)
         if known is not None:
             self._unknown.forget(pod.uid)
             self._await_no_more(pod.uid)
@@ -282,9 +288,13 @@ class Feed:
             events.append(PodDeleted(pod.uid))
 
     def _await_no_more(self, uid: str) -> None:
-        self._claims.forget(uid)
         for one in self._awaited:
             one.forget(uid)
+
+    def _leave_claims(self, uid: str, events: list[Event]) -> None:
+        """A pod uses no ResourceClaims any more: others may."""
+        for key in self._claims.forget(uid):
+            self._claim_changed(key, events)
 
     def _claim_changed(self, key: str, events: list[Event]) -> None:
         """The pods that wait and name this ResourceClaim are read by it."""
@@ -349,6 +359,7 @@ class Feed:
         elif resource == PODS:
             self._unknown.forget(change.uid)
             self._await_no_more(change.uid)
+            self._leave_claims(change.uid, events)
             self.foreign.forget(change.uid)
             gone = self._pods.pop(change.uid, None)
             self._places.forget(gone)

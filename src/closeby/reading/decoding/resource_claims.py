@@ -18,8 +18,15 @@ class AllocationWire(Wire):
 class ConsumerWire(Wire, gc=False):
     """``status.reservedFor[]``."""
 
+    api_group: str = ""
+    resource: str = ""
     uid: str = ""
     name: str = ""
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is a PodGroup of upstream, whose pods do not know its uid."""
+        return (self.api_group, self.resource) == ("scheduling.k8s.io", "podgroups")
 
 
 class ClaimStatusWire(Wire):
@@ -44,7 +51,7 @@ def read_resource_claim(document: Document, reading: DocumentReading) -> Resourc
     wire = document.decode(ResourceClaimWire)
     status = wire.status or ClaimStatusWire()
     allocation = status.allocation
-    nodes = None
+    consumers, nodes = status.reserved_for or (), None
     if allocation is not None and allocation.node_selector is not None:
         path = ("status", "allocation", "nodeSelector", "nodeSelectorTerms")
         nodes = node_selector_terms(allocation.node_selector.node_selector_terms or (), path)
@@ -53,6 +60,7 @@ def read_resource_claim(document: Document, reading: DocumentReading) -> Resourc
         name=reading.name(document, wire.meta),
         allocated=allocation is not None,
         nodes=nodes,
-        reserved_for=tuple(one.uid or one.name for one in status.reserved_for or ()),
+        reserved_for=tuple(one.uid or one.name for one in consumers if not one.is_group),
+        reserved_for_groups=tuple(one.name for one in consumers if one.is_group),
         terminating=wire.meta.deletion_timestamp is not None,
     )
