@@ -293,8 +293,16 @@ def test_what_concerns_no_pod_that_waits_wakes_none() -> None:
     assert wakes(StorageDeleted(VolumeAttachment, "to-b1")) == {"ours-0"}
 
 
-def test_what_leaves_a_full_node_wakes_those_alone_that_would_go_there() -> None:
-    """Most nodes lack GPUs, and one has all the volumes attached that it can have."""
+@pytest.mark.parametrize(
+    "gone", [(VolumeAttachment, "at"), (PersistentVolume, "pv-old")], ids=["it", "volume"]
+)
+def test_what_leaves_a_full_node_wakes_those_alone_that_would_go_there(
+    gone: tuple[type[StorageObject], str],
+) -> None:
+    """Most nodes lack GPUs, and one has all the volumes attached that it can have.
+
+    An attachment whose volume is deleted counts no more, as in kube-scheduler.
+    """
     one = NodeDriver("disk.example.com", 2)
     names = ("theirs", "ours", *(f"large-{i}" for i in range(20)))
     here: list[StorageObject] = [
@@ -314,7 +322,7 @@ def test_what_leaves_a_full_node_wakes_those_alone_that_would_go_there() -> None
     (ours,) = (naming(pod, "ours") for pod in pods(None, 1, prefix="ours"))
     drawn.run(members=[*large, *pods(None, 20, spec(gpu=6), prefix="none"), ours])
     assert drawn.reason("ours-0") == Reason.INSUFFICIENT_RESOURCES
-    drawn.tell(StorageDeleted(VolumeAttachment, "at"))
+    drawn.tell(StorageDeleted(*gone))
     assert decided(drawn) == {"ours-0"}
     assert drawn.engine.cluster.placement(ours.uid) is not None
 

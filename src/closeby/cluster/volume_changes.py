@@ -80,7 +80,9 @@ class StorageChanges:
                 concerned |= dict.fromkeys(self._storage.claims_bound_to(one.volume))
         return tuple(concerned)
 
-    def _volumes_changed(self, before: StorageObject | None, after: StorageObject | None) -> tuple[str, ...]:
+    def _volumes_changed(
+        self, before: StorageObject | None, after: StorageObject | None
+    ) -> tuple[str, ...] | None:
         self._shelves.changed(
             before if isinstance(before, PersistentVolume) else None,
             after if isinstance(after, PersistentVolume) else None,
@@ -89,7 +91,14 @@ class StorageChanges:
         for one in (before, after):
             if isinstance(one, PersistentVolume):
                 concerned |= dict.fromkeys(self._volume_changed(one))
+                if after is None and self._attaches_one_less(one):
+                    return None
         return tuple(concerned)
+
+    def _attaches_one_less(self, gone: PersistentVolume) -> bool:
+        """Whether a full node may attach another volume: an attachment without its volume does not count."""
+        attachments = self._storage.attachments_of(gone.name)
+        return any(self._attachments.limits(one.driver, one.node) for one in attachments)
 
     def _provisioning_changed(
         self, before: StorageObject | None, after: StorageObject | None
