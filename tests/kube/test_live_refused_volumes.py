@@ -258,6 +258,41 @@ def test_a_process_that_is_killed_in_the_middle(
     asyncio.run(run())
 
 
+def test_a_process_that_is_killed_while_it_keeps_volumes_for_claims(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """Some volumes of a gang are kept for its claims, and no member has its node yet."""
+
+    async def run() -> None:
+        async with storing(control_plane, namespace, *hosts()) as (it, proxy, made):
+            there = {await made.volume(f"z{i}") for i in range(4)}
+            alone = ("--no-leader-elect",)
+            async with replica(it, proxy, tmp_path, *alone) as first:
+
+                async def pass_on() -> None:
+                    pass
+
+                async def kill() -> None:
+                    first.kill()
+                    await asyncio.to_thread(first.wait)
+
+                for act in (pass_on, pass_on, kill):
+                    proxy.before("PATCH", "/persistentvolumes/", act)
+                await it.create_group("g", 4)
+                for i in range(4):
+                    await made.claim(f"c{i}", made.by_hand)
+                await it.create(*(claiming(it, f"g-{i}", f"c{i}", "g") for i in range(4)))
+                await asyncio.to_thread(first.wait)
+                promised = planned(await group_of(it, "g"))
+            assert proxy.count("POST", "/binding") == 0
+            async with replica(it, proxy, tmp_path, *alone):
+                assert await it.bound(4) == promised
+                await until_said(it, "g", "Placed")
+            assert set((await made.bound()).values()) == there
+
+    asyncio.run(run())
+
+
 def test_what_the_command_line_says_of_claims_of_a_cluster(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
