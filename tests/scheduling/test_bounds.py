@@ -47,6 +47,16 @@ def fits(kinds: Sequence[tuple[tuple[int, ...], int]], nodes: Sequence[tuple[int
     return placed(tuple(count for _, count in kinds), tuple(sorted(nodes)))
 
 
+@pytest.mark.parametrize("of_each", [48, 50, 51])
+def test_a_dozen_sizes_are_ruled_out_that_exceed_the_nodes_by_little(of_each: int) -> None:
+    """Pods of 3 and 5 GPUs pair up. By GPUs alone all of them would fit; 47 of each size nearly do."""
+    kinds = [((3 + index % 4, 80 * (3 + index % 4) + index), of_each) for index in range(12)]
+    nodes = [(8, 720)] * 300 + [(4, 360)] * 100
+    assert sum(asked[0] * count for asked, count in kinds) <= sum(have for have, _ in nodes)
+    assert exceeded(kinds, nodes)
+    assert not exceeded([(asked, 46) for asked, _ in kinds], nodes)
+
+
 @pytest.mark.parametrize("seed", range(250))
 def test_what_is_ruled_out_does_not_fit(seed: int) -> None:
     draw = Random(seed)

@@ -1,15 +1,19 @@
 """Gangs of unequal pods are as close to each other as equal pods would be, where a domain holds them."""
 
 import random
+import tracemalloc
 
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.groups import Strategy
+from closeby.lab.benchmarks import clusters
+from closeby.lab.benchmarks.placement import engine_of
+from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
-from closeby.scheduling.events import PodUpserted
+from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
+from closeby.scheduling.outcomes import bindings_of
 from tests.worlds import gang, node, pods, spec, world
 
 TOLERANT = replace(spec(gpu=1), tolerations=(Toleration(key="k", operator="Exists"),))
@@ -65,3 +69,20 @@ def test_what_tells_pods_apart_without_keeping_them_off_nodes_takes_them_no_furt
         *pods("train", count - count // 2, TOLERANT, prefix="y"),
     ]
     assert racks(of_two_kinds) == racks(pods("train", count, spec(gpu=1))), f"seed {seed}"
+
+
+def test_a_search_among_many_nodes_keeps_little_for_each_pod() -> None:
+    """Pods of a dozen sizes fill 600 nodes nearly. All nodes are looked at for each of them."""
+    engine, sizes, number = engine_of(600), 12, 660
+    needs = [clusters.needs(3 + i % 4, 100 * i) for i in range(sizes)]
+    members = clusters.plain_pods([needs[i % sizes] for i in range(number)], "u")
+    group = PodGroup(namespace="bench", name="u", min_member=number)
+    engine.handle(GroupChanged(group), *(PodUpserted(replace(pod, group="u")) for pod in members))
+    tracemalloc.start()
+    try:
+        placed = bindings_of(engine.handle(Tick()))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(placed) == number
+    assert most < 20 * 1024 * 1024

@@ -73,15 +73,21 @@ def refusals() -> Iterator[Figure]:
 
 
 def unequal() -> Iterator[Figure]:
-    """Gangs of unequal pods: one that is placed, and two whose search is in vain."""
+    """Gangs of unequal pods that are placed, the last one pod by pod, and such whose search is in vain.
+
+    A dozen sizes are 3 to 6 GPUs, each with three amounts of CPU.
+    """
     engine = engine_of(NODES)
     engine.handle(*(PodUpserted(pod) for pod in clusters.plain_pods([clusters.needs(1)], "first")), Tick())
+    dozen = [clusters.needs(3 + index % 4, 100 * index) for index in range(12)]
     for kinds, text in (
-        (((5, 2_500), (3, 3_000)), "2,500 x 5 GPU and 3,000 x 3 GPU"),
-        (((5, 2_900), (3, 4_200)), "2,900 x 5 GPU and 4,200 x 3 GPU, in vain"),
-        (((5, 2_000), (6, 700), (7, 200), (3, 3_600)), "5, 6, 7 and 3 GPU, in vain"),
+        (_of_gpus((5, 2_500), (3, 3_000)), "2,500 x 5 GPU and 3,000 x 3 GPU"),
+        (_of_gpus((5, 2_900), (3, 4_200)), "2,900 x 5 GPU and 4,200 x 3 GPU, in vain"),
+        (_of_gpus((5, 2_000), (6, 700), (7, 200), (3, 3_600)), "5, 6, 7 and 3 GPU, in vain"),
+        ([(needs, 500) for needs in dozen], "6,000 of a dozen sizes, in vain"),
+        ([(needs, 463 + (index < 4)) for index, needs in enumerate(dozen)], "5,560 of a dozen sizes"),
     ):
-        specs = [clusters.needs(gpus) for gpus, count in kinds for _ in range(count)]
+        specs = [needs for needs, count in kinds for _ in range(count)]
         group = PodGroup(namespace="bench", name="unequal", min_member=len(specs))
         pods = [replace(pod, group="unequal") for pod in clusters.plain_pods(specs, "unequal")]
         samples = []
@@ -91,6 +97,11 @@ def unequal() -> Iterator[Figure]:
                 samples.append(timed(partial(_bound, engine)))
             engine.handle(*(PodDeleted(pod.uid) for pod in pods), GroupDeleted(group.key))
         yield summary("unequal gang", text, NODES, len(pods), samples[1:], 500.0)
+
+
+def _of_gpus(*kinds: tuple[int, int]) -> list[tuple[PodSpec, int]]:
+    """What pods need, and how many there are, of so many GPUs each."""
+    return [(clusters.needs(gpus), count) for gpus, count in kinds]
 
 
 def _run(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> tuple[list[TimedSample], list[TimedSample]]:

@@ -23,7 +23,7 @@ MOST_OF_ALL: Final = 20_000
 #: Kinds of nodes, and of pods, beyond which nothing is judged.
 MOST_KINDS: Final = 256
 #: Steps by which weights are improved.
-STEPS: Final = 60
+STEPS: Final = 300
 #: Weights are whole numbers up to this, so that sums are exact.
 _SCALE: Final = 1 << 20
 
