@@ -2,6 +2,7 @@
 
 import random
 import tracemalloc
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -71,18 +72,31 @@ def test_what_tells_pods_apart_without_keeping_them_off_nodes_takes_them_no_furt
     assert racks(of_two_kinds) == racks(pods("train", count, spec(gpu=1))), f"seed {seed}"
 
 
-def test_a_search_among_many_nodes_keeps_little_for_each_pod() -> None:
-    """Pods of a dozen sizes fill 600 nodes nearly. All nodes are looked at for each of them."""
-    engine, sizes, number = engine_of(600), 12, 660
-    needs = [clusters.needs(3 + i % 4, 100 * i) for i in range(sizes)]
-    members = clusters.plain_pods([needs[i % sizes] for i in range(number)], "u")
+def placed_within(memory: int, needs: Sequence[PodSpec], number: int) -> int:
+    """Places a gang with so many pods of these needs, in turn, on 600 nodes; within so many MiB."""
+    engine = engine_of(600)
+    members = clusters.plain_pods([needs[i % len(needs)] for i in range(number)], "u")
     group = PodGroup(namespace="bench", name="u", min_member=number)
-    engine.handle(GroupChanged(group), *(PodUpserted(replace(pod, group="u")) for pod in members))
+    labelled = (replace(pod, group="u", labels={"app": "u"}) for pod in members)
+    engine.handle(GroupChanged(group), *map(PodUpserted, labelled))
     tracemalloc.start()
     try:
         placed = bindings_of(engine.handle(Tick()))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(placed) == number
-    assert most < 20 * 1024 * 1024
+    assert most < memory * 1024 * 1024
+    return len(placed)
+
+
+def test_a_search_among_many_nodes_keeps_little_for_each_pod() -> None:
+    """Pods of a dozen sizes fill the nodes nearly. All nodes are looked at for each of them."""
+    sizes = [clusters.needs(3 + i % 4, 100 * i) for i in range(12)]
+    assert placed_within(8, sizes, 660) == 660
+
+
+def test_a_search_for_pods_about_pods_keeps_little_for_each() -> None:
+    """A set of placements is not tried in two orders, and thousands of such sets come one after another."""
+    near = PodAffinity(required=(PodAffinityTerm("block", selector_of({"app": "u"})),))
+    sizes = [replace(clusters.needs(1, 100 * i), pod_affinity=near) for i in range(3)]
+    assert placed_within(8, sizes, 900) == 900

@@ -5,9 +5,10 @@ limits (``limits``), all at once. What that does not settle is searched pod by p
 step is one that all filters allow at that moment, so that some order of the pods leads to every placement.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 
@@ -174,7 +175,9 @@ class Mutual:
         )
         rows = [cluster.labels.column(key).codes[slots].astype(np.int64) for key in keys]
         rows += [cluster.free(row, slots) for row in range(len(cluster.row_of))]
-        rows += [share.pod_class.fits[slots] for share in self._demand]
+        for share in self._demand:
+            self._table.refresh(share.pod_class)
+            rows.append(share.pod_class.fits[slots])
         return np.stack(rows)
 
 
@@ -195,6 +198,19 @@ def _inside(finer: DomainLimit, coarser: DomainLimit) -> bool:
     return bool((owner[inner] == outer).all())
 
 
+class _Options:
+    """Where one step of a search stands: the class that is offered, and how many kinds of nodes were.
+
+    The nodes are worked out again where a step is taken back, so that little is kept for each pod.
+    """
+
+    __slots__ = ("kind", "offered")
+
+    def __init__(self) -> None:
+        self.kind = 0
+        self.offered = 0
+
+
 class _Search:
     """Depth first; a set of placements that was tried in one order is not tried in another."""
 
@@ -205,8 +221,9 @@ class _Search:
         #: The classes in the order in which they are offered a node, and how many pods of each are placed.
         self._demand = sorted(mutual.demand, key=self._hardness)
         self._placed = [0] * len(self._demand)
-        self._seen: set[frozenset[tuple[tuple[int, int], int]]] = set()
-        self._taken: Counter[tuple[int, int]] = Counter()
+        #: Fingerprints of the sets that were tried, and of the one in hand: a sum, so that order is nothing.
+        self._seen: set[int] = set()
+        self._fingerprint = 0
 
     def run(self) -> bool:
         """Whether all pods were placed; if not, none is."""
@@ -215,12 +232,13 @@ class _Search:
         path: list[tuple[int, int]] = []
         way = [self._options()]
         while way:
-            step = next(way[-1], None)
+            options = way[-1]
+            step = None if options is None else self._next(options)
             if step is not None:
                 kind, slot = step
                 statement.assume_one(self._demand[kind].pods[self._placed[kind]], slot)
                 self._placed[kind] += 1
-                self._taken[step] += 1
+                self._fingerprint += _fingerprint(kind, slot)
                 path.append(step)
                 if len(path) == wanted:
                     return True
@@ -228,38 +246,47 @@ class _Search:
                 continue
             way.pop()
             if path:
-                last = path.pop()
-                self._placed[last[0]] -= 1
-                self._taken[last] -= 1
+                kind, slot = path.pop()
+                self._placed[kind] -= 1
+                self._fingerprint -= _fingerprint(kind, slot)
                 statement.rollback(statement.checkpoint() - 1)
                 if not self._budget.take_backtrack():
                     break
         statement.rollback(start)
         return False
 
-    def _options(self) -> Iterator[tuple[int, int]]:
-        counted = frozenset((+self._taken).items())
-        if counted in self._seen or not self._enough():
-            return
-        self._seen.add(counted)
-        yield from chain.from_iterable(
-            self._nodes_for(kind)
-            for kind, share in enumerate(self._demand)
-            if self._placed[kind] < len(share.pods)
-        )
+    def _options(self) -> _Options | None:
+        """What can be done next; None where it was tried before, or is in vain."""
+        if self._fingerprint in self._seen or not self._enough():
+            return None
+        self._seen.add(self._fingerprint)
+        return _Options()
 
-    def _nodes_for(self, kind: int) -> Iterator[tuple[int, int]]:
-        """Nodes for the next pod of a class, the tightest first, one of each kind."""
+    def _next(self, options: _Options) -> tuple[int, int] | None:
+        """The next class and slot that are offered; None where all were."""
+        while options.kind < len(self._demand):
+            kind, offered = options.kind, options.offered
+            if self._placed[kind] < len(self._demand[kind].pods):
+                slot = self._node(kind, offered)
+                if slot is not None:
+                    options.offered += 1
+                    return kind, slot
+            options.kind, options.offered = kind + 1, 0
+        return None
+
+    def _node(self, kind: int, offered: int) -> int | None:
+        """A node for the next pod of a class, the tightest first, one of each kind; None at the end."""
         mutual, share = self._mutual, self._demand[kind]
         mutual.statement.state.pace.take(100 + len(self._slots) // 10)
         fits = mutual.table.of(share.pods[self._placed[kind]]).fits[self._slots]
         usable = np.flatnonzero(fits)
-        if not len(usable):
-            return
+        if len(usable) <= offered:
+            return None
+        if not offered:
+            return int(self._slots[usable[np.argmin(fits[usable])]])
         usable = usable[np.argsort(fits[usable], kind="stable")]
         _, distinct = np.unique(mutual.kinds(self._slots[usable]), axis=1, return_index=True)
-        for slot in self._slots[usable[np.sort(distinct)]].tolist():
-            yield kind, slot
+        return int(self._slots[usable[np.sort(distinct)[offered]]]) if len(distinct) > offered else None
 
     def _enough(self) -> bool:
         """Whether what is left could still fit, each class by itself."""
@@ -271,5 +298,12 @@ class _Search:
 
     def _hardness(self, share: Share) -> tuple[bool, float]:
         """Pods that others wait for come first, then those with the least room for each of them."""
+        self._mutual.table.refresh(share.pod_class)
         room = float(share.pod_class.fits[self._slots].sum())
         return self._mutual.table.helped_by_pods(share.pods[:1]), room / len(share.pods)
+
+
+@lru_cache(maxsize=1 << 16)
+def _fingerprint(kind: int, slot: int) -> int:
+    """A number of 128 bits for a pod of a class on a node; sums of such hardly ever meet by chance."""
+    return int.from_bytes(blake2b(f"{kind} {slot}".encode(), digest_size=16).digest())
