@@ -145,10 +145,15 @@ class Plans:
         return None
 
     def keep_off(self, key: str, priority: int) -> None:
-        """Note which nodes an item must keep off: those cleared for others of at least its priority."""
+        """Note which nodes an item must keep off: those cleared for others of at least its priority.
+
+        Of an application ``key`` may also be one pod (by uid), which keeps off those of its other pods too.
+        """
         reserved = self._tools.reserved
         plans = [
-            plan for plan in self._plans.values() if plan.said.item != key and plan.said.priority >= priority
+            plan
+            for plan in self._plans.values()
+            if key not in (plan.said.item, plan.by) and plan.said.priority >= priority
         ]
         reserved.set, reserved.cleared = 0, None
         if plans:

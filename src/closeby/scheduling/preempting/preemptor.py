@@ -45,8 +45,6 @@ _UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(
         Reason.SCHEDULER_ERROR,
     }
 )
-#: Pods that are being deleted, of which it is tried whether their end is needed.
-_SPARED: Final = 16
 
 #: Seconds until an item is tried again at the soonest since time made pods possible victims.
 _SOONEST: Final = 1.0
@@ -110,7 +108,10 @@ class Preemptor:
         return self._deadlines.next
 
     def keep_off(self, key: str, priority: int) -> None:
-        """Note which nodes an item must keep off: those cleared for others of at least its priority."""
+        """Note which nodes an item must keep off: those cleared for others of at least its priority.
+
+        Of an application ``key`` may also be one pod (by uid), which keeps off those of its other pods too.
+        """
         self._plans.keep_off(key, priority)
 
     def release(self) -> None:
@@ -230,7 +231,7 @@ class Preemptor:
         kept = set(spared)
         others = [pod for one in self._plans if one is not plan for pod in self._plans.left(one)]
         left = self._plans.left(plan)
-        self.keep_off(said.item, said.priority)
+        self.keep_off(plan.by, said.priority)
         try:
             item = self._waiting(said)
             if item is None:
@@ -258,8 +259,8 @@ class Preemptor:
     def attempt(self, key: str, outcome: Outcome) -> tuple[Preemption | NoPreemption, ...]:
         """Plans for what was refused of an item; why there is none where it is explained."""
         if outcome.kind is ItemKind.APPLICATION:
-            curable = [one.pod for one in outcome.leftover if one.reason not in _UNRESOLVABLE]
-            found = [self._for_pod(key, pod, pod.uid) for pod in curable]
+            curable = (one.pod for one in outcome.leftover if one.reason not in _UNRESOLVABLE)
+            found = [self._for_pod_of_application(key, pod) for pod in curable]
             return tuple(one for one in found if isinstance(one, Preemption))
         if not outcome.refused or outcome.reason in _UNRESOLVABLE:
             return ()
@@ -295,6 +296,11 @@ class Preemptor:
         if forbidden:
             return _but_for_policy(said, forbidden)
         return self._settled(key, said, priority)
+
+    def _for_pod_of_application(self, key: str, pod: Pod) -> Preemption | NoPreemption | None:
+        """A pod of an application preempts like a plain pod: the others of it count as others."""
+        self.keep_off(pod.uid, self._state.priorities.of(pod))
+        return self._for_pod(key, pod, pod.uid)
 
     def _for_pod(self, key: str, pod: Pod, by: str) -> Preemption | NoPreemption | None:
         priority = self._state.priorities.of(pod)
