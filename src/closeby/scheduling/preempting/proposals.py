@@ -101,21 +101,25 @@ class Proposals:
         placed: Sequence[Placed],
         priority: int,
     ) -> tuple[tuple[Pod, ...], Sequence[Placed]]:
-        """Pods on the nodes that are being deleted already, and without whose end the item does not fit."""
+        """Pods that are being deleted already, and without whose end the item does not fit."""
         slots = {slot for _, slot in placed}
         world = victims.world
         planned = self._plans.planned(priority)
-        leaving = victims.leaving.tolist()
-        needed = [
-            world.pods[one]
-            for one in leaving
-            if int(world.slots[one]) in slots and world.pods[one].uid not in planned
-        ]
-        on_them = {pod.uid for pod in needed}
-        rest = [world.pods[one] for one in leaving if world.pods[one].uid not in on_them]
+        leaving = [(world.pods[one], int(world.slots[one])) for one in victims.leaving.tolist()]
+        #: What goes for other plans does so in any case.
+        others = [pod for pod, _ in leaving if pod.uid in planned]
+        terminating = in_order(pod for pod, _ in leaving if pod.uid not in planned)
+        on_nodes = {pod.uid for pod, slot in leaving if slot in slots}
+        needed = [pod for pod in terminating if pod.uid in on_nodes]
+        if len(needed) < len(terminating):
+            found = self._trials.place(item, (*others, *needed, *gone))
+            if found is None:
+                needed = list(terminating)
+            else:
+                placed = found
         for pod in needed[:_SPARED]:
             left = [one for one in needed if one is not pod]
-            found = self._trials.place(item, (*rest, *left, *gone))
+            found = self._trials.place(item, (*others, *left, *gone))
             if found is not None:
                 needed, placed = left, found
         return in_order(needed), placed

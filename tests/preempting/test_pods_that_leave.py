@@ -1,0 +1,71 @@
+"""Pods that are being deleted already: a plan waits for those whose room it needs, and for no others."""
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
+from closeby.scheduling.events import PodDeleted, PodUpserted
+from tests.preempting.site import Site, names
+from tests.worlds import GPU, node
+
+
+def two_nodes() -> Site:
+    """Two full nodes on each of which two pods are being deleted."""
+    site = Site([node(name, {"zone": "z", "rack": name}, {GPU: 2}) for name in ("n0", "n1")])
+    for name in ("n0", "n1"):
+        for index in range(2):
+            pod = site.alone(f"{name}-{index}", name)
+            site.tell(PodUpserted(replace(pod, terminating=True)))
+    return site
+
+
+@pytest.mark.parametrize("kind", ["pod", "gang"])
+def test_a_plan_waits_for_the_pods_of_its_node_alone(kind: str) -> None:
+    site = two_nodes()
+    if kind == "pod":
+        site.alone("train-0", priority=10, gpu=2)
+    else:
+        site.waiting("train", 1, priority=10, gpu=2)
+    [plan] = site.tick()
+    [chosen] = plan.nodes
+    assert names(plan) == [f"{chosen}-0", f"{chosen}-1"]
+    assert plan.cost.pods == 0
+
+
+def test_the_room_is_kept_while_the_first_of_them_ends() -> None:
+    site = two_nodes()
+    site.alone("high", priority=10, gpu=2)
+    [plan] = site.tick()
+    [chosen] = plan.nodes
+    site.alone("low", priority=5)
+    site.tell(PodDeleted(plan.victims[0].uid))
+    site.tick()
+    assert not site.where
+    assert site.evict(plan) == []
+    assert site.where == {"high": chosen}
+
+
+def test_of_two_that_are_enough_the_same_one_is_needed_in_any_order() -> None:
+    found = set()
+    for order in (1, -1):
+        site = Site([node("n0", {}, {GPU: 2})])
+        for name in ("a", "b")[::order]:
+            pod = site.alone(name, "n0")
+            site.tell(PodUpserted(replace(pod, terminating=True)))
+        site.alone("high", priority=10)
+        [plan] = site.tick()
+        found.add(tuple(names(plan)))
+    assert len(found) == 1
+
+
+def test_a_pod_elsewhere_is_waited_for_where_its_end_is_needed() -> None:
+    """One in the same zone keeps the preemptor off by anti-affinity."""
+    site = Site([node(name, {"zone": "z"}, {GPU: 1}) for name in ("n0", "n1")])
+    apart = PodAffinityTerm(topology_key="zone", selector=selector_of({"app": "high"}))
+    pod = site.alone("apart", "n1", needs={"pod_affinity": PodAffinity(forbidden=(apart,))})
+    site.tell(PodUpserted(replace(pod, terminating=True)))
+    site.alone("low", "n0")
+    site.alone("high", priority=10, labels={"app": "high"}, needs={"node_selector": ((HOSTNAME, "n0"),)})
+    [plan] = site.tick()
+    assert (plan.node, names(plan)) == ("n0", ["apart", "low"])
