@@ -19,6 +19,7 @@ from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.tried_sets import TRIALS, TriedSets
 from closeby.scheduling.preempting.units import VictimUnit
 from closeby.scheduling.preempting.victims import LeastCost, Units, Victims, in_order, partly_free_in, pods_of
+from closeby.scheduling.preempting.world import World
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 #: Filters whose answers the arithmetic knows: resources, and what is true of a node whatever runs there.
@@ -146,14 +147,30 @@ class GangQuestion:
         exact = clearing.exact and not (clearing.tried is not None and clearing.tried.spent)
         if not exact:
             found = clearing.reprieved(ground, found)
+        placed = self._fits(victims, found.units) or ()
+        taken = self._taken(placed)
+        cost = found.cost
+        if taken is not None and taken != domain:
+            domain, cost = taken, cost._replace(outside=self._outside(victims.world, found.units, taken))
         return DomainChoice(
-            tree=self.tree,
-            domain=domain,
-            cost=found.cost,
-            units=found.units,
-            placed=self._fits(victims, found.units) or (),
-            exact=exact,
+            tree=self.tree, domain=domain, cost=cost, units=found.units, placed=placed, exact=exact
         )
+
+    def _taken(self, placed: Sequence[Placed]) -> Domain | None:
+        """The domain of the required level that the gang's own cycle chose.
+
+        Victims may free several: a gang that goes as a whole frees nodes in each domain that it is in.
+        """
+        if not placed or self.level == ROOT_LEVEL:
+            return None
+        owners = self.tree.owners_of_slots(np.asarray([slot for _, slot in placed]), self.level)
+        return Domain(self.level, int(owners[0])) if (owners == owners[0]).all() else None
+
+    def _outside(self, world: World, units: Sequence[VictimUnit], domain: Domain) -> int:
+        """Accelerators of victims that are not in a domain."""
+        gone = np.asarray([one for unit in units for one in unit.pods], dtype=np.intp)
+        inside = self.tree.owners_of_slots(world.slots[gone], domain.level) == domain.index
+        return int(world.accelerators[gone[~inside]].sum())
 
     def table(self, victims: Victims | None, protected: ProtectedPods) -> tuple[DomainCost, ...]:
         """What clearing each domain would cost, or why that does not help; the cheapest first."""
