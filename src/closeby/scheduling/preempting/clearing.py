@@ -144,14 +144,6 @@ class Clearing(Struct, kw_only=True, eq=False):
             tally.take(unit)
         return tally.cost._replace(partly_free=self.partly_free(tally.units))
 
-    def within_limits(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
-        """So many of the single members of each gang as may go, the cheapest first, and all other units."""
-        tally = VictimTally(self.allowed, self.limits)
-        for unit in sorted(units, key=lambda one: (one.priority, one.lost, one.name)):
-            if tally.may_take(unit):
-                tally.take(unit)
-        return tally.units
-
     def found(self, tally: VictimTally) -> FoundVictims:
         """What is taken now."""
         units = tuple(tally.units)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Ints
@@ -26,6 +27,7 @@ from closeby.scheduling.preempting.node_ranking import NodeRanking
 from closeby.scheduling.preempting.protected import ProtectedPods
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost
 from closeby.scheduling.preempting.trials import PreemptionTrials
+from closeby.scheduling.preempting.tried_sets import TriedSets
 from closeby.scheduling.preempting.units import VictimUnit
 from closeby.scheduling.preempting.victims import Units, Victims, in_order, partly_free_in, pods_of
 from closeby.scheduling.preempting.world import World
@@ -181,16 +183,21 @@ class _Nodes(NamedTuple):
         self, slot: int, places: Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None]
     ) -> tuple[NodeCandidate, tuple[Placed, ...]] | None:
         """Who must go on a node as all filters see it, and where the pod is then; None if it never fits."""
-        units = [unit for unit in self.units.of(self._place(slot))[0] if unit.whole]
+        units, shared = self.units.of(self._place(slot))
+        if _some_alone(units):
+            tried = TriedSets(places, self.cluster.capacity, monotone=True)
+            found = self._cheapest(self._ground(slot, shared), units, tried)
+            placed = None if found is None else places(found)
+            return None if found is None or placed is None else (self._candidate(slot, found), placed)
         gone = self._in_turn(units)
         placed = places(gone)
         if placed is None:
             return None
         for unit in tuple(gone):
             rest = [one for one in gone if one is not unit]
-            found = places(rest)
-            if found is not None:
-                gone, placed = rest, found
+            left = places(rest)
+            if left is not None:
+                gone, placed = rest, left
         return self._candidate(slot, tuple(gone)), placed
 
     def _place(self, slot: int) -> int:
@@ -202,16 +209,19 @@ class _Nodes(NamedTuple):
         """Nodes with who must go, without those where all that may go is not enough."""
         for slot in slots.tolist():
             units, shared = self.units.of(self._place(slot))
-            ground = Ground(
-                [1],
-                [int(self.room.fits[0][slot])],
-                [self.kind.asks],
-                self.units.ground_of(shared),
-                lambda _, __: True,
-            )
+            ground = self._ground(slot, shared)
             kept = self._needed(ground, units)
             if kept is not None:
                 yield self._candidate(slot, kept)
+
+    def _ground(self, slot: int, shared: set[int]) -> Ground:
+        return Ground(
+            [1],
+            [int(self.room.fits[0][slot])],
+            [self.kind.asks],
+            self.units.ground_of(shared),
+            lambda _, __: True,
+        )
 
     def _candidate(self, slot: int, units: tuple[VictimUnit, ...]) -> NodeCandidate:
         cost = self.clearing.costs(units)
@@ -219,17 +229,20 @@ class _Nodes(NamedTuple):
         return NodeCandidate((self._key(units, cost), name), slot, units, cost)
 
     def _needed(self, ground: Ground, units: Sequence[VictimUnit]) -> tuple[VictimUnit, ...] | None:
-        """The units of a node that must go, by upstream's rule; None where all of them are not enough."""
-        clearing = self.clearing
-        singles = {unit.holder for unit in units if not unit.whole and unit.gang}
-        whole = [unit for unit in units if unit.whole or unit.holder not in singles]
-        spared = self._reprieved(ground, whole)
-        if singles:
-            some = [unit for unit in units if not (unit.whole and unit.holder in singles)]
-            few = self._reprieved(ground, clearing.within_limits(some))
-            if few is not None and (spared is None or clearing.costs(few) < clearing.costs(spared)):
-                return few
-        return spared
+        """The units of a node that must go; None where all of them are not enough.
+
+        By upstream's rule, or where members of a gang may go one by one, which upstream does not know, those
+        that cost the least.
+        """
+        return self._cheapest(ground, units) if _some_alone(units) else self._reprieved(ground, units)
+
+    def _cheapest(
+        self, ground: Ground, units: Sequence[VictimUnit], tried: TriedSets | None = None
+    ) -> tuple[VictimUnit, ...] | None:
+        """The units that cost the least and are enough; ``tried`` knows more than the arithmetic."""
+        clearing = self.clearing if tried is None else replace(self.clearing, tried=tried, nodes=0)
+        found = clearing.cheapest(ground, units, None)
+        return None if found is None else found.units
 
     def _in_turn(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
         """The units that may go, in the order in which they may stay: those first that a budget protects."""
@@ -274,6 +287,11 @@ class _Nodes(NamedTuple):
         ]
         latest = -min(top) if top else 0.0
         return cost.pdb_violations, cost.highest, cost.gangs_broken, (total, cost.pods, latest)
+
+
+def _some_alone(units: Sequence[VictimUnit]) -> bool:
+    """Whether members of a gang may go one by one."""
+    return any(not unit.whole for unit in units)
 
 
 def _importance(world: World, unit: VictimUnit) -> tuple[object, ...]:
