@@ -1,6 +1,7 @@
 """The cheapest domain to clear for a gang: all that could hold it are looked at, none is sampled."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, 
 from closeby.scheduling.preempting.protected import ProtectedPods
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost, KeptPods
 from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.tried_sets import TRIALS, TriedSets
+from closeby.scheduling.preempting.tried_sets import AT_ONCE, TOGETHER, TRIALS, TriedSets
 from closeby.scheduling.preempting.units import VictimUnit
 from closeby.scheduling.preempting.victims import LeastCost, Units, Victims, in_order, partly_free_in, pods_of
 from closeby.scheduling.preempting.world import World
@@ -26,6 +27,9 @@ from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 COUNTED: Final = frozenset({"NodeResourcesFit", "Reservation"})
 #: Domains of which the cost is worked out for an explanation.
 EXPLAINED: Final = 64
+
+#: The least that a domain costs, the domain, its units and its room.
+DomainCandidate = tuple[LeastCost, Domain, list[VictimUnit], Ground]
 
 
 class DomainChoice(Struct, frozen=True, kw_only=True, eq=False):
@@ -58,6 +62,7 @@ class GangQuestion:
         required = None if levels is None else levels.required
         self.level = ROOT_LEVEL if required is None else required
         self._preferred = None if levels is None or levels.by_default else levels.preferred
+        self._one_of_each = [share.pods[0] for share in demand]
         self.rows, kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
         self._anchors = minimum.all_anchors()
         if minimum.may_leave_out:  # Not all of these need a place.
@@ -132,7 +137,10 @@ class GangQuestion:
     def _cheapest(self, search: "_Search", victims: Victims) -> DomainChoice | None:
         clearing = search.clearing
         best: tuple[tuple[object, ...], Domain, FoundVictims, Ground] | None = None
-        for bound, domain, units, ground in search.in_order():
+        candidates = search.in_order()
+        if clearing.tried is not None:
+            candidates = self._promising(candidates, victims)
+        for bound, domain, units, ground in candidates:
             if best is not None and bound > best[2].cost[:7]:
                 break
             found = clearing.cheapest(ground, units, None if best is None else best[2].cost)
@@ -155,6 +163,18 @@ class GangQuestion:
         return DomainChoice(
             tree=self.tree, domain=domain, cost=cost, units=found.units, placed=placed, exact=exact
         )
+
+    def _promising(
+        self, candidates: Iterator[DomainCandidate], victims: Victims
+    ) -> Iterator[DomainCandidate]:
+        """The same domains without those that can't hold the gang even if all goes there that may go."""
+        yield from islice(candidates, AT_ONCE)
+        while batch := list(islice(candidates, TOGETHER)):
+            gone = dict.fromkeys(one for _, _, units, _ in batch for unit in units for one in unit.pods)
+            pods = (*self._leaving, *(victims.world.pods[one] for one in gone))
+            most = self._trials.most(self._gang, self._one_of_each, pods)
+            holding = None if most is None else set(self._holding(most).tolist())
+            yield from (one for one in batch if holding is None or one[1].index in holding)
 
     def _taken(self, placed: Sequence[Placed]) -> Domain | None:
         """The domain of the required level that the gang's own cycle chose.
@@ -269,7 +289,7 @@ class _Search(Struct, frozen=True, eq=False):
     fits: Sequence[Ints]
     domains: Ints
 
-    def in_order(self) -> Iterator[tuple[LeastCost, Domain, list[VictimUnit], Ground]]:
+    def in_order(self) -> Iterator[DomainCandidate]:
         """The domains with their units, those first that could be the cheapest, with the least they cost."""
         kinds, level = self.question.kinds, self.question.level
         lacks = [kind.wanted - counts[self.domains] for kind, counts in zip(kinds, self.fits, strict=True)]

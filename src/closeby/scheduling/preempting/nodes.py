@@ -27,14 +27,12 @@ from closeby.scheduling.preempting.node_ranking import NodeRanking
 from closeby.scheduling.preempting.protected import ProtectedPods
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost
 from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.tried_sets import TriedSets
+from closeby.scheduling.preempting.tried_sets import AT_ONCE, TOGETHER, TriedSets, most_trials
 from closeby.scheduling.preempting.units import VictimUnit
 from closeby.scheduling.preempting.victims import Units, Victims, in_order, partly_free_in, pods_of
 from closeby.scheduling.preempting.world import World
 from closeby.topology.tree import Tree
 
-#: Nodes that are tried for one pod where a filter knows more than the arithmetic.
-TRIALS: Final = 64
 #: Nodes of which the cost is shown in an explanation.
 EXPLAINED: Final = 64
 
@@ -88,10 +86,10 @@ class PodQuestion:
         Where a filter refuses who would have to go for room alone, others on the node may have to go too.
         """
         leaving = pods_of_leaving(victims)
-        nodes = self._nodes(victims)
+        nodes, most = self._nodes(victims), most_trials(self._tools.cluster.node_count)
         #: Nodes of which more must go than for room: they come by what that costs.
         dearer: list[tuple[NodeCandidate, tuple[Placed, ...]]] = []
-        for one in islice(nodes.in_order(), TRIALS):
+        for one in islice(self._promising(nodes.in_order(), victims), most):
             if dearer and dearer[0][0].key <= one.key:
                 break
             placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.world, one.units)))
@@ -102,6 +100,18 @@ class PodQuestion:
             if found is not None:
                 dearer = sorted([*dearer, found], key=lambda known: known[0].key)
         return self._choice(*dearer[0]) if dearer else None
+
+    def _promising(self, nodes: Iterator[NodeCandidate], victims: Victims) -> Iterator[NodeCandidate]:
+        """The same nodes without those that refuse the pod even if all goes there that may go."""
+        yield from islice(nodes, AT_ONCE)
+        world, leaving = victims.world, pods_of_leaving(victims)
+        while batch := list(islice(nodes, TOGETHER)):
+            there = np.isin(world.slots[victims.pods], [one.slot for one in batch])
+            holders = np.unique(world.holder_of[victims.pods[there]])
+            gone = victims.pods[np.isin(world.holder_of[victims.pods], holders)]
+            pods = (*leaving, *(world.pods[one] for one in gone.tolist()))
+            most = self._trials.most(self._pod, (self._pod,), pods)
+            yield from (one for one in batch if most is None or most[0][one.slot])
 
     def _choice(self, one: NodeCandidate, placed: tuple[Placed, ...]) -> NodeChoice:
         name = self._tools.cluster.node_at(placed[0][1]).name

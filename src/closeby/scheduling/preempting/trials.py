@@ -1,9 +1,11 @@
 """Whether an item fits without some pods: its own cycle, on the engine's state, which is then as before."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from msgspec.structs import replace
 
+from closeby.objects.arrays import Counts
 from closeby.objects.pods import Pod
 from closeby.scheduling.commit_points import TryOnly
 from closeby.scheduling.extension import Handle
@@ -28,16 +30,36 @@ class PreemptionTrials:
 
     def place(self, item: WaitingGang | Pod, gone: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the item's pods would go without the pods that are gone; None if it does not fit."""
-        put_back = [self._holdings.lift(pod) for pod in gone]
-        put_back.append(self._exclusives.keep_off_in_trial(item))
         self._trial.placed = None
         self._tools.pace.begin()
-        try:
+        with self._without(gone, item):
             if isinstance(item, Pod):
                 place_pod(self._tools, item)
             else:
                 place_gang(self._tools, item)
+        return self._trial.placed
+
+    def most(
+        self, item: WaitingGang | Pod, kinds: Sequence[Pod], gone: Sequence[Pod]
+    ) -> tuple[Counts, ...] | None:
+        """By slot: how many pods of each kind may fit without the pods that are gone, and at most.
+
+        ``kinds`` has one pod of each. Filters that look at what was placed elsewhere are not asked: they may
+        refuse more. None where fewer pods may also close a node, as with a required affinity or a spread
+        constraint: then nothing follows for other sets of pods.
+        """
+        table = self._tools.table
+        if table.helped_by_pods(kinds):
+            return None
+        with self._without(gone, item):
+            return tuple(table.of(pod).fits.copy() for pod in kinds)
+
+    @contextmanager
+    def _without(self, gone: Sequence[Pod], item: WaitingGang | Pod) -> Iterator[None]:
+        put_back = [self._holdings.lift(pod) for pod in gone]
+        put_back.append(self._exclusives.keep_off_in_trial(item))
+        try:
+            yield
         finally:
             while put_back:
                 put_back.pop()()
-        return self._trial.placed

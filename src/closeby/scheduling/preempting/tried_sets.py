@@ -11,6 +11,15 @@ from closeby.scheduling.preempting.units import VictimUnit
 TRIALS: Final = 64
 MOST_TRIALS: Final = 256
 _FEW_NODES: Final = 1 << 14
+#: Candidates (domains or nodes) that are tried without asking first which may hold the item at all, and of
+#: how many others that is asked together.
+AT_ONCE: Final = 16
+TOGETHER: Final = 256
+
+
+def most_trials(nodes: int) -> int:
+    """How many cycles are tried for one item in a cluster of so many nodes."""
+    return max(TRIALS, min(MOST_TRIALS, _FEW_NODES // max(nodes, 1)))
 
 
 class TriedSets:
@@ -23,7 +32,7 @@ class TriedSets:
         self._fits = fits
         self.monotone = monotone
         #: Trials left; half of them are kept for what comes after the exact search.
-        self._left: float = max(TRIALS, min(MOST_TRIALS, _FEW_NODES // max(nodes, 1)))
+        self._left: float = most_trials(nodes)
         self._kept = self._left / 2
         #: Whether a set was not tried for want of trials.
         self.spent = False
