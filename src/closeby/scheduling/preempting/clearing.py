@@ -11,67 +11,18 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from closeby.objects.arrays import Ints
+from closeby.scheduling.preempting.domain_room import Ground
 from closeby.scheduling.preempting.records import EvictionCost
 from closeby.scheduling.preempting.tried_sets import TriedSets
-from closeby.scheduling.preempting.units import Amounts, MemberLimits, VictimTally, VictimUnit
+from closeby.scheduling.preempting.units import MemberLimits, VictimTally, VictimUnit
 
 #: Units of a domain of which every set is judged.
 EXACT: Final = 20
 #: Nodes of the search for one item, and how many of them look at sets that cost as much as the best.
 NODES: Final = 20_000
 TIES: Final = 2_000
-
-
-class Ground:
-    """The room of one domain: for each kind of pods, what fits, and what is wanted."""
-
-    def __init__(
-        self,
-        wanted: Sequence[int],
-        have: Sequence[int],
-        asks: Sequence[Amounts],
-        free: Mapping[int, Amounts],
-        usable: Callable[[int, int], bool],
-    ) -> None:
-        """``have`` fits without victims. ``free`` (by slot) is needed of shared nodes.
-
-        ``usable`` says of a kind and a slot whether such pods may go there.
-        """
-        self.wanted = tuple(wanted)
-        self._have = list(have)
-        self._asks = asks
-        self._free = {slot: list(amounts) for slot, amounts in free.items()}
-        self._usable = {
-            (kind, slot): usable(kind, slot) for slot in self._free for kind in range(len(self.wanted))
-        }
-
-    def lacks(self, more: Sequence[int] = ()) -> list[int]:
-        """What is missing of each kind, with so many more."""
-        extra = more or [0] * len(self.wanted)
-        return [want - have - one for want, have, one in zip(self.wanted, self._have, extra, strict=True)]
-
-    @property
-    def enough(self) -> bool:
-        """Whether all that is wanted fits."""
-        return all(want <= have for want, have in zip(self.wanted, self._have, strict=True))
-
-    def free(self, unit: VictimUnit, sign: int = 1) -> None:
-        """A unit goes; with -1 it is back."""
-        have = self._have
-        for kind, gain in enumerate(unit.gains):
-            have[kind] += sign * gain
-        for slot, amounts in unit.shared:
-            left = self._free[slot]
-            before = [self._room(kind, slot, left) for kind in range(len(have))]
-            for row, amount in enumerate(amounts):
-                left[row] += sign * amount
-            for kind, room in enumerate(before):
-                have[kind] += self._room(kind, slot, left) - room
-
-    def _room(self, kind: int, slot: int, left: Sequence[int]) -> int:
-        if not self._usable[kind, slot]:
-            return 0
-        return max(min([free // ask for free, ask in zip(left, self._asks[kind], strict=True) if ask]), 0)
+#: Nodes of the search for members of one gang that go instead of all of it.
+MEMBER_NODES: Final = 500
 
 
 class FoundVictims(NamedTuple):
@@ -111,23 +62,26 @@ class Clearing(Struct, kw_only=True, eq=False):
             return None
         if len(units) <= EXACT and self.nodes < NODES:
             search = _Exact(self, ground, units, limit)
-            search.descend(0)
+            best = search.run()
             if not search.spent:
-                return search.best
+                return best
         self.exact = False
         found = self._greedy(ground, units)
         if found is None or (limit is not None and found.cost > limit):
             return None
         return found
 
-    def reprieved(self, ground: Ground, found: FoundVictims) -> FoundVictims:
-        """The same without units that are not needed, however many sets must be tried for that."""
+    def reprieved(self, ground: Ground, units: Sequence[VictimUnit], found: FoundVictims) -> FoundVictims:
+        """The same without what is not needed, however many sets must be tried for that.
+
+        ``units``: all of the domain.
+        """
         if self.tried is None:
             return found
         self.tried.go_on()
         for unit in found.units:
             ground.free(unit)
-        return self._needed(ground, found.units)
+        return self._with_members(ground, units, self._needed(ground, found.units))
 
     def _never(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the item does not fit even if all units go."""
@@ -139,10 +93,14 @@ class Clearing(Struct, kw_only=True, eq=False):
 
     def costs(self, units: Sequence[VictimUnit]) -> EvictionCost:
         """What some units cost together."""
+        tally = self._tally_of(units)
+        return tally.cost._replace(partly_free=self.partly_free(tally.units))
+
+    def _tally_of(self, units: Sequence[VictimUnit]) -> VictimTally:
         tally = VictimTally(self.allowed, self.limits)
         for unit in units:
             tally.take(unit)
-        return tally.cost._replace(partly_free=self.partly_free(tally.units))
+        return tally
 
     def found(self, tally: VictimTally) -> FoundVictims:
         """What is taken now."""
@@ -152,10 +110,21 @@ class Clearing(Struct, kw_only=True, eq=False):
     def _greedy(self, ground: Ground, units: Sequence[VictimUnit]) -> FoundVictims | None:
         """The cheapest first until it is enough; then back with those that are not needed, the dearest first.
 
-        Whole gangs only where members beyond the minimum and pods by themselves are too few.
+        Whole gangs only where members beyond the minimum and pods by themselves are too few. Where the
+        cheapest leave too little of a budget, or of what a gang can spare, the largest are taken first.
         """
-        tally = VictimTally(self.allowed, self.limits)
-        ordered = sorted(units, key=lambda unit: self._order(unit, ground))
+        taken = self._taken(ground, sorted(units, key=lambda unit: self._order(unit, ground)))
+        if taken is None:
+            taken = self._taken(ground, sorted(units, key=lambda unit: self._largest(unit, ground)))
+        if taken is None:
+            return None
+        found = self._needed(ground, taken)
+        # Where sets are tried, that is left for the domain that is chosen.
+        return found if self.tried is not None else self._with_members(ground, units, found)
+
+    def _taken(self, ground: Ground, ordered: Sequence[VictimUnit]) -> list[VictimUnit] | None:
+        """One unit after the other until it is enough; None if it never is."""
+        tally = self._tally_of(())
         taken: list[VictimUnit] = []
         # Where sets are tried, ever more units go between one trial and the next.
         step, due = 1, 0
@@ -165,27 +134,38 @@ class Clearing(Struct, kw_only=True, eq=False):
                     break
                 due = number + step
                 step *= 2 if self.tries_blocks else 1
-            if unit.whole and any(one.holder == unit.holder for one in taken):
-                # All of the gang goes, with the members that went before.
-                for one in [one for one in taken if one.holder == unit.holder]:
-                    taken.remove(one)
-                    ground.free(one, -1)
-                tally = VictimTally(self.allowed, self.limits)
-                for one in taken:
-                    tally.take(one)
-            if not tally.may_take(unit):
+            # With all of a gang the members go that went before.
+            gang = unit.whole and unit.gang
+            mine = [one for one in taken if one.holder == unit.holder] if gang else []
+            rest = [one for one in taken if one not in mine] if mine else taken
+            after = self._tally_of(rest) if mine else tally
+            if not after.may_take(unit):
                 continue
-            tally.take(unit)
-            if not self.soft and tally.cost.pdb_violations:
-                tally.drop()
+            after.take(unit)
+            if not self.soft and after.cost.pdb_violations:
+                after.drop()
                 continue
+            for one in mine:
+                ground.free(one, -1)
+            tally, taken = after, rest
             taken.append(unit)
             ground.free(unit)
         if self._accepted(ground, taken):
-            return self._needed(ground, taken)
+            return taken
         for unit in taken:
             ground.free(unit, -1)
         return None
+
+    def _with_members(self, ground: Ground, units: Sequence[VictimUnit], found: FoundVictims) -> FoundVictims:
+        """The same with members of gangs instead of all of them where these are enough, the dearest first."""
+        wholes = [unit for unit in found.units if unit.whole and unit.gang]
+        for whole in sorted(wholes, key=lambda one: self._order(one, ground), reverse=True):
+            members = [unit for unit in units if unit.holder == whole.holder and not unit.whole]
+            if members:
+                others = [unit for unit in found.units if unit is not whole]
+                search = _Exact(self, ground, members, None, others, self.nodes + MEMBER_NODES)
+                found = search.run() or found
+        return found
 
     @property
     def tries_blocks(self) -> bool:
@@ -229,6 +209,12 @@ class Clearing(Struct, kw_only=True, eq=False):
             ground.free(unit)
         return taken
 
+    def _largest(self, unit: VictimUnit, ground: Ground) -> tuple[object, ...]:
+        """Those first that need the least of the budgets for what they free, of these the largest pods."""
+        gain = max(sum(unit.gains) + len(unit.shared), 1)
+        covered = sum(pods for _, pods in unit.budgets) / gain
+        return covered, -unit.accelerators / len(unit.pods), *self._order(unit, ground)
+
     def _order(self, unit: VictimUnit, ground: Ground) -> tuple[object, ...]:
         gain = max(sum(unit.gains) + len(unit.shared), 1)
         covered = bool(unit.budgets)
@@ -241,8 +227,17 @@ class _Exact:
     """Branch and bound over all sets of a domain's units."""
 
     def __init__(
-        self, clearing: Clearing, ground: Ground, units: Sequence[VictimUnit], limit: EvictionCost | None
+        self,
+        clearing: Clearing,
+        ground: Ground,
+        units: Sequence[VictimUnit],
+        limit: EvictionCost | None,
+        others: Sequence[VictimUnit] = (),
+        nodes: int = NODES,
     ) -> None:
+        """``others`` go in any case. The search ends with the node of this number."""
+        self._others = others
+        self._nodes = nodes
         self._clearing = clearing
         self._ground = ground
         self._limit = limit
@@ -267,11 +262,21 @@ class _Exact:
             return list(unit.gains)
         return [gain + (1 << 40) for gain in unit.gains]
 
-    def descend(self, at: int) -> None:
+    def run(self) -> FoundVictims | None:
+        """The cheapest set that was found; it may not be the cheapest of all once the search is ``spent``."""
+        for unit in self._others:
+            self._tally.take(unit)
+            self._ground.free(unit)
+        self._descend(0)
+        for unit in self._others:
+            self._ground.free(unit, -1)
+        return self.best
+
+    def _descend(self, at: int) -> None:
         """Judge the units from ``at`` on, with those taken before."""
         clearing, tally = self._clearing, self._tally
         clearing.nodes += 1
-        self.spent = self.spent or clearing.nodes > NODES
+        self.spent = self.spent or clearing.nodes > self._nodes
         if self.spent:
             return
         if self._ground.enough:
@@ -290,10 +295,10 @@ class _Exact:
             tally.take(unit)
             if clearing.soft or not tally.cost.pdb_violations:
                 self._ground.free(unit)
-                self.descend(at + 1)
+                self._descend(at + 1)
                 self._ground.free(unit, -1)
             tally.drop()
-        self.descend(at + 1)
+        self._descend(at + 1)
 
     def _accepts(self, units: Sequence[VictimUnit]) -> bool:
         tried = self._clearing.tried

@@ -12,7 +12,8 @@ from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
-from closeby.scheduling.preempting.clearing import Clearing, FoundVictims, Ground
+from closeby.scheduling.preempting.clearing import Clearing, FoundVictims
+from closeby.scheduling.preempting.domain_room import Ground
 from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, room_of, whatever_goes
 from closeby.scheduling.preempting.protected import ProtectedPods
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost, KeptPods
@@ -136,25 +137,26 @@ class GangQuestion:
 
     def _cheapest(self, search: "_Search", victims: Victims) -> DomainChoice | None:
         clearing = search.clearing
-        best: tuple[tuple[object, ...], Domain, FoundVictims, Ground] | None = None
+        best: tuple[tuple[object, ...], FoundVictims, DomainCandidate] | None = None
         candidates = search.in_order()
         if clearing.tried is not None:
             candidates = self._promising(candidates, victims)
-        for bound, domain, units, ground in candidates:
-            if best is not None and bound > best[2].cost[:7]:
+        for candidate in candidates:
+            bound, domain, units, ground = candidate
+            if best is not None and bound > best[1].cost[:7]:
                 break
-            found = clearing.cheapest(ground, units, None if best is None else best[2].cost)
+            found = clearing.cheapest(ground, units, None if best is None else best[1].cost)
             if found is None:
                 continue
             key = (found.cost, not self._close(search.room, found, victims, domain), domain.index)
             if best is None or key < best[0]:
-                best = key, domain, found, ground
+                best = key, found, candidate
         if best is None:
             return None
-        _, domain, found, ground = best
+        _, found, (_, domain, units, ground) = best
         exact = clearing.exact and not (clearing.tried is not None and clearing.tried.spent)
         if not exact:
-            found = clearing.reprieved(ground, found)
+            found = clearing.reprieved(ground, units, found)
         placed = self._fits(victims, found.units) or ()
         taken = self._taken(placed)
         cost = found.cost

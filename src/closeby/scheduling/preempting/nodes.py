@@ -20,7 +20,8 @@ from closeby.objects.arrays import Ints
 from closeby.objects.natural import NaturalKey, natural_key
 from closeby.objects.pods import Pod
 from closeby.scheduling.placing.tools import Placed, Tools
-from closeby.scheduling.preempting.clearing import Clearing, Ground
+from closeby.scheduling.preempting.clearing import Clearing
+from closeby.scheduling.preempting.domain_room import Ground
 from closeby.scheduling.preempting.domains import COUNTED, with_kept
 from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, room_of, whatever_goes
 from closeby.scheduling.preempting.node_ranking import NodeRanking

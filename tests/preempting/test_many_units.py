@@ -1,0 +1,122 @@
+"""Domains with more units than are searched exactly: what the greedy search must keep to all the same."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.pods import Pod
+from closeby.objects.selectors import selector_of
+from closeby.scheduling.events import BudgetChanged, GroupChanged, PodUpserted
+from tests.preempting.site import NOW, Site, names
+from tests.worlds import GPU, gang, node, pods, spec
+
+HIGH = 100
+
+
+class Crowded:
+    """One rack of six nodes, full of pods and gangs of up to five, of which some members may go alone."""
+
+    def __init__(self, seed: int) -> None:
+        random = Random(seed)
+        self.sizes = {f"n{index}": random.choice((6, 8)) for index in range(6)}
+        self.wanted, self.gpu = random.randint(3, 8), random.choice((1, 2, 3))
+        self.allowed = random.choice((None, 1, 4))
+        self.gangs: dict[str, tuple[int, list[Pod]]] = {}
+        free = [name for name, size in self.sizes.items() for _ in range(size)]
+        random.shuffle(free)
+        while free:
+            size = random.choice((1, 1, random.randint(2, 5)))
+            on, free = free[:size], free[size:]
+            name = f"g{len(self.gangs)}"
+            needs = replace(spec(gpu=1, cpu=0), priority=random.choice((0, 0, 10, 200)))
+            made = []
+            for index, where in enumerate(on):
+                labels = {"app": "covered"} if random.random() < 0.3 else {}
+                started = random.choice((NOW, NOW - 50, NOW - 100))
+                made += pods(
+                    name, 1, needs, prefix=f"{name}-{index}", on=where, started=started, labels=labels
+                )
+            self.gangs[name] = random.randint(1, len(made)), made
+
+    def site(self) -> Site:
+        site = Site(
+            [node(name, {"zone": "z", "rack": "r"}, {GPU: size}) for name, size in self.sizes.items()]
+        )
+        if self.allowed is not None:
+            selector = selector_of({"app": "covered"})
+            budget = PodDisruptionBudget(
+                namespace="default", name="b", selector=selector, allowed=self.allowed
+            )
+            site.tell(BudgetChanged(budget))
+        for name, (minimum, made) in self.gangs.items():
+            site.tell(GroupChanged(gang(name, minimum)), *map(PodUpserted, made))
+        site.waiting("train", self.wanted, priority=HIGH, gpu=self.gpu)
+        return site
+
+    def fits(self, gone: set[str]) -> bool:
+        free = dict(self.sizes)
+        for _, made in self.gangs.values():
+            for pod in made:
+                if pod.uid not in gone:
+                    free[pod.node_name or ""] -= 1
+        return sum(left // self.gpu for left in free.values()) >= self.wanted
+
+
+def ways(minimum: int, members: Sequence[Pod]) -> Iterator[set[str]]:
+    """All sets of members that may go together."""
+    yield from ({pod.uid for pod in members}, set())
+    for count in range(1, len(members) - minimum + 1):
+        yield from ({pod.uid for pod in some} for some in combinations(members, count))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_gang_goes_as_a_whole_where_some_members_are_enough(seed: int) -> None:
+    drawn = Crowded(seed)
+    site = drawn.site()
+    for plan in site.tick():
+        gone = {pod.uid for pod in plan.victims}
+        assert drawn.fits(gone)
+        if drawn.allowed is not None:
+            assert sum("app" in pod.labels for pod in plan.victims) <= drawn.allowed
+        for minimum, members in drawn.gangs.values():
+            mine = {pod.uid for pod in members} & gone
+            sets = list(ways(minimum, members))
+            assert mine in sets, f"{sorted(mine)} may not go without the rest (minimum {minimum})"
+            fewer = [some for some in sets if some < mine and drawn.fits(gone - mine | some)]
+            assert not fewer, f"{sorted(fewer[0])} instead of {sorted(mine)} would be enough"
+
+
+def test_a_cheap_victim_does_not_use_up_the_budget_that_a_larger_one_needs() -> None:
+    """The budget allows one eviction; of 24 covered pods only the one of four GPUs makes room."""
+    site = Site([node(f"n{index}", {"zone": "z", "rack": "r"}, {GPU: 4}) for index in range(24)])
+    selector = selector_of({"app": "covered"})
+    budget = PodDisruptionBudget(namespace="default", name="b", selector=selector, allowed=1)
+    site.tell(BudgetChanged(budget))
+    for index in range(23):
+        site.alone(f"small-{index}", f"n{index}", labels={"app": "covered"}, started=NOW)
+        site.alone(f"stays-{index}", f"n{index}", gpu=3, priority=200)
+    site.alone("large", "n23", gpu=4, labels={"app": "covered"})
+    site.waiting("train", 1, gpu=4)
+    [plan] = site.tick()
+    assert names(plan) == ["large"]
+
+
+def test_a_member_that_goes_stays_chosen_where_the_budget_keeps_the_rest_of_its_gang() -> None:
+    site = Site([node(f"n{index}", {"zone": "z", "rack": "r"}, {GPU: 2}) for index in range(24)])
+    covered = {"app": "covered"}
+    budget = PodDisruptionBudget(namespace="default", name="b", selector=selector_of(covered), allowed=1)
+    site.tell(BudgetChanged(budget))
+    kept = pods("elastic", 2, spec(gpu=1, cpu=0), prefix="kept", on="n1", labels=covered)
+    [spare] = pods("elastic", 1, spec(gpu=1, cpu=0), prefix="spare", on="n0")
+    site.tell(GroupChanged(gang("elastic", 2)), *map(PodUpserted, (*kept, spare)))
+    site.alone("beside", "n0", priority=5, labels=covered)
+    for index in range(2, 24):
+        site.alone(f"low-{index}", f"n{index}", priority=5)
+        site.alone(f"high-{index}", f"n{index}", priority=200)
+    site.waiting("train", 1, gpu=2)
+    [plan] = site.tick()
+    assert names(plan) == ["beside", "spare-0"]
