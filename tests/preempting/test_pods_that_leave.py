@@ -69,3 +69,22 @@ def test_a_pod_elsewhere_is_waited_for_where_its_end_is_needed() -> None:
     site.alone("high", priority=10, labels={"app": "high"}, needs={"node_selector": ((HOSTNAME, "n0"),)})
     [plan] = site.tick()
     assert (plan.node, names(plan)) == ("n0", ["apart", "low"])
+
+
+def test_the_domain_is_the_one_of_the_nodes_that_the_gang_gets_in_the_end() -> None:
+    """Without the pod that leaves anyway the gang would go to the other rack."""
+    sizes = {"a1": (2, 4), "a2": (4, 4), "b1": (4, 4), "b2": (3, 6)}
+    site = Site(
+        [
+            node(name, {"zone": "z", "rack": f"rack-{name[0]}"}, {GPU: gpu, "cpu": cpu})
+            for name, (gpu, cpu) in sizes.items()
+        ]
+    )
+    leaving = site.alone("leaving", "b2", gpu=0, cpu=3)
+    site.tell(PodUpserted(replace(leaving, terminating=True)))
+    site.running("wide", ["a2", "b2", "b1", "a1"], gpu=0, cpu=3)
+    site.waiting("train", 3, gpu=1, cpu=2)
+    [plan] = site.tick()
+    assert {f"rack-{name[0]}" for name in plan.nodes} == {plan.path[-1]}
+    site.evict(plan)
+    assert {f"rack-{name[0]}" for name in site.where.values()} == {plan.path[-1]}

@@ -21,7 +21,6 @@ from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.tried_sets import AT_ONCE, TOGETHER, TRIALS, TriedSets
 from closeby.scheduling.preempting.units import VictimUnit
 from closeby.scheduling.preempting.victims import LeastCost, Units, Victims, in_order, partly_free_in, pods_of
-from closeby.scheduling.preempting.world import World
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 #: Filters whose answers the arithmetic knows: resources, and what is true of a node whatever runs there.
@@ -158,13 +157,27 @@ class GangQuestion:
         if not exact:
             found = clearing.reprieved(ground, units, found)
         placed = self._fits(victims, found.units) or ()
-        taken = self._taken(placed)
-        cost = found.cost
-        if taken is not None and taken != domain:
-            domain, cost = taken, cost._replace(outside=self._outside(victims.world, found.units, taken))
-        return DomainChoice(
-            tree=self.tree, domain=domain, cost=cost, units=found.units, placed=placed, exact=exact
+        choice = DomainChoice(
+            tree=self.tree, domain=domain, cost=found.cost, units=found.units, placed=placed, exact=exact
         )
+        return self.placed_at(choice, victims, placed)
+
+    def placed_at(self, choice: DomainChoice, victims: Victims, placed: Sequence[Placed]) -> DomainChoice:
+        """The same with the domain of the required level that the gang's own cycle chose.
+
+        Victims may free several: a gang that goes as a whole frees nodes in each domain that it is in.
+        """
+        tree, level, world = self.tree, self.level, victims.world
+        owners = tree.owners_of_slots(np.asarray([slot for _, slot in placed], dtype=np.intp), level)
+        if level == ROOT_LEVEL or not len(owners) or (owners != owners[0]).any():
+            return replace(choice, placed=tuple(placed))
+        domain = Domain(level, int(owners[0]))
+        if domain == choice.domain:
+            return replace(choice, placed=tuple(placed))
+        gone = np.asarray([one for unit in choice.units for one in unit.pods], dtype=np.intp)
+        inside = tree.owners_of_slots(world.slots[gone], level) == domain.index
+        cost = choice.cost._replace(outside=int(world.accelerators[gone[~inside]].sum()))
+        return replace(choice, domain=domain, cost=cost, placed=tuple(placed))
 
     def _promising(
         self, candidates: Iterator[DomainCandidate], victims: Victims
@@ -177,22 +190,6 @@ class GangQuestion:
             most = self._trials.most(self._gang, self._one_of_each, pods)
             holding = None if most is None else set(self._holding(most).tolist())
             yield from (one for one in batch if holding is None or one[1].index in holding)
-
-    def _taken(self, placed: Sequence[Placed]) -> Domain | None:
-        """The domain of the required level that the gang's own cycle chose.
-
-        Victims may free several: a gang that goes as a whole frees nodes in each domain that it is in.
-        """
-        if not placed or self.level == ROOT_LEVEL:
-            return None
-        owners = self.tree.owners_of_slots(np.asarray([slot for _, slot in placed]), self.level)
-        return Domain(self.level, int(owners[0])) if (owners == owners[0]).all() else None
-
-    def _outside(self, world: World, units: Sequence[VictimUnit], domain: Domain) -> int:
-        """Accelerators of victims that are not in a domain."""
-        gone = np.asarray([one for unit in units for one in unit.pods], dtype=np.intp)
-        inside = self.tree.owners_of_slots(world.slots[gone], domain.level) == domain.index
-        return int(world.accelerators[gone[~inside]].sum())
 
     def table(self, victims: Victims | None, protected: ProtectedPods) -> tuple[DomainCost, ...]:
         """What clearing each domain would cost, or why that does not help; the cheapest first."""

@@ -52,6 +52,7 @@ class Proposals:
         domains = self._table(WhoAsks(key, priority, soft), question, victims) if explained else ()
         gone, tree = pods_of(victims.world, choice.units), choice.tree
         needed, placed = self._with_leaving(gang, victims, gone, choice.placed, priority)
+        choice = question.placed_at(choice, victims, placed)
         root = choice.domain.level == ROOT_LEVEL
         return Preemption(
             item=key,
