@@ -72,16 +72,16 @@ class Clearing(Struct, kw_only=True, eq=False):
         return found
 
     def reprieved(self, ground: Ground, units: Sequence[VictimUnit], found: FoundVictims) -> FoundVictims:
-        """The same without what is not needed, however many sets must be tried for that.
+        """What was found by short cuts without what is not needed, however many sets are tried for that.
 
         ``units``: all of the domain.
         """
-        if self.tried is None:
-            return found
-        self.tried.go_on()
-        for unit in found.units:
-            ground.free(unit)
-        return self._with_members(ground, units, self._needed(ground, found.units))
+        if self.tried is not None:
+            self.tried.go_on()
+            for unit in found.units:
+                ground.free(unit)
+            found = self._needed(ground, found.units)
+        return self._with_members(ground, units, found)
 
     def _never(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the item does not fit even if all units go."""
@@ -116,11 +116,7 @@ class Clearing(Struct, kw_only=True, eq=False):
         taken = self._taken(ground, sorted(units, key=lambda unit: self._order(unit, ground)))
         if taken is None:
             taken = self._taken(ground, sorted(units, key=lambda unit: self._largest(unit, ground)))
-        if taken is None:
-            return None
-        found = self._needed(ground, taken)
-        # Where sets are tried, that is left for the domain that is chosen.
-        return found if self.tried is not None else self._with_members(ground, units, found)
+        return None if taken is None else self._needed(ground, taken)
 
     def _taken(self, ground: Ground, ordered: Sequence[VictimUnit]) -> list[VictimUnit] | None:
         """One unit after the other until it is enough; None if it never is."""

@@ -20,7 +20,7 @@ from closeby.objects.arrays import Ints
 from closeby.objects.natural import NaturalKey, natural_key
 from closeby.objects.pods import Pod
 from closeby.scheduling.placing.tools import Placed, Tools
-from closeby.scheduling.preempting.clearing import Clearing
+from closeby.scheduling.preempting.clearing import Clearing, FoundVictims
 from closeby.scheduling.preempting.domain_room import Ground
 from closeby.scheduling.preempting.domains import COUNTED, with_kept
 from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, room_of, whatever_goes
@@ -93,9 +93,10 @@ class PodQuestion:
         for one in islice(self._promising(nodes.in_order(), victims), most):
             if dearer and dearer[0][0].key <= one.key:
                 break
-            placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.world, one.units)))
+            spared = nodes.reprieved(one)
+            placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.world, spared.units)))
             if placed is not None:
-                return self._choice(one, placed)
+                return self._choice(spared, placed)
             plain = self.kinds[0].plain and self._tools.reserved.owned is None
             found = None if plain else nodes.by_trials(one.slot, self._places_on(victims))
             if found is not None:
@@ -190,6 +191,15 @@ class _Nodes(NamedTuple):
         )
         return merge(sorted(self._judged(ranking.others), key=_key_of), ranked, key=_key_of)
 
+    def reprieved(self, one: NodeCandidate) -> NodeCandidate:
+        """The same without what is not needed, where the search for the cheapest took short cuts."""
+        units, shared = self.units.of(self._place(one.slot))
+        if self.clearing.exact or not _some_alone(units):
+            return one
+        found = FoundVictims(one.cost, one.units)
+        spared = self.clearing.reprieved(self._ground(one.slot, shared), units, found)
+        return self._candidate(one.slot, spared.units)
+
     def by_trials(
         self, slot: int, places: Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None]
     ) -> tuple[NodeCandidate, tuple[Placed, ...]] | None:
@@ -251,8 +261,12 @@ class _Nodes(NamedTuple):
         self, ground: Ground, units: Sequence[VictimUnit], tried: TriedSets | None = None
     ) -> tuple[VictimUnit, ...] | None:
         """The units that cost the least and are enough; ``tried`` knows more than the arithmetic."""
-        clearing = self.clearing if tried is None else replace(self.clearing, tried=tried, nodes=0)
+        clearing = (
+            self.clearing if tried is None else replace(self.clearing, tried=tried, nodes=0, exact=True)
+        )
         found = clearing.cheapest(ground, units, None)
+        if found is not None and tried is not None and not clearing.exact:
+            found = clearing.reprieved(ground, units, found)
         return None if found is None else found.units
 
     def _in_turn(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
