@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
@@ -18,9 +20,11 @@ from tests.kube.live_world import (
     until_said,
     world,
 )
+from tests.kube.test_live_volume_binding import storing
 from tests.kube.test_live_volumes import disks
 
 WORKLOAD = "closeby.dev/workload"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 
 def question(it: World, count: int, *, uid: str = "0123", required: str = RACK) -> Object:
@@ -106,6 +110,62 @@ def test_places_are_held_where_the_volume_of_the_pods_is(control_plane: ControlP
                     pod["spec"]["volumes"] = volumes
                 await it.create(*pods)
                 assert set((await it.bound(2)).values()) == {near["metadata"]["name"]}
+
+    asyncio.run(run())
+
+
+@pytest.mark.timeout(400)
+def test_each_place_has_an_ephemeral_volume_that_its_pod_gets(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """The claims are made with the pods, by a real controller. Two places ask for two volumes."""
+    racks = {"z0": "r1", "z1": "r1", "z2": "r2"}
+    near, other, far = (
+        node(unique("n"), labels={ZONE: zone, RACK: rack}, allocatable=GPUS) for zone, rack in racks.items()
+    )
+
+    async def run() -> None:
+        async with storing(control_plane, namespace, near, other, far) as (it, _, made):
+            volumes = {await made.volume(zone) for zone in ("z2", "z2")}
+            await made.volume("z0")
+            claim = {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+                "storageClassName": made.by_hand,
+            }
+            at_once = unique("at-once")
+            scratch = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]
+
+            def with_scratch(count: int, uid: str) -> Object:
+                asked = question(it, count, uid=uid)
+                asked["placesFor"]["podSets"][0]["template"]["spec"]["volumes"] = scratch
+                return asked
+
+            async with it.scheduling(own_namespace=namespace):
+                await it.declare_group("question", with_scratch(2, "0123"))
+                await until_said(it, "question", "Placed")
+                held = planned(await group_of(it, "question"))
+                assert set(held.values()) == {far["metadata"]["name"]}
+                await it.declare_group("another", with_scratch(2, "4567"))
+                refused = await until_said(it, "another", "GangDoesNotFit")
+                assert "ephemeral volume scratch" in refused["message"]
+                # Where the volume of a class that binds at once will be is not known before.
+                await it.api.create(
+                    CLASSES, {"metadata": {"name": at_once}, "provisioner": "disk.example.com"}
+                )
+                claim["storageClassName"] = at_once
+                await it.declare_group("unknown", with_scratch(1, "8901"))
+                placed = await until_said(it, "unknown", "Placed")
+                assert "without a look at ephemeral volume scratch" in placed["message"]
+                claim["storageClassName"] = made.by_hand
+            async with it.scheduling(own_namespace=namespace):
+                pods = [real(it, f"real-{i}") for i in range(2)]
+                for pod in pods:
+                    pod["spec"]["volumes"] = scratch
+                await it.create(*pods)
+                assert set((await it.bound(2)).values()) == {far["metadata"]["name"]}
+                assert set((await made.bound()).values()) == volumes
+            await it.api.delete(f"{CLASSES}/{at_once}")
 
     asyncio.run(run())
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from closeby.objects.groups import Layer, PodGroup, TopologyConstraint
-from closeby.objects.pods import PodClaim
+from closeby.objects.pods import ClaimName, ClaimRequest, PodClaim
 from closeby.objects.reasons import Reason
 from tests.reading.manifest_text import read
 
@@ -121,18 +121,22 @@ def test_places_go_by_the_claims_that_a_template_names() -> None:
     assert group.places.sets[0].template.spec.claims == (PodClaim("data"),)
 
 
-def test_claims_of_ephemeral_volumes_are_left_to_the_pods_and_said() -> None:
+def test_claims_of_ephemeral_volumes_are_those_of_pods_to_come() -> None:
     one = pod_set(**KAI)
+    claim = {"storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}
     one["template"]["spec"]["volumes"] = [
         {"name": "v", "persistentVolumeClaim": {"claimName": "data"}},
-        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}},
     ]
     group = question(one)
-    (condition,) = group.conditions
-    assert (condition.reason, condition.blocking) == (Reason.UNSUPPORTED, False)
-    assert condition.field == "spec.podSets[0].template.spec.volumes"
+    assert group.conditions == ()
     assert group.places is not None
-    assert group.places.sets[0].template.spec.claims == (PodClaim("data"),)
+    given, scratch = group.places.sets[0].template.spec.claims
+    assert given == PodClaim("data")
+    assert (scratch.volume, scratch.naming) == ("scratch", ClaimName.TO_COME)
+    assert scratch.request == ClaimRequest(storage_class="local", size=1 << 30)
+    # No claim of a cluster is called so, nor one of another Workload of the same name.
+    assert scratch.of("train-main-0") == "train-main-0:scratch:0123"
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ def need_of(key: str, one: PodClaim, uid: str, facts: Facts) -> ClaimNeed:
         known = shared or used or any(facts.storage.attachments_of(volume.name))
         return _with_volume(replace(need, known=claim.key if known else ""), volume)
     found = facts.storage.classes.get(claim.request.storage_class or "")
+    if one.naming is ClaimName.TO_COME and (found is None or not found.waits):
+        return _to_come(facts, claim, found, need)
     if claim.volume or found is None or not found.waits:
         return ClaimNeed(ClaimState.NOT_BOUND, shared)
     known = claim.key if shared or used else ""
@@ -58,6 +60,19 @@ def need_of(key: str, one: PodClaim, uid: str, facts: Facts) -> ClaimNeed:
 
 def _with_volume(need: ClaimNeed, volume: PersistentVolume) -> ClaimNeed:
     return replace(need, reach=volume.node_affinity, zones=zones_of(volume), driver=volume.driver)
+
+
+def _to_come(
+    facts: Facts, claim: PersistentVolumeClaim, made: StorageClass | None, need: ClaimNeed
+) -> ClaimNeed:
+    """Of a claim that is still to be made, in a class that does not wait for the node.
+
+    It gets its volume as soon as it is there, wherever that is, and its pod must then follow. Until then it
+    keeps the pod from no node. Without the class it can only get a volume that was made by hand.
+    """
+    if made is None and not any(facts.storage.volumes_of(claim.request.storage_class or "")):
+        return ClaimNeed(ClaimState.NOT_BOUND, need.shared)
+    return replace(need, driver="" if made is None else made.driver)
 
 
 def _open(facts: Facts, claim: PersistentVolumeClaim, made: StorageClass, need: ClaimNeed) -> ClaimNeed:

@@ -12,6 +12,7 @@ from closeby.cluster.attachments import UNLIMITED, Attachments, Brought
 from closeby.cluster.changes import ChangeLog
 from closeby.cluster.claim_needs import Facts, need_of
 from closeby.cluster.claims import ChosenVolume, ClaimedVolume, ClaimNeed, StandIn
+from closeby.cluster.claims_to_come import ClaimsToCome
 from closeby.cluster.provisioning import Provisioning
 from closeby.cluster.refused_volumes import RefusedVolumes
 from closeby.cluster.selecting import NodeReach, NodesByName
@@ -49,6 +50,10 @@ class Volumes:
         of_all = self._attachments, self._provisioning, self.refused
         self._facts = Facts(nodes, self.storage, lambda: self._use, *of_all)
         self._changes = StorageChanges(self._facts, self._places, self._shelves, usage_changes)
+        #: The claims for ephemeral volumes of pods that are still to come.
+        self.to_come = ClaimsToCome(
+            self.storage, self._take_in, lambda key: self.remove(PersistentVolumeClaim, key)
+        )
         #: Grows with each change of objects or use.
         self._version = 0
         self._last: tuple[Pod | None, int, tuple[ClaimNeed, ...]] = (None, 0, ())
@@ -60,13 +65,24 @@ class Volumes:
 
         Returns the keys of the claims for which that may matter; None for all that are to be attached.
         """
-        self._version += 1
-        return self._changes.put(one)
+        return self._with_defaults(self._take_in(one), type(one))
 
     def remove(self, kind: type[StorageObject], key: str) -> tuple[str, ...] | None:
         """An object was deleted; returns the same."""
         self._version += 1
-        return self._changes.remove(kind, key)
+        return self._with_defaults(self._changes.remove(kind, key), kind)
+
+    def _take_in(self, one: StorageObject) -> tuple[str, ...] | None:
+        self._version += 1
+        return self._changes.put(one)
+
+    def _with_defaults(
+        self, concerned: tuple[str, ...] | None, kind: type[StorageObject]
+    ) -> tuple[str, ...] | None:
+        """Another class may be the default now: claims to come that name none have it then."""
+        if kind is not StorageClass or concerned is None:
+            return concerned
+        return (*concerned, *self.to_come.classes_changed())
 
     # Use
 
@@ -137,7 +153,9 @@ class Volumes:
         """A pod that was released and placed again keeps what was chosen for it, where that is still free."""
         now = self._use.chosen
         changed = [
-            one for one in before if one != now.get(one.claim, one) and one.slot == now[one.claim].slot
+            one
+            for one in before
+            if one != now.get(one.claim, one) and one.slot == now[one.claim].slot and self._is_left(one)
         ]
         for one in changed:
             self._give_back(one.claim)
@@ -334,6 +352,11 @@ class Volumes:
             return mask
         same = tuple(Requirement(key, "In", (node.labels[key],)) for key in need.same)
         return self._places.mask((NodeSelectorTerm(same),))
+
+    def _is_left(self, one: ChosenVolume) -> bool:
+        """Whether what was chosen for a claim is there, and was kept for no other claim meanwhile."""
+        volume = None if one.volume is None else self.storage.volumes.get(one.volume)
+        return one.volume is None or (volume is not None and volume.claim in ("", one.claim))
 
     def _is_free(self, volume: PersistentVolume) -> bool:
         return not is_kept(volume) and not self._use.is_taken(volume.name)

@@ -110,6 +110,8 @@ class ClaimName(StrEnum):
     BEFORE_POD = "before-pod"
     #: The name of the pod, a dash, and the name: a generic ephemeral volume, which is the pod's own.
     AFTER_POD = "after-pod"
+    #: Of a pod that is still to come: its volume, and the uid of what it belongs to. No object is called so.
+    TO_COME = "to-come"
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
@@ -134,6 +136,11 @@ class PodClaim(Struct, frozen=True):
     #: What the claim asks for that a controller makes for each pod, where a manifest says so.
     request: ClaimRequest | None = None
 
+    @property
+    def volume(self) -> str:
+        """The volume in the pod's spec, of an ephemeral one."""
+        return self.name.partition(":")[0]
+
     def of(self, pod_name: str) -> str:
         """The claim's name, for the pod of this name."""
         match self.naming:
@@ -141,6 +148,8 @@ class PodClaim(Struct, frozen=True):
                 return f"{self.name}-{pod_name}"
             case ClaimName.AFTER_POD:
                 return f"{pod_name}-{self.name}"
+            case ClaimName.TO_COME:
+                return f"{pod_name}:{self.name}"
             case ClaimName.GIVEN:
                 return self.name
 

@@ -1,9 +1,10 @@
 """Volumes as the scheduler sees them: claims, volumes, classes, and what nodes and drivers take of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.objects.pods import FILESYSTEM, ClaimRequest, NodeSelectorTerm
 from closeby.objects.selectors import LabelSelector
@@ -175,6 +176,20 @@ StorageObject: TypeAlias = (
     | CSIStorageCapacity
     | VolumeAttachment
 )
+
+
+def default_class(classes: Iterable[StorageClass]) -> str | None:
+    """The class of claims that name none: the newest default, of equals the first by name; None without."""
+    marked = [one for one in classes if one.default]
+    newest = min(marked, key=lambda one: (-(one.created or 0.0), one.name), default=None)
+    return None if newest is None else newest.name
+
+
+def with_class(claim: PersistentVolumeClaim, default: str | None) -> PersistentVolumeClaim:
+    """The claim with the default class, where it names neither a class nor a volume."""
+    if default is None or claim.volume or claim.request.storage_class is not None:
+        return claim
+    return replace(claim, request=replace(claim.request, storage_class=default))
 
 
 def storage_key(one: StorageObject) -> str:

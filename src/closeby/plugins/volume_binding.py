@@ -10,9 +10,10 @@ from closeby.cluster.claims import ClaimNeed, ClaimState
 from closeby.cluster.shelves import serves
 from closeby.objects.arrays import Counts
 from closeby.objects.bounds import quoted, some
-from closeby.objects.pods import ClaimRequest, Pod
+from closeby.objects.pods import ClaimName, ClaimRequest, Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason, Rejection
+from closeby.objects.volumes import PersistentVolumeClaim
 from closeby.objects.words import guess, plural
 from closeby.scheduling.extension import Capacity, Handle, PreFilter
 from closeby.scheduling.plugin_view import CycleState, Nodes
@@ -103,18 +104,18 @@ class VolumeBinding(PreFilter, Capacity):
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         volumes = self.handle.cluster.volumes
         for place, need in enumerate(volumes.needs(pod)):
-            claim = volumes.claim_key(pod, place)
+            claim = self._called(pod, place)
             if need.state is not ClaimState.READY:
                 found = self._hindered(pod, place, need)
                 return Rejection(found.reason, found.message)
             reached = volumes.reached(need)
             if reached is not None and not reached[slot]:
-                return Rejection(Reason.VOLUME_NOT_BINDABLE, self._out_of_reach(claim, need))
+                return Rejection(Reason.VOLUME_NOT_BINDABLE, self._out_of_reach(pod, place, need))
             if need.request is not None and not volumes.room_for(need, slot):
                 return Rejection(Reason.VOLUME_NOT_BINDABLE, self._none_free(claim, need.request, slot))
             for one in need.refused:
                 if volumes.refused.mask((one,))[slot]:
-                    return Rejection(Reason.VOLUME_NOT_BINDABLE, f"claim {claim}: {one.sentence()}")
+                    return Rejection(Reason.VOLUME_NOT_BINDABLE, f"{claim}: {one.sentence()}")
         message = f"{plural(len(pod.spec.claims), 'claim')} together find too few free volumes on the node"
         return Rejection(Reason.VOLUME_NOT_BINDABLE, message)
 
@@ -123,7 +124,9 @@ class VolumeBinding(PreFilter, Capacity):
         missing = need.state is ClaimState.NOT_FOUND
         message, remedy = f"claim {key} {need.state.value}", _REMEDIES.get(need.state, "")
         storage = self.handle.cluster.volumes.storage
-        if need.state is ClaimState.NOT_BOUND:
+        if need.state is ClaimState.NOT_BOUND and pod.spec.claims[place].naming is ClaimName.TO_COME:
+            message, remedy = self._not_to_be_bound(self._called(pod, place), storage.claims[key])
+        elif need.state is ClaimState.NOT_BOUND:
             message, remedy = self._not_bound(key)
         elif need.state is ClaimState.NO_VOLUME:
             message = f"claim {key} is bound to volume {storage.claims[key].volume}, which is not there"
@@ -153,29 +156,46 @@ class VolumeBinding(PreFilter, Capacity):
         message = f"claim {key} is not bound yet: its class {name} binds at once, without the scheduler"
         return message, "wait for the controllers, or use a class with volumeBindingMode WaitForFirstConsumer"
 
+    def _not_to_be_bound(self, called: str, claim: PersistentVolumeClaim) -> tuple[str, str]:
+        name = claim.request.storage_class
+        if name:
+            return f"{called} can't be bound: its StorageClass {quoted(name)} is not there", self._create()
+        if name is None:
+            message = f"{called} can't be bound: it names no storage class, and none is the default"
+            return message, "name one in the template, or mark one as the default"
+        return f"{called} can't be bound: it is for a volume without a class, and there is none", ""
+
+    def _called(self, pod: Pod, place: int) -> str:
+        """A claim in words; one that is to be made with a pod to come has no name yet."""
+        one = pod.spec.claims[place]
+        if one.naming is ClaimName.TO_COME:
+            return f"the claim of ephemeral volume {one.volume}"
+        return f"claim {self.handle.cluster.volumes.claim_key(pod, place)}"
+
     def _create(self) -> str:
         return "create it" if self.handle.whole else f"create it, or {_ADD}"
 
-    def _out_of_reach(self, claim: str, need: ClaimNeed) -> str:
+    def _out_of_reach(self, pod: Pod, place: int, need: ClaimNeed) -> str:
+        called = self._called(pod, place)
         if need.node:
             made = "whose volume is made for" if not need.same else "whose volume is made near"
-            return f"the node does not reach claim {claim}, {made} node {need.node}"
-        storage = self.handle.cluster.volumes.storage
-        found = storage.claims.get(claim)
+            return f"the node does not reach {called}, {made} node {need.node}"
+        volumes = self.handle.cluster.volumes
+        found = volumes.storage.claims.get(volumes.claim_key(pod, place))
         name = found.volume if found is not None else ""
-        what = f"volume {name} of claim {claim}" if name else f"the volume that is kept for claim {claim}"
+        what = f"volume {name} of {called}" if name else f"the volume that is kept for {called}"
         labels = {one for term in need.reach or () for one in (*term.expressions, *term.fields)}
         where = some(sorted(f"{one.key}={'|'.join(one.values)}" for one in labels if one.operator == "In"))
         return f"the node does not reach {what}{f', which is for {where}' if where else ''}"
 
-    def _none_free(self, claim: str, request: ClaimRequest, slot: int) -> str:
+    def _none_free(self, called: str, request: ClaimRequest, slot: int) -> str:
         volumes = self.handle.cluster.volumes
         name = request.storage_class or ""
         here = volumes.volumes_at(name, slot)
         fitting = sum(serves(one, request) for one in here)
         size = format_amount("storage", request.size)
         there = f"{plural(len(here), 'volume')} of class {name} on the node"
-        what = f"claim {claim} ({size}) finds no free volume: {there}"
+        what = f"{called} ({size}) finds no free volume: {there}"
         if here:
             what += f", {fitting} of them would do, none of them free"
         return f"{what}; {self._not_made(request, slot)}"

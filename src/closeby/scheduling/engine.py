@@ -126,7 +126,9 @@ class Engine:
         )
         self._pending = self._rounds.pending
         self._rounds.hold_places(self.stand_ins)
-        self._environment = Environment(tools, self.state, self._surprises, self._pending)
+        self._environment = Environment(
+            tools, self.state, self._surprises, self._pending, self.stand_ins.doubt_claims
+        )
 
     def preempt(self, whose: Preemptible) -> None:
         """From now on items preempt such pods by the profile's rule; outcomes name whom the caller evicts."""

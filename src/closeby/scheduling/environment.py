@@ -3,7 +3,7 @@
 Each change makes doubtful what it may concern: decisions that are being carried out, and refusals.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from closeby.scheduling.events import (
@@ -46,8 +46,14 @@ class Environment:
     """Takes in such events for an engine."""
 
     def __init__(
-        self, tools: Tools, state: SchedulingState, surprises: Surprises, pending: PendingItems
+        self,
+        tools: Tools,
+        state: SchedulingState,
+        surprises: Surprises,
+        pending: PendingItems,
+        doubt: Callable[[Iterable[str]], None],
     ) -> None:
+        """``doubt`` learns of which claims (by key) something changed."""
         self._tools = tools
         self._cluster = tools.cluster
         self._topologies = tools.topologies
@@ -55,6 +61,7 @@ class Environment:
         self._state = state
         self._surprises = surprises
         self._pending = pending
+        self._doubt = doubt
 
     def take(self, event: EnvironmentEvent) -> None:
         """Takes in one event."""
@@ -125,6 +132,8 @@ class Environment:
         self._claims_judged_otherwise(concerned)
 
     def _claims_judged_otherwise(self, keys: Iterable[str]) -> None:
+        keys = tuple(keys)
+        self._doubt(keys)
         items = []
         for pod in self._state.waiting_users_of(keys):
             slot = self._cluster.placement(pod.uid)

@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable
 
-from msgspec.structs import replace
-
 from closeby.objects.pods import ClaimName, Pod
-from closeby.objects.volumes import PersistentVolumeClaim, StorageClass, StorageObject
+from closeby.objects.volumes import (
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageObject,
+    default_class,
+    with_class,
+)
 from closeby.reading.manifests import Manifests
 
 
@@ -21,9 +25,9 @@ def storage_of(manifests: Manifests, pods: Iterable[Pod]) -> tuple[StorageObject
         if pod.node_name is None and not pod.finished:
             for one in _made_for(pod):
                 claims.setdefault(one.key, one)
-    default = _default_class(manifests.storage)
+    default = default_class(one for one in manifests.storage if isinstance(one, StorageClass))
     others = (one for one in manifests.storage if not isinstance(one, PersistentVolumeClaim))
-    return (*others, *(_with_class(one, default) for one in claims.values()))
+    return (*others, *(with_class(one, default) for one in claims.values()))
 
 
 def _made_for(pod: Pod) -> Iterable[PersistentVolumeClaim]:
@@ -37,16 +41,3 @@ def _made_for(pod: Pod) -> Iterable[PersistentVolumeClaim]:
                 request=one.request,
                 controller=pod.uid if one.naming is ClaimName.AFTER_POD else "",
             )
-
-
-def _default_class(storage: Iterable[StorageObject]) -> str | None:
-    """The newest of the default classes, of equals the first by name."""
-    marked = [one for one in storage if isinstance(one, StorageClass) and one.default]
-    newest = min(marked, key=lambda one: (-(one.created or 0.0), one.name), default=None)
-    return None if newest is None else newest.name
-
-
-def _with_class(claim: PersistentVolumeClaim, default: str | None) -> PersistentVolumeClaim:
-    if default is None or claim.volume or claim.request.storage_class is not None:
-        return claim
-    return replace(claim, request=replace(claim.request, storage_class=default))

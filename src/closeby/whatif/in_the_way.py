@@ -114,7 +114,8 @@ def _without_claims(room: Room) -> str:
     """What keeps the pods from every node, if claims do; else empty."""
     volumes, pod = room.question.trials.engine.cluster.volumes, room.alike[0].pods[0]
     needs = volumes.needs(pod) if pod.spec.claims else ()
-    claims = [volumes.claim_key(pod, i) for i, one in enumerate(needs) if one.state is not ClaimState.READY]
+    waits = [volumes.claim_key(pod, i) for i, one in enumerate(needs) if one.state is not ClaimState.READY]
+    claims = [key for key in waits if key not in volumes.to_come]
     if not claims:
         return ""
     names = " ".join(one.partition("/")[2] for one in claims)

@@ -19,8 +19,9 @@ from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.workers import Workers
 from closeby.kube.writing.writer import Reference, StatusCondition, Writer, Written
 from closeby.objects.bounds import clipped
+from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition
+from closeby.objects.reasons import Condition, Reason
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
 from closeby.objects.words import plural
@@ -144,7 +145,15 @@ class HeldPlaces:
     def _notes(self, key: str) -> tuple[Condition, ...]:
         """What is to be known of the question, and keeps nothing from being placed."""
         group = self._engine.state.groups.get(key)
-        return () if group is None else tuple(one for one in group.conditions if not one.blocking)
+        if group is None or group.places is None:
+            return ()
+        to_come = self._engine.cluster.volumes.to_come
+        at_once = (
+            _bound_at_once(group, i, name)
+            for i, one in enumerate(group.places.sets)
+            for name in to_come.bound_at_once(one.template)
+        )
+        return (*(one for one in group.conditions if not one.blocking), *at_once)
 
     def _found(self, key: str) -> GangObject | None:
         group = self._engine.state.groups.get(key)
@@ -158,3 +167,14 @@ class HeldPlaces:
         return tuple(
             sorted(((pod, name) for pod, name in named if name), key=lambda one: (one[1], one[0].uid))
         )
+
+
+def _bound_at_once(group: PodGroup, number: int, name: str) -> Condition:
+    return Condition(
+        reason=Reason.UNSUPPORTED,
+        object=f"PodGroup/{group.key}",
+        field=f"spec.placesFor.podSets[{number}].template.spec.volumes",
+        message=f"places are held without a look at ephemeral volume {name}, which is bound before its pod "
+        "has a node, wherever that is",
+        remedy="use a class with volumeBindingMode WaitForFirstConsumer",
+    )

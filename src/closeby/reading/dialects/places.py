@@ -11,7 +11,7 @@ import msgspec
 from closeby.objects.bounds import quoted
 from closeby.objects.groups import PodGroup
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
-from closeby.objects.pods import ClaimName, Pod
+from closeby.objects.pods import ClaimName, Pod, PodClaim
 from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.common.podgroups import PlacementAsk
@@ -83,11 +83,6 @@ def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> 
     workload = Workload(kind="Workload", namespace=about.namespace, name=about.name, pod_sets=tuple(sets))
     instead, conditions = _requested(workload, wires)
     conditions += tuple(
-        _without_claims(workload.id, i)
-        for i, pod in enumerate(read)
-        if any(one.naming is not ClaimName.GIVEN for one in pod.spec.claims)
-    )
-    conditions += tuple(
         _without_group(workload.id, i, named) for i, pod in enumerate(read) if (named := _group_of(pod))
     )
     base = msgspec.structs.replace(
@@ -147,16 +142,6 @@ def _requested(
     return found, conditions
 
 
-def _without_claims(owner: str, number: int) -> Condition:
-    return Condition(
-        reason=Reason.UNSUPPORTED,
-        object=owner,
-        field=f"spec.podSets[{number}].template.spec.volumes",
-        message="places are held without a look at ephemeral volumes, whose claims are made with the pods",
-        remedy="select the nodes that reach such volumes in the template",
-    )
-
-
 def _group_of(pod: Pod) -> str | None:
     """The PodGroup that a template names itself."""
     return pod.group or (None if pod.workload_ref is None else pod.workload_ref.gang)
@@ -182,10 +167,14 @@ def _standing(
 ) -> Pod:
     """A pod as those to come: Kueue holds these no more, and none of them preempts.
 
-    Of its claims those count that the template names. The claims of ephemeral volumes are made for each pod,
-    after its name.
+    The claims of its ephemeral volumes will be made for each pod.
     """
-    claims = tuple(one for one in pod.spec.claims if one.naming is ClaimName.GIVEN)
+    claims = tuple(
+        PodClaim(f"{one.name}:{about.uid}", ClaimName.TO_COME, one.request)
+        if one.naming is ClaimName.AFTER_POD
+        else one
+        for one in pod.spec.claims
+    )
     spec = msgspec.structs.replace(pod.spec, scheduling_gates=(), preemption_policy="Never", claims=claims)
     return msgspec.structs.replace(
         pod,

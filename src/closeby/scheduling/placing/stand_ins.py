@@ -68,8 +68,8 @@ class StandIns:
         drop: Callable[[str, str], None],
     ) -> None:
         """``put`` and ``drop`` take in a pod that comes, and one (by uid, and why) that goes."""
-        self._put = put
-        self._drop = drop
+        self._take_in = put
+        self._let_go = drop
         self._tools = tools
         self._state = state
         self._holdings = holdings
@@ -223,6 +223,13 @@ class StandIns:
                 placed = () if members is None else members.placed
                 self._doubted.update(uid for uid in placed if cluster.placement(uid) == slot)
 
+    def doubt_claims(self, keys: Iterable[str]) -> None:
+        """Something changed on which these claims depend."""
+        to_come = self._tools.cluster.volumes.to_come
+        for key in keys if self._asked else ():
+            if key in to_come:
+                self._doubted.update(self._state.users.get(key, ()))
+
     def review(self) -> None:
         """Looks for those that have lost their node.
 
@@ -312,6 +319,8 @@ class StandIns:
         for uid, stand_in in places.items():
             node = self._holdings.release(stand_in)
             pod = self._state.remove(stand_in)
+            if pod is not None:
+                self._tools.cluster.volumes.to_come.forget(pod)
             if node is not None and pod is not None:
                 nodes[uid] = node
                 self._touched.add(self._state.item_key(pod))
@@ -344,6 +353,16 @@ class StandIns:
                 for pod in own[: max(len(own) - self._wanted(key, one), 0)]:
                     self._drop(pod.uid, _NO_MORE)
             self._fit_minimum(key, group)
+
+    def _put(self, pod: Pod) -> None:
+        self._tools.cluster.volumes.to_come.expect(pod)
+        self._take_in(pod)
+
+    def _drop(self, uid: str, why: str) -> None:
+        pod = self._state.pods.get(uid)
+        self._let_go(uid, why)
+        if pod is not None:
+            self._tools.cluster.volumes.to_come.forget(pod)
 
     def _replace(self, gone: Iterable[str], put: Iterable[Pod] = ()) -> None:
         for uid in gone:
