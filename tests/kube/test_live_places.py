@@ -7,6 +7,7 @@ import pytest
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
+from tests.kube.faulty_proxy import Refuse
 from tests.kube.live import unique
 from tests.kube.live_world import (
     RACK,
@@ -17,6 +18,7 @@ from tests.kube.live_world import (
     host,
     planned,
     until,
+    until_logged,
     until_said,
     world,
 )
@@ -166,6 +168,54 @@ def test_each_place_has_an_ephemeral_volume_that_its_pod_gets(
                 assert set((await it.bound(2)).values()) == {far["metadata"]["name"]}
                 assert set((await made.bound()).values()) == volumes
             await it.api.delete(f"{CLASSES}/{at_once}")
+
+    asyncio.run(run())
+
+
+def test_nothing_is_said_of_places_before_the_volumes_are_listed(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """What reads the answer would reject the Workload, or take its quota after a restart."""
+    hosts = [node(unique("n"), labels={ZONE: "a", RACK: "r1"}, allocatable=GPUS)]
+
+    async def run() -> None:
+        async with storing(control_plane, namespace, *hosts) as (it, proxy, made):
+            claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+            claim["storageClassName"] = made.storage_class
+            asked = question(it, 1)
+            template = asked["placesFor"]["podSets"][0]["template"]
+            scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+            template["spec"]["volumes"] = [scratch]
+            proxy.inject("GET", "/storageclasses", Refuse(503), times=1000)
+            async with it.scheduling(own_namespace=namespace):
+                await it.declare_group("question", asked)
+                await until_logged(it, "waits")
+                await asyncio.sleep(3)
+                assert await condition(it, "question") == {}
+                proxy.forgive()
+                await until_said(it, "question", "Placed")
+            held = planned(await group_of(it, "question"))
+            proxy.inject("GET", "/storageclasses", Refuse(503), times=1000)
+            async with it.scheduling(own_namespace=namespace):
+                # There is room for three beside the place.
+                await it.create(*(it.pod(f"other-{i}", 2) for i in range(4)))
+                await it.bound(3)
+                await asyncio.sleep(3)
+                assert len(await it.placed()) == 3
+                assert (await condition(it, "question"))["status"] == "True"
+                proxy.forgive()
+                await until_logged(it, "placed")
+                await asyncio.sleep(1)
+                assert (await condition(it, "question"))["status"] == "True"
+            assert planned(await group_of(it, "question")) == held
+            # A right that is missing is said, and is no reason that nothing could cure.
+            await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/question")
+            proxy.inject("GET", "/storageclasses", Refuse(403), times=1000)
+            async with it.scheduling(own_namespace=namespace):
+                await it.declare_group("hidden", asked)
+                said = await until_said(it, "hidden", "VolumeNotBindable")
+                assert "storageclasses" in said["message"]
+                assert "may not list" in said["message"]
 
     asyncio.run(run())
 

@@ -5,13 +5,14 @@ holds the same places.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.status import PLACED, SCHEDULED
+from closeby.kube.state.awaited_kinds import AwaitedKinds
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.statuses import Desired, ReportingSettings, StatusReconciler
@@ -53,6 +54,8 @@ class HeldPlaces:
         self._engine = engine
         self._writer = writer
         self._objects = objects
+        #: Kinds on which pods to come may depend, and which are not all listed yet, or hidden.
+        self.awaited: Sequence[AwaitedKinds] = ()
         self._stands = settings.stands
         work: WorkQueue[str] = WorkQueue(time.monotonic, lambda key: key.partition("/")[0])
         self._statuses = StatusReconciler(
@@ -94,7 +97,13 @@ class HeldPlaces:
         if members is not None and members.waiting:
             if outcome is None or outcome.reason is None:
                 return None
-            true, reason, message = False, str(outcome.reason), outcome.message or ""
+            waiting = tuple(members.waiting.values())
+            if self._is_yet_to_be_decided(key, outcome.reason, waiting):
+                return None
+            hidden = any(kinds.lack(pod) for kinds in self.awaited for pod in waiting)
+            # What it may not see it can't know to be impossible: a right cures that.
+            refused = Reason.VOLUME_NOT_BINDABLE if hidden else outcome.reason
+            true, reason, message = False, str(refused), outcome.message or ""
             if self._keeps_its_word(key, found):
                 held = f"{plural(len(placed), 'place')} held, {len(members.waiting)} lost"
                 true, reason, message = True, PLACED, f"{held}: {reason}: {message}"
@@ -141,6 +150,23 @@ class HeldPlaces:
         """Whether pods came to places that were held: a loss after that takes nothing back from them."""
         before = found.conditions.get(SCHEDULED)
         return before is not None and before.status == "True" and self._engine.stand_ins.started(key)
+
+    def _is_yet_to_be_decided(self, key: str, reason: str, waiting: Sequence[Pod]) -> bool:
+        """Whether kinds are being listed on which these pods depend, or what was decided before that stands.
+
+        Then nothing is known of their places; a Workload must not be rejected, or lose its own, by that.
+        """
+        for kinds in self.awaited:
+            if not kinds.hidden and any(kinds.lack(pod) for pod in waiting):
+                return True
+        state = self._engine.state
+        group = state.groups.get(key)
+        blocked = group is not None and any(one.blocking for one in group.conditions)
+        return (
+            reason is Reason.UNSUPPORTED
+            and not blocked
+            and state.gated.keys().isdisjoint(pod.uid for pod in waiting)
+        )
 
     def _notes(self, key: str) -> tuple[Condition, ...]:
         """What is to be known of the question, and keeps nothing from being placed."""

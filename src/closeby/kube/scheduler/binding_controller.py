@@ -21,6 +21,7 @@ from closeby.kube.preempting.live_preemption import LivePreemption, PreemptionDe
 from closeby.kube.scheduler.heartbeat import Heartbeat
 from closeby.kube.scheduler.observed_preemption import ObservedPreemption
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.state.awaited_kinds import AwaitedKinds
 from closeby.kube.state.gated_pods import GatedPods
 from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OwnGangs
@@ -81,6 +82,8 @@ class BindingDependencies(Struct, frozen=True, kw_only=True):
     preempting: ObservedPreemption
     #: The nodes that carry our taint.
     held: HeldNodes
+    #: Kinds that are followed once a pod depends on them.
+    awaited: Sequence[AwaitedKinds]
     #: Run before each binding that needs them, in this order.
     steps: Sequence[PreBindStep] = ()
 
@@ -139,6 +142,7 @@ class BindingController:
         self._gang_statuses.preemption = self.preemption.status
         self._gang_statuses.evictions = self.preemption.history.of
         self._held_places = HeldPlaces(engine, writer, events, say, objects, given.reporting, self.informed)
+        self._held_places.awaited = given.awaited
         self._evictor = Evictor(given.transport, events, say, self._binder, objects, self._may_evict)
         review = self._gang_statuses.review
         self._handed_over = (

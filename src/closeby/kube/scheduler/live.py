@@ -29,6 +29,7 @@ from closeby.kube.scheduler.observed_preemption import ObservedPreemption
 from closeby.kube.scheduler.refreshing import Refreshing
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.scheduler.unknown_costs import UnknownCosts
+from closeby.kube.state.awaited_kinds import AwaitedKinds
 from closeby.kube.state.feed import Feed
 from closeby.kube.state.following import FOLLOWED, Following
 from closeby.kube.state.gated_pods import GatedPods
@@ -153,7 +154,7 @@ class LiveScheduler:
         #: Reading the cluster again.
         self._reading: set[asyncio.Task[None]] = set()
         own = OwnGangs(ours, self.engine.state, self._feed.foreign)
-        self._bindings = self._binding(transport, writer, events, own, held, steps)
+        self._bindings = self._binding(transport, writer, events, own, held, awaited, steps)
         #: What went wrong where the engine was to take something in.
         self._broken: Exception | None = None
         #: When everything that waits is looked at again (monotonic seconds).
@@ -194,6 +195,7 @@ class LiveScheduler:
         events: Events,
         own: OwnGangs,
         held: HeldNodes,
+        awaited: Sequence[AwaitedKinds],
         steps: Sequence[PreBindStep],
     ) -> BindingController:
         given = BindingDependencies(
@@ -212,6 +214,7 @@ class LiveScheduler:
             catch_up=self._catch_up,
             preempting=self._observed,
             held=held,
+            awaited=awaited,
             steps=steps,
         )
         return BindingController(self.engine, given)

@@ -453,6 +453,9 @@ class StandIns:
         slot = self._tools.cluster.placement(pod.uid)
         if slot is None or not doubted:
             return slot is None
+        if any(one.pre_enqueue(pod) is not None for one in self._tools.profile.pre_enqueue):
+            self._doubted.add(pod.uid)  # It can't be judged yet.
+            return False
         put_back = self._holdings.lift(pod)
         try:
             return not self._tools.allows(CycleState(), pod, slot)
