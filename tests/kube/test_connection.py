@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from closeby.cli.operating.long_running import lease_of
+from closeby.cli.options import Election
 from closeby.kube.client.connection import Connection, connect
 from closeby.objects.problems import Problem
 
@@ -347,3 +349,19 @@ def test_an_identity_providers_token(tmp_path: Path) -> None:
     provider = {"name": "oidc", "config": {}}
     found = connected(write(tmp_path / "config", users=user(auth_provider=provider)))
     assert "failed" in str(asyncio.run(_header(found)))
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "expected"),
+    [("given", "told", "given"), (None, "told", "told"), (None, "", "team"), (None, None, "team")],
+)
+def test_the_lease_is_where_the_process_counts_as_a_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, told: str | None, expected: str
+) -> None:
+    """One that runs by hand as a pod of a namespace must not lead beside the pods of that namespace."""
+    monkeypatch.delenv("POD_NAMESPACE", raising=False)
+    if told is not None:
+        monkeypatch.setenv("POD_NAMESPACE", told)
+    lease = lease_of(Election(True, "closeby", given), connected(write(tmp_path / "c")), "me", dry_run=False)
+    assert lease is not None
+    assert lease.namespace == expected

@@ -103,7 +103,8 @@ def elects(default_name: str) -> Callable[[Command], Command]:
         @click.option(
             "--lease-namespace",
             metavar="NAMESPACE",
-            help="Namespace of the Lease.  [default: the context's or the pod's namespace]",
+            help="Namespace of the Lease.  [default: $POD_NAMESPACE, else the context's or the pod's "
+            "namespace]",
         )
         @wraps(command)
         def with_election(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from closeby.cli.options import Election
 from closeby.cli.reading.inputs import Unusable
-from closeby.kube.client.connection import Connection, connect
+from closeby.kube.client.connection import Connection, connect, told_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.leading import LEASE_LOST
@@ -38,7 +38,7 @@ def lease_of(
     """The Lease by which replicas elect a leader; None where there is nothing to lead."""
     if dry_run or not election.wanted:
         return None
-    namespace = election.namespace or connection.namespace
+    namespace = election.namespace or told_namespace() or connection.namespace
     return LeaseSettings(namespace=namespace, name=election.name, identity=instance)
 
 

@@ -62,6 +62,11 @@ class Connection(Struct, frozen=True, kw_only=True):
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
 
+def told_namespace(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The namespace in which this process is to count as a pod, as its environment says; None without."""
+    return environment.get("POD_NAMESPACE") or None
+
+
 def own_namespace(
     environment: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
 ) -> str | None:
@@ -69,8 +74,8 @@ def own_namespace(
 
     Never that of a kubeconfig's context, which says where a user likes to look.
     """
-    named = environment.get("POD_NAMESPACE")
-    if named:
+    named = told_namespace(environment)
+    if named is not None:
         return named
     try:
         return (service_account / "namespace").read_text().strip() or None
