@@ -32,11 +32,15 @@ class Server:
         self.asked: list[Object] = []
         self.withdrawn = 0
         self.said: list[Object] = []
+        #: How it refuses every question; None where it does not.
+        self.refuses: ApiError | None = None
 
     async def send(self, request: Request) -> bytes | ApiError:
         if request.method == "DELETE":
             self.withdrawn += 1
             return b"{}"
+        if self.refuses is not None:
+            return self.refuses
         made: Object = msgspec.json.decode(request.body or b"")
         self.asked.append(made["spec"]["placesFor"])
         made["metadata"] |= {"uid": f"g{len(self.asked)}", "generation": len(self.asked)}
@@ -144,6 +148,17 @@ def test_a_flavor_that_never_comes_holds_no_quota_for_ever() -> None:
     site.now += 61
     site.look()
     assert [one["state"] for one in site.server.said] == ["Retry"]
+
+
+def test_a_podgroup_that_is_not_served_says_what_to_install() -> None:
+    site = Site()
+    # An API server that does not know the path answers without a reason of Kubernetes.
+    site.server.refuses = ApiError(404, "HTTP404", "404 page not found")
+    site.workload(QUOTA)
+    site.look()
+    (said,) = site.server.said
+    assert said["state"] == "Pending"
+    assert "NotAsked" in said["message"] and "deploy/crds" in said["message"]
 
 
 @pytest.mark.parametrize("ends", ["deleted", "without its check", "finished"])

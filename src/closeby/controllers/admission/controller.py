@@ -265,7 +265,7 @@ class AdmissionChecks:
             # What the scheduler said of it before counts no more.
             refused = await self._ask(workload, body)
             if refused is not None:
-                why = f"the PodGroup that asks for places could not be written: {refused}"
+                why = f"the PodGroup that asks for places could not be written: {_told(refused)}"
                 await self._not_asked(workload, states, why)
             return refused
         answer = request.answer
@@ -409,3 +409,11 @@ def _error(written: Written) -> ApiError | None:
     if written.ok or written.verdict is Outcome.GONE:
         return None
     return written.error or ApiError(None, "NotWritten", "it was not written")
+
+
+def _told(error: ApiError) -> str:
+    """An error in words; where no such kind is served, the API server does not say so itself."""
+    if error.code == _NOT_FOUND and error.reason != "NotFound":
+        kind = f"{_POD_GROUPS.kind} of {_POD_GROUPS.api_version}"
+        return f"the API server does not serve {kind}: install closeby's definitions (deploy/crds)"
+    return str(error)
