@@ -263,6 +263,7 @@ def test_a_pod_waits_for_the_word_of_a_pod_grouper_that_is_at_work(
                 return False
             assert pod["reason"] == "Unsupported"
             assert "what ConfigMap/early asks for, which the pod-grouper has not said yet" in pod["message"]
+            assert "does not support" not in pod["message"]
             return True
 
         await create_owned(it, "early")

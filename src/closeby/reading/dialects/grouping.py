@@ -20,6 +20,10 @@ NO_GROUP: Final = "none"
 _NEVER: Final = frozenset({"DaemonSet", "Node"})
 
 
+#: How what an undecided pod waits for ends, among what is unsupported of it.
+_NOT_SAID: Final = ", which the pod-grouper has not said yet"
+
+
 def undecided(pod: Pod) -> bool:
     """Whether the pod-grouper has still to say to which gang a pod belongs, if to any."""
     if pod.group is not None or pod.annotations.get(POD_GROUP) == NO_GROUP:
@@ -43,10 +47,16 @@ def says_it_has_none(pod: Pod) -> bool:
 
 def held_for_the_grouper(pod: Pod) -> Pod:
     """An undecided pod so that no scheduler places it."""
-    lack = f"what {_asking(pod)} asks for, which the pod-grouper has not said yet"
+    lack = f"what {_asking(pod)} asks for{_NOT_SAID}"
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, lack))
     )
+
+
+def awaits_the_grouper(pod: Pod) -> bool:
+    """Whether all that a pod waits for is the pod-grouper's word."""
+    lacks = pod.spec.unsupported
+    return bool(lacks) and all(one.endswith(_NOT_SAID) for one in lacks)
 
 
 def _asking(pod: Pod) -> str:

@@ -11,6 +11,7 @@ from closeby.objects.arrays import Bools
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.dialects.grouping import awaits_the_grouper
 from closeby.scheduling.gangs.places import place_at, ranks, segment_order, slots_of, split_part
 from closeby.scheduling.gangs.rosters import missing, tree_of, unassigned
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -297,12 +298,17 @@ class Decider:
     def pre_enqueue(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
         if pod.spec.unsupported:
+            message = f"it asks for what closeby does not support yet: {some(pod.spec.unsupported)}"
+            remedy = "remove it or leave the pod to another scheduler"
+            if awaits_the_grouper(pod):
+                message = f"it is not known {some(pod.spec.unsupported)}"
+                remedy = "if that lasts, see whether the pod-grouper runs (closeby controllers)"
             return Condition(
                 reason=Reason.UNSUPPORTED,
                 object=f"Pod/{pod.key}",
                 field=pod.spec.unsupported[0],
-                message=f"it asks for what closeby does not support yet: {some(pod.spec.unsupported)}",
-                remedy="remove it or leave the pod to another scheduler",
+                message=message,
+                remedy=remedy,
                 blocking=True,
             )
         if pod.spec.invalid:
