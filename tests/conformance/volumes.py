@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 DRIVER, CAPPED = "csi.example.com", "capped.example.com"
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+_REGION, _BETA = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io"
 _ZONES = ("east", "west", "north")
 _STORAGE = "/apis/storage.k8s.io/v1"
 _RWO, _PVC = "ReadWriteOnce", "PersistentVolumeClaim"
@@ -26,6 +27,8 @@ _MIGRATED = (
 )
 _BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
 _BOUND_CLAIMS, _FREE_VOLUMES = 14, 6
+#: Classes of claims whose volume is gone.
+_LOST = ("static", "later")
 #: The first of the bound claims may be attached. Pods that are judged use the others: a volume that is
 #: attached where no pod uses it counts twice for kube-scheduler, and once for closeby.
 _ATTACHED = 5
@@ -59,10 +62,11 @@ def add_storage(world: "World", random: Random) -> None:
                 chosen = random.choice(world.nodes)["metadata"]["name"]
                 claim["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": chosen}
             world.add(_claims(world), claim)
-    lost = _claim(world, "lost", "static", "1Gi", ["ReadWriteOnce"])
-    lost["spec"]["volumeName"] = f"{world.name}-gone"
-    lost["metadata"]["annotations"] = _BOUND
-    world.add(_claims(world), lost, {"phase": "Lost"})
+    for storage in _LOST:
+        lost = _claim(world, f"lost-{storage}", storage, "1Gi", ["ReadWriteOnce"])
+        lost["spec"]["volumeName"] = f"{world.name}-gone-{storage}"
+        lost["metadata"]["annotations"] = _BOUND
+        world.add(_claims(world), lost, {"phase": "Lost"})
 
 
 def use_claims(world: "World", random: Random, pod: Object) -> None:
@@ -71,6 +75,8 @@ def use_claims(world: "World", random: Random, pod: Object) -> None:
     if random.random() > (0.5 if probe else 0.6):
         return
     names = [f"bound-{i}" for i in range(_ATTACHED if probe else 0, _BOUND_CLAIMS)]
+    if not probe:
+        names += (f"lost-{storage}" for storage in _LOST)
     if probe and random.random() < 0.5:
         kinds = (
             "later",
@@ -84,7 +90,7 @@ def use_claims(world: "World", random: Random, pod: Object) -> None:
             "no-class",
             "unknown-class",
         )
-        names = [f"{kind}-{size}" for kind in kinds for size in ("1gi", "3gi")] + ["lost", "missing"]
+        names = [f"{kind}-{size}" for kind in kinds for size in ("1gi", "3gi")] + ["lost-static", "missing"]
     chosen = sorted(set(random.choices(names, k=random.choice((1, 1, 1, 2)))))
     volumes = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": one}} for i, one in enumerate(chosen)]
     if random.random() < 0.4:
@@ -186,7 +192,9 @@ def _bound(world: "World", random: Random, i: int) -> None:
     world.add(_claims(world), claim, {"phase": "Bound", "accessModes": modes, "capacity": {"storage": "1Gi"}})
     if i < _ATTACHED and random.random() < 0.6:
         on = random.choice(world.nodes)["metadata"]["name"]
-        source = {"persistentVolumeName": volume["metadata"]["name"]}
+        # That of some attachments is gone.
+        gone = random.random() < 0.3
+        source = {"persistentVolumeName": f"{world.name}-gone-{i}" if gone else volume["metadata"]["name"]}
         world.add(
             f"{_STORAGE}/volumeattachments",
             {
@@ -216,7 +224,25 @@ def _volume(world: "World", random: Random, name: str, storage: str, size: str, 
         "csi": {"driver": DRIVER, "volumeHandle": name},
     }
     labels = {}
-    match random.randrange(4):
+    if random.random() < 0.25:
+        # Of an older kind, which a CSI driver attaches today.
+        del spec["csi"]
+        spec |= random.choice(
+            (
+                {"gcePersistentDisk": {"pdName": name}},
+                {"awsElasticBlockStore": {"volumeID": f"aws://east/vol-{name}"}},
+                {
+                    "azureDisk": {
+                        "diskName": name,
+                        "diskURI": f"/subscriptions/s/disks/{name}",
+                        "kind": "Managed",
+                    }
+                },
+                {"cinder": {"volumeID": name}},
+                {"portworxVolume": {"volumeID": name}},
+            )
+        )
+    match random.randrange(5):
         case 0:
             spec["nodeAffinity"] = _reached_from(_ZONE, random.sample(_ZONES, k=random.choice((1, 2))))
         case 1:
@@ -224,6 +250,9 @@ def _volume(world: "World", random: Random, name: str, storage: str, size: str, 
             spec["nodeAffinity"] = _reached_from(_HOST, random.sample(names, k=3))
         case 2:
             labels[_ZONE] = random.choice(("east", "west", "east__north"))
+        case 3:
+            key = random.choice((_REGION, f"{_BETA}/zone", f"{_BETA}/region"))
+            labels[key] = random.choice(("east", "west", "here", "here__there"))
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 

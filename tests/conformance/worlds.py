@@ -118,6 +118,11 @@ def _node(random: Random, name: str, rare: float) -> Object:
     labels = {}
     if random.random() < 0.9:
         labels["topology.kubernetes.io/zone"] = random.choice(ZONES)
+    for key in ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"):
+        if random.random() < 0.5:
+            labels[key] = random.choice(("here", "there"))
+    if random.random() < 0.3:
+        labels["failure-domain.beta.kubernetes.io/zone"] = random.choice(ZONES)
     for key in KEYS:
         if random.random() < 0.7:
             labels[key] = random.choice(VALUES[key])
@@ -237,7 +242,7 @@ def _ports(world: World, random: Random, pod: Object) -> None:
         if random.random() < 0.5:
             port["protocol"] = random.choice(("TCP", "UDP"))
         if random.random() < 0.4:
-            port["hostIP"] = random.choice(("127.0.0.1", "10.0.0.1", "0.0.0.0"))
+            port["hostIP"] = random.choice(("127.0.0.1", "10.0.0.1", "0.0.0.0", "::", "::1", "fd00::1"))
         pod["spec"]["containers"][0]["ports"] = [port]
 
 

@@ -95,6 +95,15 @@ def test_pods_with_claims_of_their_own_are_counted() -> None:
     assert room(plugin, pods[1])["n"] == 1
 
 
+def test_a_volume_that_is_gone_counts_while_a_pod_runs_with_its_claim() -> None:
+    plugin = limits(*disk("a"), *disk("b"), *disk("c"))
+    volumes = plugin.handle.cluster.volumes
+    for name in ("a", "b"):
+        place(plugin.handle.cluster, user(f"with-{name}", name), "n")
+    volumes.remove(PersistentVolume, "v-a")
+    assert not fits(plugin, user("p", "c"))
+
+
 def test_the_limit_follows_the_csi_node() -> None:
     plugin = limits(*disk("a"), *disk("b"))
     volumes = plugin.handle.cluster.volumes

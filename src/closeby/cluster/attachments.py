@@ -153,9 +153,10 @@ class Attachments:
             claim = storage.claims.get(key)
             if claim is None:
                 continue
-            if claim.bound:
+            if claim.bound and claim.volume in storage.volumes:
                 names.append(claim.volume)
                 continue
+            # That its volume is gone makes no place for another one while the pod is there.
             made = storage.classes.get(claim.request.storage_class or "")
             if made is not None and made.driver:
                 found.add((made.driver, key))
