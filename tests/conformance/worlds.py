@@ -222,7 +222,9 @@ def _resized(random: Random, pod: Object) -> Object | None:
             }
         ],
     }
-    together = pod["spec"].get("resources", {}).get("requests", {})
+    # The API server lets requests default to limits, and the kubelet says what the pod has of each.
+    of_pod = pod["spec"].get("resources", {})
+    together = of_pod.get("requests", {}) | of_pod.get("limits", {})
     if together:
         status["resources"] = {"requests": {name: _other(random, name) for name in together}}
         status["allocatedResources"] = {name: _other(random, name) for name in together}
