@@ -417,7 +417,7 @@ class Engine:
 
     def _note_gang(self, key: str) -> None:
         """The object of a gang changed: its priority, or what of it is evicted together, may be another."""
-        if self.state.placed(key):
+        if self.state.placed(key) or any(plan.item == key for plan in self.preemptions):
             self._pending.note_victims()
 
     def _tell(self, key: str, what: str, outcome: Outcome | None = None) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from closeby.objects.arrays import Ints
 from closeby.objects.natural import natural_key
+from closeby.objects.pods import Pod
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.circles import Evictions
@@ -90,6 +91,12 @@ class PossibleVictims:
     def world(self) -> World:
         """All pods that hold a node, with what their end would give."""
         return self._columns.world(self._now)
+
+    def priority(self, pod: Pod) -> int:
+        """The priority of a pod as a victim: its own, or that of its gang if that is higher."""
+        world = self.world()
+        row = world.index_of.get(pod.uid)
+        return self._state.priorities.of(pod) if row is None else int(world.priorities[row])
 
     def name_ranks(self) -> Ints:
         """By slot: the place of its node in the natural order of names."""

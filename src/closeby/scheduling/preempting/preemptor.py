@@ -46,6 +46,7 @@ _UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(
     }
 )
 
+_NOT_LOWER: Final = "its victims are not of lower priority any more"
 #: Seconds until an item is tried again at the soonest since time made pods possible victims.
 _SOONEST: Final = 1.0
 
@@ -186,7 +187,7 @@ class Preemptor:
         elif any(self._tools.cluster.slot(node) is None for node in said.nodes):
             why = "a node of it is gone"
         elif any(self._state.priorities.of(pod) >= said.priority for pod in said.victims):
-            why = "its victims are not of lower priority any more"
+            why = _NOT_LOWER
         elif any(pod.uid in victims for pod in said.victims):
             why = "another plan has its victims"
         elif any(pod.uid not in pods for pod in said.victims):
@@ -194,6 +195,26 @@ class Preemptor:
         else:
             return
         self._plans.end(by_of(said), why, self._now)
+
+    def priorities_changed(self) -> list[str]:
+        """Ends the plans that would evict pods of no lower priority any more; returns their items."""
+        ended = []
+        for plan in self._plans:
+            staying = [pod for pod in self._plans.left(plan) if not pod.terminating]
+            lowest = min(plan.said.priority, self._priority(plan.said))
+            if any(self._possible.priority(pod) >= lowest for pod in staying):
+                self._plans.end(plan.by, _NOT_LOWER, None)
+                ended.append(plan.said.item)
+        return ended
+
+    def _priority(self, said: Preemption) -> int:
+        """The priority of a preemptor as it is now."""
+        if not self._state.waits(said.item):
+            return said.priority
+        if said.is_gang:
+            return self._state.turn(said.item).priority
+        pod = self._state.pods.get(said.places[0][0])
+        return said.priority if pod is None else self._state.priorities.of(pod)
 
     def give_up(self, said: Preemption, why: str, blocked: Iterable[str], *, strict: bool) -> str | None:
         """A plan can't be carried out; these pods (by uid) did not go. Returns the item that may be tried.
@@ -280,7 +301,8 @@ class Preemptor:
         """Assert that plans share neither victims nor nodes."""
         self._plans.validate()
         for plan in self._plans:
-            assert all(self._state.priorities.of(pod) < plan.said.priority for pod in plan.said.victims), (
+            staying = [pod for pod in self._plans.left(plan) if not pod.terminating]
+            assert all(self._possible.priority(pod) < plan.said.priority for pod in staying), (
                 f"{plan.said.preemptor} would evict pods of no lower priority"
             )
 

@@ -105,10 +105,13 @@ class PendingItems:
             self._events |= ClusterEvent.PLACED
 
     def note_victims(self) -> None:
-        """Other pods may be evicted than before, so that what found no victims may find some."""
+        """Other pods may be evicted than before: what found no victims may find some, and plans may end."""
         if self.preemptor is not None:
+            ended = self.preemptor.priorities_changed()
+            for key in ended:
+                self.try_now(key)
             self.refusals.forget()
-            self.note_event(ClusterEvent.VICTIMS)
+            self.note_event(ClusterEvent.VICTIMS | (ClusterEvent.CAPACITY if ended else NO_EVENT))
 
     def note_app_group_change(self, namespace: str) -> None:
         """An AppGroup changed. It concerns the items of its namespace only, so only those are tried again."""
