@@ -12,6 +12,7 @@ import numpy as np
 
 from closeby.objects.arrays import Bools
 from closeby.objects.pods import Pod
+from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import ItemKind, kind_of
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
@@ -84,12 +85,20 @@ class Plans:
         return plan if plan is not None and (plan.said is said or plan.said == said) else None
 
     def take(self, said: Preemption, now: float | None) -> None:
-        """A plan is in force. Plans of less priority that had some of its nodes or victims have lost them."""
+        """A plan is in force. Plans of less priority that had some of its nodes or victims have lost them.
+
+        So have those that count on other members of a gang that loses members: both together may leave less
+        of it than its minimum.
+        """
         nodes, victims = set(said.nodes), frozenset(pod.uid for pod in said.victims)
+        gangs = _gangs(said.victims)
         for plan in self:
-            lost = plan.said.priority < said.priority and not victims.isdisjoint(plan.victims)
-            if lost or not nodes.isdisjoint(plan.said.nodes):
+            if not nodes.isdisjoint(plan.said.nodes):
                 self.end(plan.by, "pods of higher priority take its nodes", now)
+            elif plan.said.priority < said.priority and (
+                not victims.isdisjoint(plan.victims) or not gangs.isdisjoint(_gangs(self.left(plan)))
+            ):
+                self.end(plan.by, "pods of higher priority take its victims", now)
         by = by_of(said)
         self._number += 1
         self._plans[by] = PlanInForce(said, by, self._number, victims)
@@ -182,3 +191,8 @@ class Plans:
             self._set_number += 1
             known = self._sets[numbers] = self._set_number, cluster.structure, mask
         return known[0], known[2]
+
+
+def _gangs(victims: Iterable[Pod]) -> set[str]:
+    """The gangs of victims that do not leave yet."""
+    return {gang_key(pod) for pod in victims if pod.group is not None and not pod.terminating}

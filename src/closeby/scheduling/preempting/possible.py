@@ -62,12 +62,14 @@ class PossibleVictims:
         lowest = self._columns.lowest()
         if lowest is None or lowest >= priority:
             return None
-        world, barred = self.world(), self._tools.reserved.kept
+        planned = self._plans.planned(priority)
+        whole, barred = self.world(), self._tools.reserved.kept
+        world = whole.with_leaving(whole.rows_of(planned))
         if barred is not None and len(barred) < self._tools.cluster.capacity:
             barred = np.append(barred, np.zeros(self._tools.cluster.capacity - len(barred), dtype=np.bool_))
         limited = Restrictions(
             shielded=self._evictions.shielded(world, priority, self._now),
-            planned=self._plans.planned(priority),
+            planned=planned,
             barred=barred,
             stuck=self._stuck(),
             allowed=self._allowed(world, priority),

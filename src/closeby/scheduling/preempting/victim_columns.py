@@ -242,10 +242,9 @@ class VictimColumns:
                 self._with_priority[number] = group
             else:
                 self._with_priority.pop(number, None)
-        if holder.divisible:
-            self._limits[number] = MemberLimits(holder.surplus, holder.singly, holder.surplus_of)
-        else:
-            self._limits.pop(number, None)
+        self._limits.pop(number, None)
+        if holder.limits is not None:
+            self._limits[number] = holder.limits
 
     # What is given out
 

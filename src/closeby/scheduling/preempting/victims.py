@@ -57,9 +57,9 @@ def victims_of(world: World, priority: int, own: str, limited: Restrictions) -> 
     """Who may go for an item of that priority; ``own`` is the gang's key, whose members never go."""
     count = len(world.pods)
     gone = np.zeros(count, dtype=np.bool_)
-    gone[[world.index_of[uid] for uid in limited.planned if uid in world.index_of]] = True
+    gone[world.rows_of(limited.planned)] = True
     stay = np.zeros(count, dtype=np.bool_)
-    stay[[world.index_of[uid] for uid in limited.stuck if uid in world.index_of]] = True
+    stay[world.rows_of(limited.stuck)] = True
     leaving = gone | (world.terminating & (world.priorities < priority) & ~stay)
     may = world.evictable & (world.priorities < priority) & ~leaving & ~world.terminating & ~stay
     held = np.zeros(len(world.holders), dtype=np.bool_)

@@ -4,13 +4,14 @@ The arrays have one entry per pod, or one per holder: a gang, or a pod by itself
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Ints, Scores
@@ -53,6 +54,11 @@ class Holder(Struct, eq=False):
     def divisible(self) -> bool:
         """Whether some of its pods may go without the others."""
         return len(self.pods) > 1 and (self.surplus > 0 or self.singly)
+
+    @property
+    def limits(self) -> MemberLimits | None:
+        """How many of its pods may go without the others; None where none may."""
+        return MemberLimits(self.surplus, self.singly, self.surplus_of) if self.divisible else None
 
     def divide(self, group: PodGroup | None, pods: Sequence[Pod]) -> None:
         """Work out which members of a gang are beyond its minimum."""
@@ -122,6 +128,28 @@ class World(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     divisible: Bools
     #: Of each gang that may lose single members: how many.
     limits: Mapping[int, MemberLimits]
+
+    def rows_of(self, uids: Iterable[str]) -> Ints:
+        """The indices of pods, of those that hold a node."""
+        return np.asarray([self.index_of[uid] for uid in uids if uid in self.index_of], dtype=np.intp)
+
+    def with_leaving(self, rows: Ints) -> "World":
+        """The same where these pods leave too: gangs have so many fewer members beyond their minimum."""
+        gangs = {int(one) for one in self.holder_of[rows] if self.holders[one].gang}
+        if not gangs:
+            return self
+        terminating = self.terminating.copy()
+        terminating[rows] = True
+        holders, limits, divisible = list(self.holders), dict(self.limits), self.divisible.copy()
+        for number in gangs:
+            holder = holders[number] = replace(self.holders[number])
+            holder.pods = [row for row in holder.members if not terminating[row]]
+            holder.divide(holder.group, self.pods)
+            divisible[number] = holder.divisible
+            limits.pop(number, None)
+            if holder.limits is not None:
+                limits[number] = holder.limits
+        return replace(self, terminating=terminating, holders=holders, limits=limits, divisible=divisible)
 
     @cached_property
     def holder_lost(self) -> Scores:
