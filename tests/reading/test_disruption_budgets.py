@@ -138,7 +138,7 @@ def budgets(**fields: object) -> Budgets:
         ({"max_unavailable": 3}, 3),
         ({"max_unavailable": "25%"}, 1),
         ({"max_unavailable": "26%"}, 2),
-        ({}, 1),
+        ({}, 0),
         ({"min_available": 9}, 0),
         ({"min_available": 3, "allowed": 0}, 0),
     ],

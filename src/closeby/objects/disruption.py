@@ -8,7 +8,7 @@ from closeby.objects.selectors import LabelSelector
 class PodDisruptionBudget(Struct, frozen=True, kw_only=True):
     """Of ``min_available`` and ``max_unavailable`` one counts, a number of pods or a percentage.
 
-    With neither, one pod may be unavailable (the API server's default).
+    With neither the disruption controller allows no eviction; the API server fills in nothing.
     """
 
     namespace: str

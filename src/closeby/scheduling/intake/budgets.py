@@ -115,8 +115,9 @@ def _allowed(budget: PodDisruptionBudget, pods: Sequence[Pod], absent: int) -> i
     available = sum(not pod.terminating for pod in pods)
     if budget.min_available is not None:
         return max(available - amount(budget.min_available, expected), 0)
-    most = 1 if budget.max_unavailable is None else budget.max_unavailable
-    return max(available - max(expected - amount(most, expected), 0), 0)
+    if budget.max_unavailable is None:
+        return 0
+    return max(available - max(expected - amount(budget.max_unavailable, expected), 0), 0)
 
 
 def amount(value: int | str, whole: int) -> int:
