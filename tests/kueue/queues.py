@@ -75,6 +75,7 @@ class KueueWorld:
         scheduler: str = "",
         template: Mapping[str, Any] | None = None,
         metadata: Object | None = None,
+        volumes: Sequence[Object] = (),
         **spec: Any,
     ) -> None:
         """A Job of so many pods at once; ``template`` is the metadata of its pods."""
@@ -87,6 +88,8 @@ class KueueWorld:
         pod: Object = {"restartPolicy": "Never", "containers": [container]}
         if scheduler:
             pod["schedulerName"] = scheduler
+        if volumes:
+            pod["volumes"] = list(volumes)
         about = {"name": name, "labels": {"kueue.x-k8s.io/queue-name": queue}, **(metadata or {})}
         body = {
             "apiVersion": "batch/v1",
