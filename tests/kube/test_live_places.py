@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.cli.calling import closeby
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
@@ -225,9 +226,19 @@ def test_what_fits_in_no_rack_says_so_and_places_are_given_back(
 ) -> None:
     async def run() -> None:
         async with world(control_plane, namespace, *HOSTS) as it, it.scheduling(own_namespace=namespace):
+            await it.declare_group("placed", question(it, 1, uid="4567"))
+            await until_said(it, "placed", "Placed")
             await it.declare_group("question", question(it, 5))
             refused = await until_said(it, "question", "TopologyPlacementFailed")
             assert refused["status"] == "False"
+            command = ("explain", "train", "--kubeconfig", control_plane.kubeconfig, "--scheduler", "off")
+            explained = await asyncio.to_thread(
+                closeby, *command, "--scheduler-name", it.name, "-n", it.namespace
+            )
+            assert explained.exit_code == 2
+            assert "TopologyPlacementFailed" in explained.stderr
+            assert "1 place held" in explained.stderr
+            await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/placed")
             await it.change_group("question", {"spec": question(it, 4)})
             await until_said(it, "question", "Placed")
             path = f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/question"

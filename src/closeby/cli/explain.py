@@ -140,8 +140,7 @@ def _explanation(
     with usable_configuration():
         simulation = begun()
     before = simulation.standing()
-    near = None if cluster is None else cluster.namespace
-    found, chosen = _meant(before, subject, namespace, near, inputs), None
+    found, chosen = _meant(before, subject, namespace, cluster, inputs), None
     if isinstance(found, Several):  # Which of them waits is known once all is decided.
         found, chosen = choose(simulation.decided(), found)
         simulation = begun()
@@ -163,22 +162,30 @@ def _explanation(
 
 
 def _meant(
-    run: "Run", subject: str, namespace: str | None, near: str | None, inputs: "Inputs"
+    run: "Run", subject: str, namespace: str | None, cluster: "ReadCluster | None", inputs: "Inputs"
 ) -> "Subject | Several":
-    """What the user means by a name; of several in different namespaces what is in ``near``.
+    """What the user means by a name; of several in different namespaces what is in that of the context.
 
     Raises:
         Unusable: nothing is called so, or several things are.
     """
     from closeby.cli.reading.inputs import Unusable
-    from closeby.report.documents.subjects import Unclear, find_subject, left_out_as
+    from closeby.objects.places import is_for_places
+    from closeby.report.documents.subjects import Subject, Unclear, find_subject, left_out_as
 
     workloads = inputs.manifests.workloads
+    near = None if cluster is None else cluster.namespace
     found = find_subject(run, subject, namespace=namespace, near=near, workloads=workloads)
-    if not isinstance(found, Unclear):
+    of_places = isinstance(found, Subject) and is_for_places(found.item.partition("/")[2])
+    if not isinstance(found, Unclear) and not of_places:
         return found
+    asked = [] if cluster is None else cluster.places_asked_for(subject, namespace)
+    if asked:
+        raise Unusable(*asked)
     left_out = left_out_as(subject, (*inputs.manifests.errors, *inputs.manifests.notices))
     if left_out:
         raise Unusable(*left_out)
+    if not isinstance(found, Unclear):
+        return found
     choices = f"; did you mean {' or '.join(found.choices)}?" if found.choices else ""
     raise Unusable(f"{found.message}{choices}")

@@ -59,6 +59,18 @@ class AskedPlaces(Struct, frozen=True, kw_only=True):
         """What the gang of those that stand in is called, in the namespace of the pods."""
         return f"{_PREFIX}{self.workload}:{self.uid[:_DIGITS]}"
 
+    def means(self, name: str) -> bool:
+        """Whether a user may mean the Workload by a name, which may be that of its job.
+
+        Kueue calls it after the kind and the name of the job, with some digits at the end. A namespace or a
+        kind may stand before the name.
+        """
+        *before, last = name.split("/")
+        if len(before) > 1 and before[-1] != self.namespace:
+            return False
+        of_job = self.workload.partition("-")[2].rpartition("-")[0]
+        return bool(last) and last in (self.workload, of_job)
+
     @property
     def key(self) -> str:
         """``namespace/name`` of that gang."""

@@ -17,6 +17,7 @@ from closeby.kube.client.connection import Connection, connect, connection_to, o
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.gangs.status import SCHEDULED
 from closeby.kube.gangs.status_records import MIRRORS
 from closeby.kube.metrics.asking import DEFAULT_NAMESPACE, SchedulerAddress, ask_for_story
 from closeby.kube.preempting.nominated import NominatedPods
@@ -67,6 +68,22 @@ class ReadCluster(Struct, frozen=True):
         own = OwnGangs(scheduler, engine.state, ForeignMembers())
         plans = written_plans(engine.state, self.objects, own, self.nominated)
         yield from (PreemptionRestored(one.plan) for one in plans)
+
+    def places_asked_for(self, name: str, namespace: str | None) -> list[str]:
+        """What the scheduler says of Workloads of Kueue that a user may mean, with pods still to come."""
+        lines = []
+        for one in self.whole.places:
+            asked = one.group.places
+            if asked is None or namespace not in (None, asked.namespace) or not asked.means(name):
+                continue
+            found = self.objects.asking(asked.asker)
+            said = None if found is None else found.conditions.get(SCHEDULED)
+            answer = "nothing is said yet" if said is None else f"{said.reason}: {said.message}"
+            lines.append(
+                f"Workload {asked.namespace}/{asked.workload} of Kueue asks for places, and its pods are "
+                f"still to come; PodGroup {asked.asker} says {harmless(answer)}"
+            )
+        return lines
 
     def decided(
         self, subject: Subject, scheduler: str | None, address: SchedulerAddress | None
