@@ -206,3 +206,31 @@ def test_members_beyond_the_minimum_keep_the_constraints_too(data: st.DataObject
         assert len(placed) >= minimum
         left = [one for one in members if all(one is not other for other, _ in placed)]
         assert not any(judge.allows(one, name, (*there, *placed)) for one in left for name in names)
+
+
+def test_equal_members_find_no_domain_that_only_one_of_them_could_open() -> None:
+    """A pod that they want to be near runs in their zone, and on a node without a rack.
+
+    So no member is the first of the group, and none may go to a rack before another one is there.
+    """
+    affinity = [
+        {"topologyKey": key, "labelSelector": {"matchLabels": {"app": "a"}}} for key in ("zone", "rack")
+    ]
+    asked = {"affinity": {"podAffinity": {REQUIRED: affinity}}}
+    nodes: list[Manifest] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {HOSTNAME: name, "zone": "z1", **rack}},
+            "status": {
+                "allocatable": {"cpu": "4", "pods": "20"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        for name, rack in (("n0", {"rack": "r1"}), ("n1", {"rack": "r1"}), ("n2", {}))
+    ]
+    members = [member(f"train-{index}", "a", asked) for index in range(3)]
+    for minimum in (1, 2, 3):
+        assert not run(nodes, [pod("old", "a", {}, on="n2")], members, None, minimum)
+        assert len(run(nodes, [pod("old", "a", {}, on="n1")], members, None, minimum)) == 3
+        assert len(run(nodes, [], members, None, minimum)) == 3

@@ -69,6 +69,8 @@ class Mutual:
     def share_out(self, inside: NodeSet) -> bool | None:
         """Place equal pods by their limits; None where only trying can tell whether they fit."""
         (share,) = self._demand
+        if not all(mask.allowed().any() for mask in self._masks[0]):
+            return False  # None of them can be the first, by which a domain opens for the others.
         fits = self._fits(share, inside)
         wanted = len(share.pods)
         limits = finest_first([limit for mask in self._masks[0] if (limit := mask.limit()) is not None])
