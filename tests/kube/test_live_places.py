@@ -231,13 +231,18 @@ def test_what_fits_in_no_rack_says_so_and_places_are_given_back(
             await it.declare_group("question", question(it, 5))
             refused = await until_said(it, "question", "TopologyPlacementFailed")
             assert refused["status"] == "False"
-            command = ("explain", "train", "--kubeconfig", control_plane.kubeconfig, "--scheduler", "off")
-            explained = await asyncio.to_thread(
-                closeby, *command, "--scheduler-name", it.name, "-n", it.namespace
-            )
+            cluster = ("--kubeconfig", control_plane.kubeconfig, "--scheduler", "off", "-n", it.namespace)
+            command = ("explain", *cluster, "--scheduler-name", it.name)
+            explained = await asyncio.to_thread(closeby, *command, "train")
             assert explained.exit_code == 2
             assert "TopologyPlacementFailed" in explained.stderr
             assert "1 place held" in explained.stderr
+            # What stands in for pods to come, and waits, is no pod that another question knows.
+            await it.create_group("g", 2)
+            await it.create(*(it.pod(f"g-{i}", 1, gang="g") for i in range(2)))
+            await it.bound(2)
+            assert (await asyncio.to_thread(closeby, *command, "g")).exit_code == 0
+            await it.delete("g-0", "g-1")
             await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/placed")
             await it.change_group("question", {"spec": question(it, 4)})
             await until_said(it, "question", "Placed")

@@ -82,7 +82,7 @@ class Trials:
         del self.waiting[keep:]
         self.fork.apply(Change(gone=tuple(dropped)))
         for pod in dropped:
-            del self._pods[pod.uid]
+            self._pods.pop(pod.uid, None)  # Those that stand in for pods to come are no pods of the run.
         self._left, self._kept = self._all, 0
 
     def first_order(self, key: str) -> int:
