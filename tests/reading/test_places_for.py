@@ -8,7 +8,10 @@ import pytest
 from closeby.objects.groups import Layer, PodGroup, TopologyConstraint
 from closeby.objects.pods import ClaimName, ClaimRequest, PodClaim
 from closeby.objects.reasons import Reason
+from closeby.scheduling.events import PlacesAsked, Tick
+from closeby.scheduling.outcomes import Decision
 from tests.reading.manifest_text import read
+from tests.worlds import world
 
 BLOCK = "cloud.provider.com/topology-block"
 RACK = "cloud.provider.com/topology-rack"
@@ -46,6 +49,17 @@ def test_a_request_says_what_annotations_would() -> None:
         group = question(pod_set(request=request))
         assert (group.constraint, group.conditions) == (asked, ())
     assert not question(pod_set(request={"unconstrained": True})).wants_closeness
+
+
+def test_a_workload_of_too_many_pods_gets_no_places() -> None:
+    """One place of each set stands for all, so that there is something to refuse."""
+    group = question(pod_set("few", 3), pod_set("many", 2**31 - 1))
+    (condition,) = group.conditions
+    assert (condition.reason, condition.blocking) == (Reason.INVALID_SPEC, True)
+    assert group.places is not None and [one.count for one in group.places.sets] == [1, 1]
+    decisions = world("a r1 : a1=8").engine.handle(PlacesAsked(group), Tick())
+    reasons = [one.outcome.reason for one in decisions if isinstance(one, Decision)]
+    assert reasons == [Reason.INVALID_SPEC]
 
 
 def test_slices_are_layers() -> None:

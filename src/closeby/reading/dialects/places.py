@@ -23,6 +23,8 @@ from closeby.reading.dialects.kueue import ask_of, numbering_of, queues_of
 
 #: More than a Workload of Kueue may have.
 _MOST_SETS: Final = 64
+#: Places that are held for one Workload.
+MOST_PLACES: Final = 100_000
 
 
 class PlaceSetWire(Wire, forbid_unknown_fields=True):
@@ -61,10 +63,13 @@ def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> 
     about = wire.workload or WorkloadWire()
     wires = (wire.pod_sets or ())[:_MOST_SETS]
     read = [_template(one, about, reading, i) for i, one in enumerate(wires)]
+    number = sum(max(one.count, 0) for one in wires)
+    # One place of each set says then why there are no others.
+    most = number if number <= MOST_PLACES else 1
     sets = [
         PodSet(
             name=one.name,
-            replicas=max(one.count, 0),
+            replicas=min(max(one.count, 0), most),
             template=_standing(read[i], one, about, reading, i),
             part=i,
             template_annotations=one.template.meta.annotation_map if one.template else {},
@@ -82,6 +87,10 @@ def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> 
     )
     workload = Workload(kind="Workload", namespace=about.namespace, name=about.name, pod_sets=tuple(sets))
     instead, conditions = _requested(workload, wires)
+    if number > MOST_PLACES:
+        message = f"{number:,} pods are more than places are held for"
+        remedy = f"ask for at most {MOST_PLACES:,}"
+        conditions += (invalid(workload.id, "spec.podSets", message, remedy, blocking=True),)
     conditions += tuple(
         _without_group(workload.id, i, named) for i, pod in enumerate(read) if (named := _group_of(pod))
     )
