@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 import pytest
 from msgspec.structs import replace
 
+from closeby.objects.groups import Layer
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -19,10 +21,11 @@ from closeby.scheduling.events import (
     PodDeleted,
     PodUpserted,
     Tick,
+    TopologyChanged,
 )
 from closeby.scheduling.outcomes import Outcome, Output, Suspended, outcomes_of
 from tests.attacks.crowds import cluster, complete, engine, in_namespace
-from tests.worlds import GPU, gang, node, pods, spec
+from tests.worlds import GPU, fabric, gang, node, pods, spec
 
 ALLOWANCE = 20_000
 #: Steps that may be taken beyond the allowance, where work is counted before it is done.
@@ -182,3 +185,17 @@ def test_what_changes_during_a_search_is_minded(change: str) -> None:
             it.handle(*(PodDeleted(one.uid) for one in members))
     assert (change == "gone") == (not list(searching))
     assert it.outcome("team/app") is not None or change == "gone"
+
+
+@pytest.mark.parametrize("rooms", [2, 3])
+def test_thousands_of_uneven_segments_end_no_search(rooms: int) -> None:
+    """Two pods a segment fit on each of these nodes, of three all but one."""
+    it, segments = engine(), 3_000
+    it.handle(*(NodeUpserted(node(f"n{i}", {"rack": f"r{i % 60}"}, {GPU: rooms})) for i in range(segments)))
+    layer = Layer(level="rack", counts=(2,) * (segments - 1) + (1,))
+    members = pods("uneven", 2 * segments - 1)
+    group = replace(gang("uneven", len(members)), layers=(layer,))
+    it.handle(TopologyChanged(fabric("rack", HOSTNAME)), GroupChanged(group), *map(PodUpserted, members))
+    decisions = list(it.handle(Tick()))
+    it.validate_state()
+    assert len(outcomes(decisions)["default/uneven"].bindings) == len(members)

@@ -293,6 +293,10 @@ def test_a_composite_group_is_reported() -> None:
     assert (notice.reason, notice.object) == ("Unsupported", "CompositePodGroup/default/root")
 
 
+#: Each subgroup stands below the one before.
+DEEP = ", ".join(f"{{name: s{i}, parent: s{i - 1}}}" for i in range(1, 5_000))
+
+
 @pytest.mark.parametrize(
     ("spec", "field", "said"),
     [
@@ -308,6 +312,11 @@ def test_a_composite_group_is_reported() -> None:
             "{subGroups: [{name: a, parent: b}]}",
             "spec.subGroups[0].parent",
             "the parent 'b' of subgroup 'a' is not a subgroup",
+        ),
+        (
+            f"{{subGroups: [{{name: s0}}, {DEEP}]}}",
+            "spec.subGroups",
+            "the subgroups have 5000 levels below each other",
         ),
         ("{subGroups: [{name: a, parent: a}]}", "spec.subGroups[0].parent", "a -> a is a cycle"),
         (

@@ -49,6 +49,10 @@ class Pace:
         if self.steps >= self._allowed and self._suspend is not None:
             self._suspend()
 
+    def note(self, steps: int) -> None:
+        """Some work was done that could not be suspended: it counts when the next is about to be."""
+        self.steps += steps
+
     def begin(self) -> None:
         """A decision begins."""
         self.steps, self.holds, self.disturbed = 0, [], False

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,9 @@ from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.reasons import Condition, few, invalid
 from closeby.reading.common.layers import layer_problems, with_least_members
 from closeby.reading.decoding.wire import object_id
+
+#: Levels of subgroups below each other.
+MOST_LEVELS: Final = 32
 
 
 def least_members(subgroups: Sequence[SubGroup], min_subgroups: int | None) -> int:
@@ -35,6 +39,9 @@ def checked(group: PodGroup, *, given_minimum: bool = True) -> PodGroup:
     Without a given minimum a gang of subgroups needs what its tree needs.
     """
     problems = tree_problems(group)
+    if _levels(group.subgroups) > MOST_LEVELS:
+        # What goes through the tree goes down all of its levels.
+        group = msgspec.structs.replace(group, subgroups=())
     if not problems and not given_minimum:
         if group.subgroups:
             least = least_members(group.subgroups, group.min_subgroups)
@@ -85,7 +92,22 @@ def tree_problems(group: PodGroup) -> tuple[Condition, ...]:
         i = next(i for i, subgroup in enumerate(group.subgroups) if subgroup.name == cycle[0])
         message = f"{some([*cycle, cycle[0]], joint=' -> ')} is a cycle"
         found.append(_wrong(group, f"spec.subGroups[{i}].parent", message, "take one of the parents out"))
+    levels = _levels(group.subgroups)
+    if levels > MOST_LEVELS:
+        message = f"the subgroups have {levels} levels below each other"
+        found.append(_wrong(group, "spec.subGroups", message, f"use at most {MOST_LEVELS} levels"))
     return few(found)
+
+
+def _levels(subgroups: Sequence[SubGroup]) -> int:
+    """How many subgroups stand below each other at the most; those of cycles do not count."""
+    children, levels = children_of(subgroups), 0
+    names: list[str | None] = [None]
+    while below := [child.name for name in names for child in children.get(name, ())]:
+        levels, names = levels + 1, list(dict.fromkeys(below))
+        if levels > len(subgroups):
+            break
+    return levels
 
 
 def _minimum_problems(group: PodGroup, field: str, minimum: int | None, children: int) -> list[Condition]:

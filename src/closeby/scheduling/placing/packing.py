@@ -3,8 +3,9 @@
 Unequal segments are packed exactly for as long as the steps last.
 """
 
-from collections.abc import Sequence
-from itertools import accumulate
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Final
 
 import numpy as np
@@ -19,10 +20,13 @@ class Packed(Struct, frozen=True):
 
     bins: tuple[int, ...] | None
     exact: bool = True
+    #: Steps that the search took.
+    steps: int = 0
 
 
-#: Steps of one search.
-STEPS: Final = 20_000
+#: Steps of one search; with more bins than this they are fewer.
+STEPS: Final = 10_000
+_BINS: Final = 100
 
 
 def pack(items: Sequence[int], rooms: Counts, *, spread: bool, alone: bool, steps: int = STEPS) -> Packed:
@@ -44,8 +48,8 @@ def pack(items: Sequence[int], rooms: Counts, *, spread: bool, alone: bool, step
             continue
         chosen = chosen if spread else _tightened(search, usable, rooms, chosen)
         final = search.into([int(rooms[one]) for one in chosen], every=spread)
-        return Packed(tuple(chosen[one] for one in (final or found)), search.exact)
-    return Packed(None, search.exact)
+        return Packed(tuple(chosen[one] for one in (final or found)), search.exact, search.steps)
+    return Packed(None, search.exact, search.steps)
 
 
 def _tightened(search: "_Packing", usable: Counts, rooms: Counts, chosen: list[int]) -> list[int]:
@@ -71,49 +75,61 @@ class _Packing:
     def __init__(self, items: Sequence[int], steps: int, most: int) -> None:
         self._items = items
         self._order = sorted(range(len(items)), key=lambda one: -items[one])
-        self._left = steps
+        #: Each step looks at all bins.
+        self._left = steps * _BINS
         self._most = most
+        self.steps = 0
         self.exact = True
 
     def into(self, rooms: list[int], *, every: bool) -> list[int] | None:
         """The bin of each item; ``every``: no bin stays empty."""
         if sum(rooms) < sum(self._items):
             return None
-        bins: dict[int, int] = {}
-        hopeless: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
-
-        def place(depth: int, left: list[int], used: list[int]) -> bool:
-            if depth == len(self._order):
-                return not every or all(used)
-            if every and len(self._order) - depth < used.count(0):
-                return False
-            key = depth, tuple(sorted(zip(left, used, strict=True)))
-            if key in hopeless:
-                return False
-            self._left -= 1
-            if self._left < 0:
-                self.exact = False
-                return False
-            item = self._items[self._order[depth]]
-            tried = set()
-            for index in sorted(range(len(left)), key=lambda one: left[one]):
-                state = left[index], used[index]
-                if left[index] < item or used[index] >= self._most or state in tried:
-                    continue
-                tried.add(state)
-                left[index] -= item
+        left, used = list(rooms), [0] * len(rooms)
+        hopeless: set[tuple[int, bytes]] = set()
+        chosen: list[int] = []
+        #: For each item in turn: the state before it, and the bins that it may still go to.
+        way: list[tuple[bytes, Iterator[int]]] = []
+        while len(chosen) < len(self._order) or (every and not all(used)):
+            depth = len(chosen)
+            if len(way) == depth < len(self._order):
+                state = _state(left, used)
+                vain = every and len(self._order) - depth < used.count(0)
+                if not vain and (depth, state) not in hopeless:
+                    self._left -= max(len(rooms), _BINS)
+                    self.steps += 1
+                    if self._left < 0:
+                        self.exact = False
+                        return None
+                    way.append((state, self._bins(self._items[self._order[depth]], left, used)))
+            index = next(way[depth][1], None) if len(way) > depth else None
+            if index is not None:
+                left[index] -= self._items[self._order[depth]]
                 used[index] += 1
-                bins[self._order[depth]] = index
-                if place(depth + 1, left, used):
-                    return True
-                left[index] += item
-                used[index] -= 1
-            hopeless.add(key)
-            return False
+                chosen.append(index)
+                continue
+            if len(way) > depth:
+                hopeless.add((depth, way.pop()[0]))
+            if not chosen:
+                return None
+            last = chosen.pop()
+            left[last] += self._items[self._order[len(chosen)]]
+            used[last] -= 1
+        bins = dict(zip(self._order, chosen, strict=True))
+        return [bins[one] for one in range(len(self._items))]
 
-        if place(0, list(rooms), [0] * len(rooms)):
-            return [bins[one] for one in range(len(self._items))]
-        return None
+    def _bins(self, item: int, left: list[int], used: list[int]) -> Iterator[int]:
+        """The bins that take an item, the tightest first, one of each state."""
+        found: dict[tuple[int, int], int] = {}
+        for index in sorted(range(len(left)), key=left.__getitem__):
+            if left[index] >= item and used[index] < self._most:
+                found.setdefault((left[index], used[index]), index)
+        return iter(tuple(found.values()))
+
+
+def _state(left: list[int], used: list[int]) -> bytes:
+    """What is left and used of the bins, in whatever order these stand."""
+    return array("q", chain.from_iterable(sorted(zip(left, used, strict=True)))).tobytes()
 
 
 class LastSegment(Struct, frozen=True):

@@ -323,7 +323,8 @@ class SegmentSearch:
             if shares is not None and run.wanted > len(run.pods):
                 shares = first_of(shares, len(run.pods))
         else:
-            shares, exact = room.share_out_sizes(domain, depth, sizes.tolist(), strategy, means)
+            pace = self._statement.state.pace
+            shares, exact = room.share_out_sizes(domain, depth, sizes.tolist(), strategy, means, pace)
             if shares is None and not exact:
                 self._budget.spent = True
         return shares is not None and self._into(run, shares)
