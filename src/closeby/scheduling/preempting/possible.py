@@ -1,7 +1,7 @@
 """Whom an item may preempt: pods of lower priority that hold a node, as they are now."""
 
 from collections.abc import Iterable
-from math import inf
+from math import inf, isfinite
 from typing import Final
 
 import numpy as np
@@ -113,9 +113,10 @@ class PossibleVictims:
     def next_by_time(self, priority: int) -> float | None:
         """When time alone makes the next pod of lower priority a possible victim; None without any.
 
-        It has run for long enough then, or its evictions of a day are too few to protect it.
+        It has run for long enough then, its evictions of a day are too few to protect it, or it is long ago
+        that it was to go and did not.
         """
-        if self._now is None or not (self._runtime or self._evictions):
+        if self._now is None or not (self._runtime or self._evictions or self.stuck):
             return None
         world = self.world()
         unshielded = self._evictions.next_unshielded(world, priority, self._now)
@@ -123,7 +124,11 @@ class PossibleVictims:
         if self._runtime:
             young = world.young & (world.priorities < priority)
             found += [float(world.started[young].min()) + self._runtime] if young.any() else []
-        return min(found, default=None)
+        stuck = world.rows_of(self._stuck())
+        found += [
+            self.stuck[world.pods[row].uid] for row in stuck.tolist() if world.priorities[row] < priority
+        ]
+        return min((one for one in found if isfinite(one)), default=None)
 
     def _allowed(self, world: World, priority: int) -> list[int]:
         """What budgets allow besides the victims of the plans in force of at least this priority."""

@@ -85,7 +85,7 @@ class Rounds:
                 pending.requeue(late)
         if pending.preemptor is not None:
             pending.preemptor.begin(time.clock)
-            outputs += pending.preemptor.take_ended()
+            outputs += pending.take_ended_plans()
             for due in pending.preemptor.take_due():
                 pending.try_now(due)
         pending.notice_label_keys(time.moment)

@@ -62,8 +62,7 @@ class OutcomeHandler:
         if outcome.refused and key in self._state.relaxing.written:
             outcome = self._until(key, outcome, time)
         outputs.append(Decision(outcome, decision.fault))
-        if pending.preemptor is not None:
-            outputs += pending.preemptor.take_ended()
+        outputs += pending.take_ended_plans(key)
         self._tell(key, "decided", outcome)
         if decision.bindings:
             pending.note_placed()

@@ -18,6 +18,7 @@ from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.placing.deciding import CycleResult
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import Preemptor
+from closeby.scheduling.preempting.records import PreemptionEnded
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.reserving.reservations import Moment, Reservations
@@ -148,6 +149,17 @@ class PendingItems:
         """A pod ended: the preemptor that waited for it alone is tried, however long it would back off."""
         if self.preemptor is not None:
             self.try_now(self.preemptor.gone(uid))
+
+    def take_ended_plans(self, decided: str | None = None) -> list[PreemptionEnded]:
+        """The plans of preemption that ended since the last call; the items that lost theirs are queued.
+
+        ``decided`` is the item that is decided now: it has looked for another plan already.
+        """
+        ended = [] if self.preemptor is None else self.preemptor.take_ended()
+        for one in ended:
+            if one.why and one.plan.item != decided and self._state.waits(one.plan.item):
+                self.put(one.plan.item)
+        return ended
 
     def flush_unschedulable(self) -> None:
         """Every unschedulable item is tried again at the next tick, in case a helpful event was missed.
