@@ -1,6 +1,6 @@
 """An item that lost its plan, or whose victims may be tried once more, is tried again by itself."""
 
-from closeby.scheduling.events import PreemptionGivenUp
+from closeby.scheduling.events import PodDeleted, PreemptionGivenUp
 from closeby.scheduling.preempting.rule import Preemptible
 from tests.preempting.site import NOW, Site, names
 from tests.worlds import GPU, node
@@ -31,3 +31,14 @@ def test_a_victim_that_did_not_go_is_tried_again_after_a_while() -> None:
     assert site.tick(NOW + 1) == []
     assert site.tick(NOW + 599) == []
     assert [names(plan) for plan in site.tick(NOW + 601)] == [["low"]]
+
+
+def test_what_had_to_keep_off_nodes_may_clear_them_once_the_plan_is_given_up() -> None:
+    site = site_of(1)
+    site.alone("low", "n0")
+    high = site.alone("high", priority=20)
+    site.alone("middle", priority=10)
+    assert [plan.preemptor for plan in site.tick()] == ["default/high"]
+    site.tell(PodDeleted(high.uid))
+    site.tick()
+    assert [plan.preemptor for plan in site.engine.preemptions] == ["default/middle"]

@@ -156,6 +156,10 @@ class PendingItems:
         ``decided`` is the item that is decided now: it has looked for another plan already.
         """
         ended = [] if self.preemptor is None else self.preemptor.take_ended()
+        if any(one.why for one in ended):
+            # Nodes that were not cleared may be cleared by others, and victims that stay may go for others.
+            self.refusals.forget()
+            self.note_event(ClusterEvent.CAPACITY | ClusterEvent.VICTIMS)
         for one in ended:
             if one.why and one.plan.item != decided and self._state.waits(one.plan.item):
                 self.put(one.plan.item)
