@@ -36,7 +36,7 @@ class Both(DefaultPreemption):
 
 
 def plain(victims: Victims, one: NodeCandidate) -> tuple[object, ...]:
-    names = sorted(victims.world.pods[row].key for unit in one.units for row in unit.pods)
+    names = sorted(victims.running.pods[row].key for unit in one.units for row in unit.pods)
     return one.slot, names, one.cost
 
 

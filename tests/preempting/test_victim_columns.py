@@ -26,8 +26,8 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.fork import Change
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
+from closeby.scheduling.preempting.running_pods import RunningPods
 from closeby.scheduling.preempting.victim_columns import VictimColumns
-from closeby.scheduling.preempting.world import World
 from tests.worlds import GPU, gang, node, pods, spec, subgroup
 
 NODES = [f"n{index}" for index in range(6)]
@@ -46,26 +46,26 @@ SPECS = [
 ]
 
 
-def plain(world: World) -> dict[str, Any]:
-    """All that a world says, by uid, whatever the order of its pods and holders."""
-    uids = [pod.uid for pod in world.pods]
+def plain(running: RunningPods) -> dict[str, Any]:
+    """All that is said of running pods, by uid, whatever the order of its pods and holders."""
+    uids = [pod.uid for pod in running.pods]
     rows = zip(
-        world.slots.tolist(),
-        world.priorities.tolist(),
-        world.accelerators.tolist(),
-        world.lost.tolist(),
-        world.started.tolist(),
-        world.evictable.tolist(),
-        world.young.tolist(),
-        world.terminating.tolist(),
-        world.budget_of.tolist(),
-        world.amounts(0).tolist(),
-        [world.holders[at].key for at in world.holder_of.tolist()],
+        running.slots.tolist(),
+        running.priorities.tolist(),
+        running.accelerators.tolist(),
+        running.lost.tolist(),
+        running.started.tolist(),
+        running.evictable.tolist(),
+        running.young.tolist(),
+        running.terminating.tolist(),
+        running.budget_of.tolist(),
+        running.amounts(0).tolist(),
+        [running.holders[at].key for at in running.holder_of.tolist()],
         strict=True,
     )
     holders = {}
-    for number in set(world.holder_of.tolist()):
-        holder = world.holders[number]
+    for number in set(running.holder_of.tolist()):
+        holder = running.holders[number]
         holders[holder.key] = (
             holder.gang,
             holder.owner,
@@ -74,22 +74,23 @@ def plain(world: World) -> dict[str, Any]:
             holder.surplus,
             dict(holder.surplus_of),
             holder.singly,
-            bool(world.divisible[number]),
-            world.limits.get(number),
-            float(world.holder_lost[number]),
-            int(world.holder_accelerators[number]),
-            int(world.holder_priority[number]),
-            float(world.holder_started[number]),
+            bool(running.divisible[number]),
+            running.limits.get(number),
+            float(running.holder_lost[number]),
+            int(running.holder_accelerators[number]),
+            int(running.holder_priority[number]),
+            float(running.holder_started[number]),
         )
     return {
         "pods": dict(zip(uids, rows, strict=True)),
-        "index": {uid: uids[at] == uid for uid, at in world.index_of.items()},
+        "index": {uid: uids[at] == uid for uid, at in running.index_of.items()},
         "holders": holders,
-        "gangs": {key: world.holders[at].key for key, at in world.gangs.items()},
+        "gangs": {key: running.holders[at].key for key, at in running.gangs.items()},
         "owners": {
-            owner: sorted(world.holders[at].key for at in numbers) for owner, numbers in world.owners.items()
+            owner: sorted(running.holders[at].key for at in numbers)
+            for owner, numbers in running.owners.items()
         },
-        "limits": len(world.limits),
+        "limits": len(running.limits),
     }
 
 
@@ -230,8 +231,8 @@ def test_columns_that_are_kept_equal_those_made_from_scratch(seed: int) -> None:
         if history.random.random() < 0.3:
             continue
         now = NOW + step // 3
-        found = plain(kept.world(now))
-        fresh = VictimColumns(engine.cluster, engine.state, RULE, WHOSE).world(now)
+        found = plain(kept.running(now))
+        fresh = VictimColumns(engine.cluster, engine.state, RULE, WHOSE).running(now)
         assert found == plain(fresh), f"seed {seed}, step {step}"
         lowest = min(fresh.priorities.tolist(), default=None)
         assert kept.lowest() == lowest
@@ -243,10 +244,10 @@ def test_nothing_is_made_again_while_nothing_changes() -> None:
         history.comes()
     engine = history.engine
     kept = VictimColumns(engine.cluster, engine.state, RULE, WHOSE)
-    first = kept.world(NOW)
-    assert kept.world(NOW) is first
+    first = kept.running(NOW)
+    assert kept.running(NOW) is first
     with engine.fork() as fork:
         fork.apply(Change(gone=tuple(history.pods.values())))
-    assert kept.world(NOW) is first
+    assert kept.running(NOW) is first
     history.comes()
-    assert kept.world(NOW) is not first
+    assert kept.running(NOW) is not first

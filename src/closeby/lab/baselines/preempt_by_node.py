@@ -19,11 +19,11 @@ import numpy as np
 
 from closeby.objects.arrays import Amounts, Ints
 from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
-from closeby.scheduling.preempting.ground import GroundRoom, PodKind, room_of
+from closeby.scheduling.preempting.node_room import NodeRoom, PodKind, room_of
 from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
 from closeby.scheduling.preempting.rule import Preempts
+from closeby.scheduling.preempting.running_pods import RunningPods
 from closeby.scheduling.preempting.victims import Victims, as_unit, cost_of
-from closeby.scheduling.preempting.world import World
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain
 
 #: How nodes are compared: the highest priority, the sum of all, how many, and minus the latest start.
@@ -44,7 +44,7 @@ class PreemptByNode(Preempts):
     name: ClassVar[str] = "preempt-by-node"
 
     def domain_for(self, question: GangQuestion, victims: Victims) -> DomainChoice | None:
-        tree, level, world = question.tree, question.level, victims.world
+        tree, level, running = question.tree, question.level, victims.running
         nodes = _Nodes(victims, self._room(question, victims))
         everywhere = np.flatnonzero(tree.position_of < tree.size)
         domains: list[tuple[Domain, Ints]] = [(ROOT, everywhere.astype(np.intp))]
@@ -62,46 +62,46 @@ class PreemptByNode(Preempts):
             gone = nodes.for_all(slots.tolist())
             if not gone:
                 continue
-            placed = question.places_without(victims, [world.pods[one] for one in gone])
+            placed = question.places_without(victims, [running.pods[one] for one in gone])
             if placed:
                 return DomainChoice(
                     tree=tree,
                     domain=domain,
-                    cost=cost_of(world, gone),
-                    units=(as_unit(world, gone),),
+                    cost=cost_of(running, gone),
+                    units=(as_unit(running, gone),),
                     placed=placed,
                     exact=False,
                 )
         return None
 
     def node_for(self, question: PodQuestion, victims: Victims) -> NodeChoice | None:
-        world = victims.world
+        running = victims.running
         nodes = _Nodes(victims, self._room(question, victims))
         for option in nodes.options(question.kinds[0], range(self.handle.cluster.capacity)):
-            placed = question.places_without(victims, [world.pods[one] for one in option.gone])
+            placed = question.places_without(victims, [running.pods[one] for one in option.gone])
             if option.gone and placed:
                 return NodeChoice(
                     node=self.handle.cluster.node_at(option.slot).name,
-                    cost=cost_of(world, option.gone),
-                    units=(as_unit(world, option.gone),),
+                    cost=cost_of(running, option.gone),
+                    units=(as_unit(running, option.gone),),
                     placed=placed,
                 )
         return None
 
-    def _room(self, question: GangQuestion | PodQuestion, victims: Victims) -> GroundRoom:
+    def _room(self, question: GangQuestion | PodQuestion, victims: Victims) -> NodeRoom:
         rows, kinds = question.rows, question.kinds
-        return room_of(self.handle.cluster, victims.world, rows, kinds, victims.leaving, victims.pods)
+        return room_of(self.handle.cluster, victims.running, rows, kinds, victims.leaving, victims.pods)
 
 
 class _Nodes:
     """What each node has, and the pods on it that may go, the most important first."""
 
-    def __init__(self, victims: Victims, room: GroundRoom) -> None:
-        self._world = world = victims.world
+    def __init__(self, victims: Victims, room: NodeRoom) -> None:
+        self._running = running = victims.running
         self._room = room
         self._may: dict[int, list[int]] = {}
-        for one in sorted(victims.pods.tolist(), key=lambda one: _importance(world, one)):
-            self._may.setdefault(int(world.slots[one]), []).append(one)
+        for one in sorted(victims.pods.tolist(), key=lambda one: _importance(running, one)):
+            self._may.setdefault(int(running.slots[one]), []).append(one)
 
     def first(self, slots: Ints) -> _Key:
         """How good the best node of some is for the first pod."""
@@ -166,12 +166,12 @@ class _Nodes:
         return np.asarray([int(amounts[chosen].sum()) for amounts in self._room.taken], dtype=np.intp)
 
     def _key(self, gone: Sequence[int]) -> _Key:
-        world = self._world
-        top = int(world.priorities[list(gone)].max())
-        total = sum(int(world.priorities[one]) + (1 << 31) for one in gone)
-        started = [float(world.started[one]) for one in gone if world.priorities[one] == top]
+        running = self._running
+        top = int(running.priorities[list(gone)].max())
+        total = sum(int(running.priorities[one]) + (1 << 31) for one in gone)
+        started = [float(running.started[one]) for one in gone if running.priorities[one] == top]
         return float(top), float(total), len(gone), -min(started)
 
 
-def _importance(world: World, pod: int) -> tuple[float, float, str]:
-    return -float(world.priorities[pod]), float(world.started[pod]), world.pods[pod].key
+def _importance(running: RunningPods, pod: int) -> tuple[float, float, str]:
+    return -float(running.priorities[pod]), float(running.started[pod]), running.pods[pod].key

@@ -16,7 +16,7 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.placing.tools import Placed
 from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
-from closeby.scheduling.preempting.ground import GroundRoom, fits, room_of
+from closeby.scheduling.preempting.node_room import NodeRoom, fits, room_of
 from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
 from closeby.scheduling.preempting.rule import Preempts
 from closeby.scheduling.preempting.victims import Victims, as_unit, cost_of
@@ -39,8 +39,8 @@ class PreemptNewest(Preempts):
         return DomainChoice(
             tree=tree,
             domain=at,
-            cost=cost_of(victims.world, gone),
-            units=(as_unit(victims.world, gone),),
+            cost=cost_of(victims.running, gone),
+            units=(as_unit(victims.running, gone),),
             placed=placed,
             exact=False,
         )
@@ -54,8 +54,8 @@ class PreemptNewest(Preempts):
             return None
         return NodeChoice(
             node=self.handle.cluster.node_at(placed[0][1]).name,
-            cost=cost_of(victims.world, gone),
-            units=(as_unit(victims.world, gone),),
+            cost=cost_of(victims.running, gone),
+            units=(as_unit(victims.running, gone),),
             placed=placed,
         )
 
@@ -63,20 +63,20 @@ class PreemptNewest(Preempts):
         self, victims: Victims, question: GangQuestion | PodQuestion, tree: Tree, level: int
     ) -> list[int] | None:
         """Indices of the pods that go; None where all of them are not enough."""
-        world = victims.world
+        running = victims.running
         room = room_of(
-            self.handle.cluster, world, question.rows, question.kinds, victims.leaving, victims.pods
+            self.handle.cluster, running, question.rows, question.kinds, victims.leaving, victims.pods
         )
         holders: dict[int, list[int]] = {}
         for one in victims.pods.tolist():
-            if victims.whole[world.holder_of[one]]:
-                holders.setdefault(int(world.holder_of[one]), []).append(one)
+            if victims.whole[running.holder_of[one]]:
+                holders.setdefault(int(running.holder_of[one]), []).append(one)
         ordered = sorted(
             holders.values(),
             key=lambda pods: (
-                int(world.priorities[pods].max()),
-                -float(world.started[pods].max()),
-                world.pods[pods[0]].key,
+                int(running.priorities[pods].max()),
+                -float(running.started[pods].max()),
+                running.pods[pods[0]].key,
             ),
         )
         free = room.free.copy()
@@ -84,30 +84,30 @@ class PreemptNewest(Preempts):
         for pods in ordered:
             if _enough(room, free, tree, level):
                 break
-            _give(world.slots, room, free, pods, 1)
+            _give(running.slots, room, free, pods, 1)
             taken.append(pods)
         if not taken or not _enough(room, free, tree, level):
             return None
         for pods in taken[-2::-1]:
-            _give(world.slots, room, free, pods, -1)
+            _give(running.slots, room, free, pods, -1)
             if _enough(room, free, tree, level):
                 taken.remove(pods)
             else:
-                _give(world.slots, room, free, pods, 1)
+                _give(running.slots, room, free, pods, 1)
         return [one for pods in taken for one in pods]
 
 
 def _pods(victims: Victims, gone: Sequence[int]) -> list[Pod]:
-    return [victims.world.pods[one] for one in gone]
+    return [victims.running.pods[one] for one in gone]
 
 
-def _give(slots: Ints, room: GroundRoom, free: Amounts, pods: Sequence[int], sign: int) -> None:
+def _give(slots: Ints, room: NodeRoom, free: Amounts, pods: Sequence[int], sign: int) -> None:
     """What some pods take becomes free; with -1 they are back."""
     for row, amounts in enumerate(room.taken):
         np.add.at(free[row], slots[list(pods)], sign * amounts[list(pods)])
 
 
-def _enough(room: GroundRoom, free: Amounts, tree: Tree, level: int) -> bool:
+def _enough(room: NodeRoom, free: Amounts, tree: Tree, level: int) -> bool:
     """Whether all pods fit into one domain of the level."""
     holds: Bools = np.ones(1, dtype=np.bool_) if level == ROOT_LEVEL else tree.labelled[level].copy()
     for kind in room.kinds:

@@ -6,7 +6,7 @@ from typing import Final
 from closeby.objects.pods import Pod
 from closeby.scheduling.preempting.records import Eviction, Preemption
 from closeby.scheduling.preempting.rule import DAY
-from closeby.scheduling.preempting.world import World, owner_of
+from closeby.scheduling.preempting.running_pods import RunningPods, owner_of
 
 #: Owners from which on those are forgotten that were not evicted for a day.
 _MANY: Final = 1024
@@ -82,18 +82,18 @@ class Evictions:
         today = sum(now - one.when < DAY for one in self._of[owner_of(pod)])
         return min(_BACKOFF * 2.0 ** min(today - 1, 16), _LONGEST_BACKOFF)
 
-    def shielded(self, world: World, priority: int, now: float | None) -> Iterator[int]:
+    def shielded(self, running: RunningPods, priority: int, now: float | None) -> Iterator[int]:
         """Holders that were evicted too often for such a priority."""
         for owner, evictions in self._of.items():
             if self._shields([one for one in evictions if now is None or now < one.when + DAY], priority):
-                yield from world.owners.get(owner, ())
+                yield from running.owners.get(owner, ())
 
-    def next_unshielded(self, world: World, priority: int, now: float) -> float | None:
+    def next_unshielded(self, running: RunningPods, priority: int, now: float) -> float | None:
         """When the next holder is protected from such a priority no more; None without any."""
         ends = []
         for owner, evictions in self._of.items():
             recent = [one for one in evictions if now < one.when + DAY]
-            if self._shields(recent, priority) and _any_below(world, owner, priority):
+            if self._shields(recent, priority) and _any_below(running, owner, priority):
                 # Those that are left once the first so many are a day old.
                 left = (at for at in range(1, len(recent) + 1) if not self._shields(recent[at:], priority))
                 ends.append(recent[next(left) - 1].when + DAY)
@@ -114,7 +114,7 @@ class Evictions:
             self._many = max(_MANY, 2 * len(self._of))
 
 
-def _any_below(world: World, owner: str, priority: int) -> bool:
+def _any_below(running: RunningPods, owner: str, priority: int) -> bool:
     """Whether a pod of an owner that holds a node is of lower priority."""
-    rows = [row for number in world.owners.get(owner, ()) for row in world.holders[number].members]
-    return any(int(world.priorities[row]) < priority for row in rows)
+    rows = [row for number in running.owners.get(owner, ()) for row in running.holders[number].members]
+    return any(int(running.priorities[row]) < priority for row in rows)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from closeby.objects.arrays import Ints
-from closeby.scheduling.preempting.domain_room import Ground
+from closeby.scheduling.preempting.domain_room import DomainRoom
 from closeby.scheduling.preempting.records import EvictionCost
 from closeby.scheduling.preempting.tried_sets import TriedSets
 from closeby.scheduling.preempting.units import MemberLimits, VictimTally, VictimUnit
@@ -55,23 +55,25 @@ class Clearing(Struct, kw_only=True, eq=False):
     exact: bool = True
 
     def cheapest(
-        self, ground: Ground, units: Sequence[VictimUnit], limit: EvictionCost | None
+        self, domain_room: DomainRoom, units: Sequence[VictimUnit], limit: EvictionCost | None
     ) -> FoundVictims | None:
         """The cheapest units of a domain that are enough, if they cost no more than ``limit``."""
         if self._never(units):
             return None
         if len(units) <= EXACT and self.nodes < NODES:
-            search = _Exact(self, ground, units, limit)
+            search = _Exact(self, domain_room, units, limit)
             best = search.run()
             if not search.spent:
                 return best
         self.exact = False
-        found = self._greedy(ground, units)
+        found = self._greedy(domain_room, units)
         if found is None or (limit is not None and found.cost > limit):
             return None
         return found
 
-    def reprieved(self, ground: Ground, units: Sequence[VictimUnit], found: FoundVictims) -> FoundVictims:
+    def reprieved(
+        self, domain_room: DomainRoom, units: Sequence[VictimUnit], found: FoundVictims
+    ) -> FoundVictims:
         """What was found by short cuts without what is not needed, however many sets are tried for that.
 
         ``units``: all of the domain.
@@ -79,17 +81,17 @@ class Clearing(Struct, kw_only=True, eq=False):
         if self.tried is not None:
             self.tried.go_on()
             for unit in found.units:
-                ground.free(unit)
-            found = self._needed(ground, found.units)
-        return self._with_members(ground, units, found)
+                domain_room.free(unit)
+            found = self._needed(domain_room, found.units)
+        return self._with_members(domain_room, units, found)
 
     def _never(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the item does not fit even if all units go."""
         tried = self.tried
         return tried is not None and tried.monotone and not tried.accepts(units) and not tried.spent
 
-    def _accepted(self, ground: Ground, units: Sequence[VictimUnit]) -> bool:
-        return ground.enough and (self.tried is None or self.tried.accepts(units))
+    def _accepted(self, domain_room: DomainRoom, units: Sequence[VictimUnit]) -> bool:
+        return domain_room.enough and (self.tried is None or self.tried.accepts(units))
 
     def costs(self, units: Sequence[VictimUnit]) -> EvictionCost:
         """What some units cost together."""
@@ -107,26 +109,26 @@ class Clearing(Struct, kw_only=True, eq=False):
         units = tuple(tally.units)
         return FoundVictims(tally.cost._replace(partly_free=self.partly_free(units)), units)
 
-    def _greedy(self, ground: Ground, units: Sequence[VictimUnit]) -> FoundVictims | None:
+    def _greedy(self, domain_room: DomainRoom, units: Sequence[VictimUnit]) -> FoundVictims | None:
         """The cheapest first until it is enough; then back with those that are not needed, the dearest first.
 
         Whole gangs only where members beyond the minimum and pods by themselves are too few. Where the
         cheapest leave too little of a budget, or of what a gang can spare, the largest are taken first.
         """
-        taken = self._taken(ground, sorted(units, key=lambda unit: self._order(unit, ground)))
+        taken = self._taken(domain_room, sorted(units, key=lambda unit: self._order(unit, domain_room)))
         if taken is None:
-            taken = self._taken(ground, sorted(units, key=lambda unit: self._largest(unit, ground)))
-        return None if taken is None else self._needed(ground, taken)
+            taken = self._taken(domain_room, sorted(units, key=lambda unit: self._largest(unit, domain_room)))
+        return None if taken is None else self._needed(domain_room, taken)
 
-    def _taken(self, ground: Ground, ordered: Sequence[VictimUnit]) -> list[VictimUnit] | None:
+    def _taken(self, domain_room: DomainRoom, ordered: Sequence[VictimUnit]) -> list[VictimUnit] | None:
         """One unit after the other until it is enough; None if it never is."""
         tally = self._tally_of(())
         taken: list[VictimUnit] = []
         # Where sets are tried, ever more units go between one trial and the next.
         step, due = 1, 0
         for number, unit in enumerate(ordered):
-            if ground.enough and number >= due:
-                if self._accepted(ground, taken):
+            if domain_room.enough and number >= due:
+                if self._accepted(domain_room, taken):
                     break
                 due = number + step
                 step *= 2 if self.tries_blocks else 1
@@ -142,24 +144,26 @@ class Clearing(Struct, kw_only=True, eq=False):
                 after.drop()
                 continue
             for one in mine:
-                ground.free(one, -1)
+                domain_room.free(one, -1)
             tally, taken = after, rest
             taken.append(unit)
-            ground.free(unit)
-        if self._accepted(ground, taken):
+            domain_room.free(unit)
+        if self._accepted(domain_room, taken):
             return taken
         for unit in taken:
-            ground.free(unit, -1)
+            domain_room.free(unit, -1)
         return None
 
-    def _with_members(self, ground: Ground, units: Sequence[VictimUnit], found: FoundVictims) -> FoundVictims:
+    def _with_members(
+        self, domain_room: DomainRoom, units: Sequence[VictimUnit], found: FoundVictims
+    ) -> FoundVictims:
         """The same with members of gangs instead of all of them where these are enough, the dearest first."""
         wholes = [unit for unit in found.units if unit.whole and unit.gang]
-        for whole in sorted(wholes, key=lambda one: self._order(one, ground), reverse=True):
+        for whole in sorted(wholes, key=lambda one: self._order(one, domain_room), reverse=True):
             members = [unit for unit in units if unit.holder == whole.holder and not unit.whole]
             if members:
                 others = [unit for unit in found.units if unit is not whole]
-                search = _Exact(self, ground, members, None, others, self.nodes + MEMBER_NODES)
+                search = _Exact(self, domain_room, members, None, others, self.nodes + MEMBER_NODES)
                 found = search.run() or found
         return found
 
@@ -168,29 +172,29 @@ class Clearing(Struct, kw_only=True, eq=False):
         """Whether sets are tried, and what fits without some units also fits without more."""
         return self.tried is not None and self.tried.monotone
 
-    def _needed(self, ground: Ground, gone: Sequence[VictimUnit]) -> FoundVictims:
+    def _needed(self, domain_room: DomainRoom, gone: Sequence[VictimUnit]) -> FoundVictims:
         """Of units that are enough those that are needed: the dearest stay first. All are back in the end."""
-        taken = self._in_the_way(ground, list(gone))
-        left = sorted(taken, key=lambda one: self._order(one, ground), reverse=True)
+        taken = self._in_the_way(domain_room, list(gone))
+        left = sorted(taken, key=lambda one: self._order(one, domain_room), reverse=True)
         size = 1
         while left:
             some, rest = left[:size], [one for one in taken if one not in left[:size]]
             for unit in some:
-                ground.free(unit, -1)
-            if self._accepted(ground, rest):
+                domain_room.free(unit, -1)
+            if self._accepted(domain_room, rest):
                 taken, left = rest, left[size:]
                 size *= 2 if self.tries_blocks else 1
                 continue
             for unit in some:
-                ground.free(unit)
+                domain_room.free(unit)
             if size == 1:
                 left = left[1:]
             size = max(size // 2, 1)
         for unit in taken:
-            ground.free(unit, -1)
+            domain_room.free(unit, -1)
         return FoundVictims(self.costs(taken), tuple(taken))
 
-    def _in_the_way(self, ground: Ground, taken: list[VictimUnit]) -> list[VictimUnit]:
+    def _in_the_way(self, domain_room: DomainRoom, taken: list[VictimUnit]) -> list[VictimUnit]:
         """Those on the nodes that the item would have without all, if these are enough."""
         slots = None if self.tried is None or not self.tried.monotone else self.tried.slots(taken)
         if slots is None:
@@ -198,20 +202,20 @@ class Clearing(Struct, kw_only=True, eq=False):
         there = [unit for unit in taken if not slots.isdisjoint(self.slots[list(unit.pods)].tolist())]
         others = [unit for unit in taken if unit not in there]
         for unit in others:
-            ground.free(unit, -1)
-        if self._accepted(ground, there):
+            domain_room.free(unit, -1)
+        if self._accepted(domain_room, there):
             return there
         for unit in others:
-            ground.free(unit)
+            domain_room.free(unit)
         return taken
 
-    def _largest(self, unit: VictimUnit, ground: Ground) -> tuple[object, ...]:
+    def _largest(self, unit: VictimUnit, domain_room: DomainRoom) -> tuple[object, ...]:
         """Those first that need the least of the budgets for what they free, of these the largest pods."""
         gain = max(sum(unit.gains) + len(unit.shared), 1)
         covered = sum(pods for _, pods in unit.budgets) / gain
-        return covered, -unit.accelerators / len(unit.pods), *self._order(unit, ground)
+        return covered, -unit.accelerators / len(unit.pods), *self._order(unit, domain_room)
 
-    def _order(self, unit: VictimUnit, ground: Ground) -> tuple[object, ...]:
+    def _order(self, unit: VictimUnit, domain_room: DomainRoom) -> tuple[object, ...]:
         gain = max(sum(unit.gains) + len(unit.shared), 1)
         covered = bool(unit.budgets)
         broken = unit.whole and unit.gang
@@ -225,7 +229,7 @@ class _Exact:
     def __init__(
         self,
         clearing: Clearing,
-        ground: Ground,
+        domain_room: DomainRoom,
         units: Sequence[VictimUnit],
         limit: EvictionCost | None,
         others: Sequence[VictimUnit] = (),
@@ -235,7 +239,7 @@ class _Exact:
         self._others = others
         self._nodes = nodes
         self._clearing = clearing
-        self._ground = ground
+        self._domain_room = domain_room
         self._limit = limit
         self.best: FoundVictims | None = None
         self.spent = False
@@ -246,7 +250,7 @@ class _Exact:
         )
         count = len(self._units)
         #: From each unit on: the most that is still to be gained, by kind, and by a single unit of it.
-        self._rest: list[list[int]] = [[0] * len(ground.wanted) for _ in range(count + 1)]
+        self._rest: list[list[int]] = [[0] * len(domain_room.wanted) for _ in range(count + 1)]
         for at in range(count - 1, -1, -1):
             gains = self._most(self._units[at])
             self._rest[at] = [a + b for a, b in zip(self._rest[at + 1], gains, strict=True)]
@@ -262,10 +266,10 @@ class _Exact:
         """The cheapest set that was found; it may not be the cheapest of all once the search is ``spent``."""
         for unit in self._others:
             self._tally.take(unit)
-            self._ground.free(unit)
+            self._domain_room.free(unit)
         self._descend(0)
         for unit in self._others:
-            self._ground.free(unit, -1)
+            self._domain_room.free(unit, -1)
         return self.best
 
     def _descend(self, at: int) -> None:
@@ -275,7 +279,7 @@ class _Exact:
         self.spent = self.spent or clearing.nodes > self._nodes
         if self.spent:
             return
-        if self._ground.enough:
+        if self._domain_room.enough:
             found = clearing.found(tally)
             if not self._improves(found):
                 return
@@ -284,15 +288,15 @@ class _Exact:
                 return
         if at == len(self._units) or self._hopeless(at):
             return
-        if self._ground.enough and self._never(at):
+        if self._domain_room.enough and self._never(at):
             return
         unit = self._units[at]
         if tally.may_take(unit):
             tally.take(unit)
             if clearing.soft or not tally.cost.pdb_violations:
-                self._ground.free(unit)
+                self._domain_room.free(unit)
                 self._descend(at + 1)
-                self._ground.free(unit, -1)
+                self._domain_room.free(unit, -1)
             tally.drop()
         self._descend(at + 1)
 
@@ -313,7 +317,7 @@ class _Exact:
         return self.best is None or (found.cost, found.names) < (self.best.cost, self.best.names)
 
     def _hopeless(self, at: int) -> bool:
-        lacks = self._ground.lacks()
+        lacks = self._domain_room.lacks()
         if any(lack > rest for lack, rest in zip(lacks, self._rest[at], strict=True)):
             return True
         best = self._limit if self.best is None else self.best.cost
@@ -326,7 +330,7 @@ class _Exact:
     def _bound(self, at: int, lacks: Sequence[int]) -> tuple[float, ...]:
         """What any set that is enough costs at the least, beyond here; without nodes left partly free."""
         cost, left = self._tally.cost, self._units[at:]
-        fewest = 0 if self._ground.enough else 1
+        fewest = 0 if self._domain_room.enough else 1
         if self._additive:
             for kind, lack in enumerate(lacks):
                 gains = sorted((unit.gains[kind] for unit in left), reverse=True)

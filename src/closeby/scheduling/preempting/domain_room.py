@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from closeby.scheduling.preempting.units import Amounts, VictimUnit
 
 
-class Ground:
+class DomainRoom:
     """The room of one domain: for each kind of pods, what fits, and what is wanted."""
 
     def __init__(

@@ -13,8 +13,8 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 from closeby.scheduling.preempting.clearing import Clearing, FoundVictims
-from closeby.scheduling.preempting.domain_room import Ground
-from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, room_of, whatever_goes
+from closeby.scheduling.preempting.domain_room import DomainRoom
+from closeby.scheduling.preempting.node_room import NodeRoom, PodKind, kinds_of, room_of, whatever_goes
 from closeby.scheduling.preempting.protected import ProtectedPods
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost, KeptPods
 from closeby.scheduling.preempting.trials import PreemptionTrials
@@ -29,7 +29,7 @@ COUNTED: Final = frozenset({"NodeResourcesFit", "Reservation"})
 EXPLAINED: Final = 64
 
 #: The least that a domain costs, the domain, its units and its room.
-DomainCandidate = tuple[LeastCost, Domain, list[VictimUnit], Ground]
+DomainCandidate = tuple[LeastCost, Domain, list[VictimUnit], DomainRoom]
 
 
 class DomainChoice(Struct, frozen=True, kw_only=True, eq=False):
@@ -117,18 +117,18 @@ class GangQuestion:
         )
 
     def _search(self, victims: Victims) -> "_Search | None":
-        world = victims.world
-        room = room_of(self._tools.cluster, world, self.rows, self.kinds, victims.leaving, victims.pods)
+        running = victims.running
+        room = room_of(self._tools.cluster, running, self.rows, self.kinds, victims.leaving, victims.pods)
         domains = self._holding(room.could)
         if not len(domains):
             return None
-        self._leaving = tuple(world.pods[one] for one in victims.leaving.tolist())
+        self._leaving = tuple(running.pods[one] for one in victims.leaving.tolist())
         clearing = Clearing(
             allowed=victims.allowed,
-            limits=world.limits,
-            slots=world.slots,
+            limits=running.limits,
+            slots=running.slots,
             soft=self.soft,
-            partly_free=partly_free_in(world, victims.leaving),
+            partly_free=partly_free_in(running, victims.leaving),
         )
         units = Units(victims, room, self.tree, self.level)
         fits = [DomainCounts(self.tree, counts).of(self.level) for counts in room.fits]
@@ -141,10 +141,10 @@ class GangQuestion:
         if clearing.tried is not None:
             candidates = self._promising(candidates, victims)
         for candidate in candidates:
-            bound, domain, units, ground = candidate
+            bound, domain, units, domain_room = candidate
             if best is not None and bound > best[1].cost[:7]:
                 break
-            found = clearing.cheapest(ground, units, None if best is None else best[1].cost)
+            found = clearing.cheapest(domain_room, units, None if best is None else best[1].cost)
             if found is None:
                 continue
             key = (found.cost, not self._close(search.room, found, victims, domain), domain.index)
@@ -152,10 +152,10 @@ class GangQuestion:
                 best = key, found, candidate
         if best is None:
             return None
-        _, found, (_, domain, units, ground) = best
+        _, found, (_, domain, units, domain_room) = best
         exact = clearing.exact and not (clearing.tried is not None and clearing.tried.spent)
         if not exact:
-            found = clearing.reprieved(ground, units, found)
+            found = clearing.reprieved(domain_room, units, found)
         placed = self._fits(victims, found.units) or ()
         choice = DomainChoice(
             tree=self.tree, domain=domain, cost=found.cost, units=found.units, placed=placed, exact=exact
@@ -167,7 +167,7 @@ class GangQuestion:
 
         Victims may free several: a gang that goes as a whole frees nodes in each domain that it is in.
         """
-        tree, level, world = self.tree, self.level, victims.world
+        tree, level, running = self.tree, self.level, victims.running
         owners = tree.owners_of_slots(np.asarray([slot for _, slot in placed], dtype=np.intp), level)
         if level == ROOT_LEVEL or not len(owners) or (owners != owners[0]).any():
             return replace(choice, placed=tuple(placed))
@@ -175,8 +175,8 @@ class GangQuestion:
         if domain == choice.domain:
             return replace(choice, placed=tuple(placed))
         gone = np.asarray([one for unit in choice.units for one in unit.pods], dtype=np.intp)
-        inside = tree.owners_of_slots(world.slots[gone], level) == domain.index
-        cost = choice.cost._replace(outside=int(world.accelerators[gone[~inside]].sum()))
+        inside = tree.owners_of_slots(running.slots[gone], level) == domain.index
+        cost = choice.cost._replace(outside=int(running.accelerators[gone[~inside]].sum()))
         return replace(choice, domain=domain, cost=cost, placed=tuple(placed))
 
     def _promising(
@@ -186,7 +186,7 @@ class GangQuestion:
         yield from islice(candidates, AT_ONCE)
         while batch := list(islice(candidates, TOGETHER)):
             gone = dict.fromkeys(one for _, _, units, _ in batch for unit in units for one in unit.pods)
-            pods = (*self._leaving, *(victims.world.pods[one] for one in gone))
+            pods = (*self._leaving, *(victims.running.pods[one] for one in gone))
             most = self._trials.most(self._gang, self._one_of_each, pods)
             holding = None if most is None else set(self._holding(most).tolist())
             yield from (one for one in batch if holding is None or one[1].index in holding)
@@ -202,8 +202,8 @@ class GangQuestion:
         ever = [DomainCounts(tree, counts).of(level) for counts in empty]
         known: dict[int, DomainCost] = {}
         if search is not None and victims is not None:
-            for _, domain, units, ground in list(search.in_order())[:EXPLAINED]:
-                known[domain.index] = self._judged(search, victims, domain, units, ground)
+            for _, domain, units, domain_room in list(search.in_order())[:EXPLAINED]:
+                known[domain.index] = self._judged(search, victims, domain, units, domain_room)
         kept = protected.by_domain(tree, level)
         rows = [
             with_kept(
@@ -217,17 +217,22 @@ class GangQuestion:
         return tuple(sorted(rows, key=lambda row: (row.cost is None, row.cost or ())))
 
     def _judged(
-        self, search: "_Search", victims: Victims, domain: Domain, units: Sequence[VictimUnit], ground: Ground
+        self,
+        search: "_Search",
+        victims: Victims,
+        domain: Domain,
+        units: Sequence[VictimUnit],
+        domain_room: DomainRoom,
     ) -> DomainCost:
         path = self.tree.path(domain)
         clearing = search.clearing
         clearing.tried = None
         clearing.nodes = 0
-        found = clearing.cheapest(ground, units, None)
+        found = clearing.cheapest(domain_room, units, None)
         if found is None:
             why = "a PodDisruptionBudget forbids it" if units and not clearing.soft else "not enough even so"
             return DomainCost(path=path, why_not=why)
-        gone = pods_of(victims.world, found.units)
+        gone = pods_of(victims.running, found.units)
         if self._tried < TRIALS and self._fits(victims, found.units) is None:
             return DomainCost(path=path, why_not="a filter refuses it even so")
         return DomainCost(path=path, cost=found.cost, victims=in_order(gone))
@@ -248,14 +253,14 @@ class GangQuestion:
         why = f"{room} of {wanted} pods fit without all that may go"
         return DomainCost(path=path, why_not=why if room < wanted else "not worked out")
 
-    def _close(self, room: GroundRoom, found: FoundVictims, victims: Victims, domain: Domain) -> bool:
+    def _close(self, room: NodeRoom, found: FoundVictims, victims: Victims, domain: Domain) -> bool:
         """Whether the gang would also fit in one domain of the level that it prefers."""
         tree, level = self.tree, self._preferred
         if level is None or level <= domain.level:
             return True
         gone = np.asarray([one for unit in found.units for one in unit.pods], dtype=np.intp)
         first, end = tree.within(domain, level)
-        after = room_of(self._tools.cluster, victims.world, self.rows, self.kinds, victims.leaving, gone)
+        after = room_of(self._tools.cluster, victims.running, self.rows, self.kinds, victims.leaving, gone)
         enough = np.ones(end - first, dtype=np.bool_)
         for kind, counts in zip(self.kinds, after.could, strict=True):
             enough &= DomainCounts(tree, counts).of(level)[first:end] >= kind.wanted
@@ -263,14 +268,14 @@ class GangQuestion:
 
     def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the gang goes without these pods and all that leaves anyway; None: it does not fit."""
-        leaving = (victims.world.pods[one] for one in victims.leaving.tolist())
+        leaving = (victims.running.pods[one] for one in victims.leaving.tolist())
         return self._trials.place(self._gang, (*leaving, *pods))
 
     def _fits(self, victims: Victims, units: Sequence[VictimUnit]) -> tuple[Placed, ...] | None:
         """Where the gang goes without these units and all that leaves anyway; None: it does not fit."""
         self._tried += 1
         gone = dict.fromkeys(one for unit in units for one in unit.pods)
-        return self._trials.place(self._gang, (*self._leaving, *(victims.world.pods[one] for one in gone)))
+        return self._trials.place(self._gang, (*self._leaving, *(victims.running.pods[one] for one in gone)))
 
 
 def with_kept(cost: DomainCost, kept: tuple[int, tuple[KeptPods, ...]] | None) -> DomainCost:
@@ -284,7 +289,7 @@ class _Search(Struct, frozen=True, eq=False):
     clearing: Clearing
     question: GangQuestion
     units: Units
-    room: GroundRoom
+    room: NodeRoom
     fits: Sequence[Ints]
     domains: Ints
 
@@ -295,11 +300,11 @@ class _Search(Struct, frozen=True, eq=False):
         bounds = self.units.bounds(self.domains, lacks)
         for bound, index in sorted(zip(bounds, self.domains.tolist(), strict=True)):
             units, slots = self.units.of(index)
-            ground = Ground(
+            domain_room = DomainRoom(
                 [kind.wanted for kind in kinds],
                 [int(counts[index]) for counts in self.fits],
                 [kind.asks for kind in kinds],
-                self.units.ground_of(slots),
+                self.units.free_on(slots),
                 lambda kind, slot: bool(kinds[kind].usable[slot]),
             )
-            yield bound, ROOT if level == ROOT_LEVEL else Domain(level, index), units, ground
+            yield bound, ROOT if level == ROOT_LEVEL else Domain(level, index), units, domain_room

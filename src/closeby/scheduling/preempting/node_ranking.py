@@ -12,7 +12,7 @@ import numpy as np
 
 from closeby.objects.arrays import Bools, Ints, Scores
 from closeby.scheduling.intake.budgets import SEVERAL
-from closeby.scheduling.preempting.ground import GroundRoom
+from closeby.scheduling.preempting.node_room import NodeRoom
 from closeby.scheduling.preempting.victims import Units, Victims, rank_in, sum_before
 
 
@@ -27,18 +27,18 @@ class _Kept(NamedTuple):
 class NodeRanking:
     """Which of some nodes are the best to clear."""
 
-    def __init__(self, victims: Victims, room: GroundRoom, units: Units, *, soft: bool) -> None:
+    def __init__(self, victims: Victims, room: NodeRoom, units: Units, *, soft: bool) -> None:
         self._victims = victims
-        self._world = world = victims.world
+        self._running = running = victims.running
         self._room = room
         self._entries = entries = units.entries
         self._soft = soft
         candidates = room.could[0] > 0
         left = np.zeros(len(candidates), dtype=np.bool_)
         # Members that may go one by one give a node several ways; so do gangs under several budgets.
-        left[world.slots[victims.pods[victims.single[victims.pods]]]] = True
-        if world.covered:
-            left[entries.slots[world.holder_budget[0][entries.holders] == SEVERAL]] = True
+        left[running.slots[victims.pods[victims.single[victims.pods]]]] = True
+        if running.covered:
+            left[entries.slots[running.holder_budget[0][entries.holders] == SEVERAL]] = True
         #: Slots that are compared one by one, and those that are compared here.
         self.others: Ints = np.flatnonzero(candidates & left)
         self._simple: Bools = candidates & ~left
@@ -100,9 +100,9 @@ class NodeRanking:
 
     def _by_importance(self, chosen: Ints) -> Ints:
         """The order of some entries by node, the most important first."""
-        world, entries = self._world, self._entries
+        running, entries = self._running, self._entries
         slots, holders = entries.slots[chosen], entries.holders[chosen]
-        ranks = world.holder_importance
+        ranks = running.holder_importance
         keys = slots * (int(ranks.max(initial=0)) + 1) + ranks[holders]
         order = np.argsort(keys, kind="stable")
         same = keys[order][1:] == keys[order][:-1]
@@ -112,20 +112,20 @@ class NodeRanking:
 
     def _alike(self, chosen: Ints, same: Bools) -> bool:
         """Whether it makes no difference which of two neighbours that are as important comes first."""
-        world, entries = self._world, self._entries
+        running, entries = self._running, self._entries
         holders = entries.holders[chosen]
         columns: list[Ints | Scores] = [*entries.freed[:, chosen]]
-        columns.append(world.holder_lost[holders])
-        columns += [world.holder_accelerators[holders], world.holder_pods[holders]]
-        columns += [world.holder_budget[0][holders], world.holder_weight[holders]]
-        if world.holder_gang[holders].any():
+        columns.append(running.holder_lost[holders])
+        columns += [running.holder_accelerators[holders], running.holder_pods[holders]]
+        columns += [running.holder_budget[0][holders], running.holder_weight[holders]]
+        if running.holder_gang[holders].any():
             return False
         return all(bool((column[1:] == column[:-1])[same].all()) for column in columns)
 
     def _names(self, holders: Ints) -> Ints:
         """The place of each holder in the order of names."""
         numbers, of = np.unique(holders, return_inverse=True)
-        names = [self._world.name_of(number) for number in numbers.tolist()]
+        names = [self._running.name_of(number) for number in numbers.tolist()]
         ranks = np.empty(len(names), dtype=np.intp)
         ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
         return ranks[of]
@@ -133,9 +133,9 @@ class NodeRanking:
     def _violating(self, slots: Ints, holders: Ints) -> Bools:
         """Which of the entries, in order of importance, a budget forbids to go with those before them."""
         found = np.zeros(len(slots), dtype=np.bool_)
-        if not self._world.covered or not len(slots):
+        if not self._running.covered or not len(slots):
             return found
-        budgets, pods = self._world.holder_budget
+        budgets, pods = self._running.holder_budget
         covered = np.flatnonzero(budgets[holders] >= 0)
         which, count = budgets[holders[covered]], pods[holders[covered]]
         order = np.lexsort((covered, which, slots[covered]))
@@ -149,9 +149,9 @@ class NodeRanking:
     def _violations(self, kept: _Kept, capacity: int) -> Ints:
         """By slot: victims whose eviction budgets do not allow."""
         found = np.zeros(capacity, dtype=np.intp)
-        if not self._world.covered or not len(kept.slots):
+        if not self._running.covered or not len(kept.slots):
             return found
-        budgets, pods = self._world.holder_budget
+        budgets, pods = self._running.holder_budget
         covered = budgets[kept.holders] >= 0
         slots, which = kept.slots[covered], budgets[kept.holders[covered]]
         allowed = np.asarray(self._victims.allowed, dtype=np.intp)
@@ -163,7 +163,7 @@ class NodeRanking:
 
     def _columns(self, kept: _Kept, slots: Ints) -> tuple[list[Scores | Ints], Bools]:
         """By what the nodes are compared, in order, and where the last of it is not known."""
-        world, entries, capacity = self._world, self._entries, len(self._simple)
+        running, entries, capacity = self._running, self._entries, len(self._simple)
         at, holders = kept.slots, kept.holders
 
         def total(values: Ints | Scores) -> Scores:
@@ -171,20 +171,20 @@ class NodeRanking:
             return summed.astype(np.float64)
 
         highest = np.full(capacity, -np.inf)
-        np.maximum.at(highest, at, world.holder_priority[holders])
+        np.maximum.at(highest, at, running.holder_priority[holders])
         first = np.full(capacity, np.inf)
-        top = world.holder_priority[holders] == highest[at]
-        np.minimum.at(first, at[top], world.holder_started[holders[top]])
+        top = running.holder_priority[holders] == highest[at]
+        np.minimum.at(first, at[top], running.holder_started[holders[top]])
         latest = np.where(np.isfinite(first), -first, 0.0)[slots]
-        broken = total(world.holder_gang[holders].astype(np.intp))
-        heavy, pods = world.holder_accelerators[holders], total(world.holder_pods[holders])
+        broken = total(running.holder_gang[holders].astype(np.intp))
+        heavy, pods = running.holder_accelerators[holders], total(running.holder_pods[holders])
         inside = entries.accelerators[kept.entries]
         gang = broken > 0
         columns: list[Scores | Ints] = [
             self._violations(kept, capacity)[slots],
             highest[slots],
             broken,
-            np.where(gang, total(world.holder_lost[holders]), total(world.holder_weight[holders])),
+            np.where(gang, total(running.holder_lost[holders]), total(running.holder_weight[holders])),
             np.where(gang, total(heavy), pods),
             np.where(gang, total(heavy - inside), latest),
             np.where(gang, pods, 0),
@@ -194,8 +194,8 @@ class NodeRanking:
 
     def _partly_free(self) -> Ints:
         """By holder: nodes that would lose all of its pods and keep another one."""
-        world, entries, capacity = self._world, self._entries, len(self._simple)
-        held = np.bincount(world.slots, minlength=capacity)
-        held -= np.bincount(world.slots[self._victims.leaving], minlength=capacity)
+        running, entries, capacity = self._running, self._entries, len(self._simple)
+        held = np.bincount(running.slots, minlength=capacity)
+        held -= np.bincount(running.slots[self._victims.leaving], minlength=capacity)
         keeps = held[entries.slots] > entries.pods
-        return np.bincount(entries.holders[keeps], minlength=len(world.holders))
+        return np.bincount(entries.holders[keeps], minlength=len(running.holders))

@@ -21,17 +21,17 @@ from closeby.objects.natural import NaturalKey, natural_key
 from closeby.objects.pods import Pod
 from closeby.scheduling.placing.tools import Placed, Tools
 from closeby.scheduling.preempting.clearing import Clearing, FoundVictims
-from closeby.scheduling.preempting.domain_room import Ground
+from closeby.scheduling.preempting.domain_room import DomainRoom
 from closeby.scheduling.preempting.domains import COUNTED, with_kept
-from closeby.scheduling.preempting.ground import GroundRoom, PodKind, kinds_of, room_of, whatever_goes
 from closeby.scheduling.preempting.node_ranking import NodeRanking
+from closeby.scheduling.preempting.node_room import NodeRoom, PodKind, kinds_of, room_of, whatever_goes
 from closeby.scheduling.preempting.protected import ProtectedPods
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost
+from closeby.scheduling.preempting.running_pods import RunningPods
 from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.tried_sets import AT_ONCE, TOGETHER, TriedSets, most_trials
 from closeby.scheduling.preempting.units import VictimUnit
 from closeby.scheduling.preempting.victims import Units, Victims, in_order, partly_free_in, pods_of
-from closeby.scheduling.preempting.world import World
 from closeby.topology.tree import Tree
 
 #: Nodes of which the cost is shown in an explanation.
@@ -94,7 +94,7 @@ class PodQuestion:
             if dearer and dearer[0][0].key <= one.key:
                 break
             spared = nodes.reprieved(one)
-            placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.world, spared.units)))
+            placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.running, spared.units)))
             if placed is not None:
                 return self._choice(spared, placed)
             plain = self.kinds[0].plain and self._tools.reserved.owned is None
@@ -106,12 +106,12 @@ class PodQuestion:
     def _promising(self, nodes: Iterator[NodeCandidate], victims: Victims) -> Iterator[NodeCandidate]:
         """The same nodes without those that refuse the pod even if all goes there that may go."""
         yield from islice(nodes, AT_ONCE)
-        world, leaving = victims.world, pods_of_leaving(victims)
+        running, leaving = victims.running, pods_of_leaving(victims)
         while batch := list(islice(nodes, TOGETHER)):
-            there = np.isin(world.slots[victims.pods], [one.slot for one in batch])
-            holders = np.unique(world.holder_of[victims.pods[there]])
-            gone = victims.pods[np.isin(world.holder_of[victims.pods], holders)]
-            pods = (*leaving, *(world.pods[one] for one in gone.tolist()))
+            there = np.isin(running.slots[victims.pods], [one.slot for one in batch])
+            holders = np.unique(running.holder_of[victims.pods[there]])
+            gone = victims.pods[np.isin(running.holder_of[victims.pods], holders)]
+            pods = (*leaving, *(running.pods[one] for one in gone.tolist()))
             most = self._trials.most(self._pod, (self._pod,), pods)
             yield from (one for one in batch if most is None or most[0][one.slot])
 
@@ -122,7 +122,7 @@ class PodQuestion:
     def _places_on(self, victims: Victims) -> Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None]:
         """Where the pod goes without some units and all that leaves anyway."""
         leaving = pods_of_leaving(victims)
-        return lambda units: self._trials.place(self._pod, (*leaving, *pods_of(victims.world, units)))
+        return lambda units: self._trials.place(self._pod, (*leaving, *pods_of(victims.running, units)))
 
     def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the pod goes without these pods and all that leaves anyway; None: it does not fit."""
@@ -135,7 +135,7 @@ class PodQuestion:
         known: dict[int, DomainCost] = {}
         if victims is not None:
             for one in islice(self.in_order(victims), EXPLAINED):
-                gone = in_order(pods_of(victims.world, one.units))
+                gone = in_order(pods_of(victims.running, one.units))
                 path = (cluster.node_at(one.slot).name,)
                 known[one.slot] = DomainCost(path=path, cost=one.cost, victims=gone)
         others: list[tuple[NaturalKey, int]] = []
@@ -155,14 +155,14 @@ class PodQuestion:
         return self._nodes(victims).in_order(one_by_one=one_by_one)
 
     def _nodes(self, victims: Victims) -> "_Nodes":
-        world, cluster = victims.world, self._tools.cluster
-        room = room_of(cluster, world, self.rows, self.kinds, victims.leaving, victims.pods)
+        running, cluster = victims.running, self._tools.cluster
+        room = room_of(cluster, running, self.rows, self.kinds, victims.leaving, victims.pods)
         clearing = Clearing(
             allowed=victims.allowed,
-            limits=world.limits,
-            slots=world.slots,
+            limits=running.limits,
+            slots=running.slots,
             soft=self.soft,
-            partly_free=partly_free_in(world, victims.leaving),
+            partly_free=partly_free_in(running, victims.leaving),
         )
         units = Units(victims, room, self.tree, self.tree.node_level)
         return _Nodes(cluster, self.tree, self.kinds[0], victims, room, units, clearing)
@@ -175,7 +175,7 @@ class _Nodes(NamedTuple):
     tree: Tree
     kind: PodKind
     victims: Victims
-    room: GroundRoom
+    room: NodeRoom
     units: Units
     clearing: Clearing
 
@@ -197,7 +197,7 @@ class _Nodes(NamedTuple):
         if self.clearing.exact or not _some_alone(units):
             return one
         found = FoundVictims(one.cost, one.units)
-        spared = self.clearing.reprieved(self._ground(one.slot, shared), units, found)
+        spared = self.clearing.reprieved(self._domain_room(one.slot, shared), units, found)
         return self._candidate(one.slot, spared.units)
 
     def by_trials(
@@ -207,7 +207,7 @@ class _Nodes(NamedTuple):
         units, shared = self.units.of(self._place(slot))
         if _some_alone(units):
             tried = TriedSets(places, self.cluster.capacity, monotone=True)
-            found = self._cheapest(self._ground(slot, shared), units, tried)
+            found = self._cheapest(self._domain_room(slot, shared), units, tried)
             placed = None if found is None else places(found)
             return None if found is None or placed is None else (self._candidate(slot, found), placed)
         gone = self._in_turn(units)
@@ -230,17 +230,17 @@ class _Nodes(NamedTuple):
         """Nodes with who must go, without those where all that may go is not enough."""
         for slot in slots.tolist():
             units, shared = self.units.of(self._place(slot))
-            ground = self._ground(slot, shared)
-            kept = self._needed(ground, units)
+            domain_room = self._domain_room(slot, shared)
+            kept = self._needed(domain_room, units)
             if kept is not None:
                 yield self._candidate(slot, kept)
 
-    def _ground(self, slot: int, shared: set[int]) -> Ground:
-        return Ground(
+    def _domain_room(self, slot: int, shared: set[int]) -> DomainRoom:
+        return DomainRoom(
             [1],
             [int(self.room.fits[0][slot])],
             [self.kind.asks],
-            self.units.ground_of(shared),
+            self.units.free_on(shared),
             lambda _, __: True,
         )
 
@@ -249,24 +249,26 @@ class _Nodes(NamedTuple):
         name = natural_key(self.cluster.node_at(slot).name)
         return NodeCandidate((self._key(units, cost), name), slot, units, cost)
 
-    def _needed(self, ground: Ground, units: Sequence[VictimUnit]) -> tuple[VictimUnit, ...] | None:
+    def _needed(self, domain_room: DomainRoom, units: Sequence[VictimUnit]) -> tuple[VictimUnit, ...] | None:
         """The units of a node that must go; None where all of them are not enough.
 
         By upstream's rule, or where members of a gang may go one by one, which upstream does not know, those
         that cost the least.
         """
-        return self._cheapest(ground, units) if _some_alone(units) else self._reprieved(ground, units)
+        return (
+            self._cheapest(domain_room, units) if _some_alone(units) else self._reprieved(domain_room, units)
+        )
 
     def _cheapest(
-        self, ground: Ground, units: Sequence[VictimUnit], tried: TriedSets | None = None
+        self, domain_room: DomainRoom, units: Sequence[VictimUnit], tried: TriedSets | None = None
     ) -> tuple[VictimUnit, ...] | None:
         """The units that cost the least and are enough; ``tried`` knows more than the arithmetic."""
         clearing = (
             self.clearing if tried is None else replace(self.clearing, tried=tried, nodes=0, exact=True)
         )
-        found = clearing.cheapest(ground, units, None)
+        found = clearing.cheapest(domain_room, units, None)
         if found is not None and tried is not None and not clearing.exact:
-            found = clearing.reprieved(ground, units, found)
+            found = clearing.reprieved(domain_room, units, found)
         return None if found is None else found.units
 
     def _in_turn(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
@@ -274,7 +276,7 @@ class _Nodes(NamedTuple):
         left = list(self.victims.allowed)
         violating: list[VictimUnit] = []
         others: list[VictimUnit] = []
-        for unit in sorted(units, key=partial(_importance, self.victims.world)):
+        for unit in sorted(units, key=partial(_importance, self.victims.running)):
             breaks = False
             for budget, pods in unit.budgets:
                 left[budget] -= pods
@@ -282,33 +284,35 @@ class _Nodes(NamedTuple):
             (violating if breaks else others).append(unit)
         return [*violating, *others] if self.clearing.soft else others
 
-    def _reprieved(self, ground: Ground, units: Sequence[VictimUnit]) -> tuple[VictimUnit, ...] | None:
+    def _reprieved(
+        self, domain_room: DomainRoom, units: Sequence[VictimUnit]
+    ) -> tuple[VictimUnit, ...] | None:
         gone = self._in_turn(units)
         for unit in gone:
-            ground.free(unit)
-        enough = ground.enough
+            domain_room.free(unit)
+        enough = domain_room.enough
         kept: list[VictimUnit] = []
         for unit in gone:
-            ground.free(unit, -1)
-            if not enough or not ground.enough:
-                ground.free(unit)
+            domain_room.free(unit, -1)
+            if not enough or not domain_room.enough:
+                domain_room.free(unit)
                 kept.append(unit)
         for unit in kept:
-            ground.free(unit, -1)
+            domain_room.free(unit, -1)
         return tuple(kept) if enough else None
 
     def _key(self, units: Sequence[VictimUnit], cost: EvictionCost) -> _Key:
         """Upstream's order among nodes where no gang is broken; the order of costs among the others."""
-        world = self.victims.world
+        running = self.victims.running
         if cost.gangs_broken:
             return cost.pdb_violations, cost.highest, cost.gangs_broken, cost
         # As upstream: a sum of priorities of which each counts as more than 0, and the latest start.
-        total = sum(int(world.priorities[one]) + (1 << 31) for unit in units for one in unit.pods)
+        total = sum(int(running.priorities[one]) + (1 << 31) for unit in units for one in unit.pods)
         top = [
-            float(world.started[one])
+            float(running.started[one])
             for unit in units
             for one in unit.pods
-            if world.priorities[one] == cost.highest and np.isfinite(world.started[one])
+            if running.priorities[one] == cost.highest and np.isfinite(running.started[one])
         ]
         latest = -min(top) if top else 0.0
         return cost.pdb_violations, cost.highest, cost.gangs_broken, (total, cost.pods, latest)
@@ -319,11 +323,11 @@ def _some_alone(units: Sequence[VictimUnit]) -> bool:
     return any(not unit.whole for unit in units)
 
 
-def _importance(world: World, unit: VictimUnit) -> tuple[object, ...]:
+def _importance(running: RunningPods, unit: VictimUnit) -> tuple[object, ...]:
     """The most important first: by priority, gangs before pods, those that started first."""
-    return -unit.priority, not unit.gang, float(world.started[list(unit.pods)].min()), unit.name
+    return -unit.priority, not unit.gang, float(running.started[list(unit.pods)].min()), unit.name
 
 
 def pods_of_leaving(victims: Victims) -> tuple[Pod, ...]:
     """The pods that go anyway."""
-    return tuple(victims.world.pods[one] for one in victims.leaving.tolist())
+    return tuple(victims.running.pods[one] for one in victims.leaving.tolist())

@@ -20,7 +20,7 @@ from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
 from closeby.scheduling.preempting.circles import Evictions
 from closeby.scheduling.preempting.deadlines import Deadlines
 from closeby.scheduling.preempting.plans import Plans, PlanState, by_of
-from closeby.scheduling.preempting.possible import PossibleVictims
+from closeby.scheduling.preempting.possible_victims import PossibleVictims
 from closeby.scheduling.preempting.proposals import Proposals
 from closeby.scheduling.preempting.records import (
     Eviction,

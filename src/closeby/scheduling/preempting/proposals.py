@@ -8,7 +8,7 @@ from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 from closeby.scheduling.preempting.domains import GangQuestion
 from closeby.scheduling.preempting.nodes import PodQuestion
 from closeby.scheduling.preempting.plans import Plans
-from closeby.scheduling.preempting.possible import PossibleVictims
+from closeby.scheduling.preempting.possible_victims import PossibleVictims
 from closeby.scheduling.preempting.protected import WhoAsks
 from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption
 from closeby.scheduling.preempting.rule import Preempts
@@ -50,7 +50,7 @@ class Proposals:
         if choice is None or victims is None:
             return self._none(WhoAsks(key, priority, soft), question, victims) if explained else None
         domains = self._table(WhoAsks(key, priority, soft), question, victims) if explained else ()
-        gone, tree = pods_of(victims.world, choice.units), choice.tree
+        gone, tree = pods_of(victims.running, choice.units), choice.tree
         needed, placed = self._with_leaving(gang, victims, gone, choice.placed, priority)
         choice = question.placed_at(choice, victims, placed)
         root = choice.domain.level == ROOT_LEVEL
@@ -80,7 +80,7 @@ class Proposals:
         if choice is None or victims is None:
             return self._none(WhoAsks(key, priority, soft), question, victims) if explained else None
         domains = self._table(WhoAsks(key, priority, soft), question, victims) if explained else ()
-        gone = pods_of(victims.world, choice.units)
+        gone = pods_of(victims.running, choice.units)
         needed, placed = self._with_leaving(pod, victims, gone, choice.placed, priority)
         return Preemption(
             item=key,
@@ -104,9 +104,9 @@ class Proposals:
     ) -> tuple[tuple[Pod, ...], Sequence[Placed]]:
         """Pods that are being deleted already, and without whose end the item does not fit."""
         slots = {slot for _, slot in placed}
-        world = victims.world
+        running = victims.running
         planned = self._plans.planned(priority)
-        leaving = [(world.pods[one], int(world.slots[one])) for one in victims.leaving.tolist()]
+        leaving = [(running.pods[one], int(running.slots[one])) for one in victims.leaving.tolist()]
         #: What goes for other plans does so in any case.
         others = [pod for pod, _ in leaving if pod.uid in planned]
         terminating = in_order(pod for pod, _ in leaving if pod.uid not in planned)

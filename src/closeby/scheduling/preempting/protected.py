@@ -9,8 +9,8 @@ from closeby.objects.arrays import Ints
 from closeby.objects.natural import natural_key
 from closeby.objects.words import plural
 from closeby.scheduling.preempting.records import KeptPods
+from closeby.scheduling.preempting.running_pods import Protection, RunningPods
 from closeby.scheduling.preempting.victims import Victims
-from closeby.scheduling.preempting.world import Protection, World
 from closeby.topology.tree import Tree
 
 #: Gangs and pods that are named for one domain: those with the most pods there.
@@ -32,7 +32,7 @@ class ProtectedPods:
 
     def __init__(
         self,
-        world: World,
+        running: RunningPods,
         who: WhoAsks,
         victims: Victims | None,
         protection: Callable[[int], Protection | None],
@@ -43,11 +43,11 @@ class ProtectedPods:
         """``protection`` tells why a pod (by index) may not be a victim of anyone; ``shielded`` are holders
         that were evicted too often, ``stuck`` uids of pods that were to go and did not, ``budgets`` the
         names of all."""
-        self._world = world
+        self._running = running
         self._who = who
         self._protection = protection
         self._shielded, self._stuck = shielded, stuck
-        kept = ~world.terminating
+        kept = ~running.terminating
         #: By holder: the budget that forbids what would be necessary, and what it allows.
         self._budget_of: dict[int, tuple[str, int]] = {}
         if victims is not None:
@@ -55,19 +55,19 @@ class ProtectedPods:
             kept[victims.leaving] = False
             self._ask_budgets(victims, budgets)
             for number in self._budget_of:
-                kept[world.holders[number].pods] = True
+                kept[running.holders[number].pods] = True
         self._kept: Ints = np.flatnonzero(kept)
 
     @property
     def any_lower(self) -> bool:
         """Whether something besides its priority protects a pod."""
-        return bool((self._world.priorities[self._kept] < self._who.priority).any())
+        return bool((self._running.priorities[self._kept] < self._who.priority).any())
 
     def by_domain(self, tree: Tree, level: int) -> Mapping[int, tuple[int, tuple[KeptPods, ...]]]:
         """By index of a domain: how many pods stay there, and some of them with the reason."""
-        world, size = self._world, max(len(self._world.holders), 1)
-        domains = tree.owners_of_slots(world.slots[self._kept], level)
-        pairs, counts = np.unique(domains * size + world.holder_of[self._kept], return_counts=True)
+        running, size = self._running, max(len(self._running.holders), 1)
+        domains = tree.owners_of_slots(running.slots[self._kept], level)
+        pairs, counts = np.unique(domains * size + running.holder_of[self._kept], return_counts=True)
         found: dict[int, list[tuple[int, int]]] = {}
         for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
             found.setdefault(pair // size, []).append((count, pair % size))
@@ -84,17 +84,17 @@ class ProtectedPods:
         if len(most) > NAMED:
             least = most[NAMED - 1][0]
             most = [one for one in most if one[0] >= least]
-        return sorted(most, key=lambda one: (-one[0], natural_key(self._world.holders[one[1]].key)))[:NAMED]
+        return sorted(most, key=lambda one: (-one[0], natural_key(self._running.holders[one[1]].key)))[:NAMED]
 
     def _said(self, count: int, number: int) -> KeptPods:
-        holder, world = self._world.holders[number], self._world
+        holder, running = self._running.holders[number], self._running
         first = holder.members[0]
-        name = holder.key if holder.gang else world.pods[first].key
+        name = holder.key if holder.gang else running.pods[first].key
         reason, message = self._why(number)
         return KeptPods(name=name, is_gang=holder.gang, pods=count, reason=reason, message=message)
 
     def _why(self, number: int) -> tuple[str, str]:
-        holder, world = self._world.holders[number], self._world
+        holder, running = self._running.holders[number], self._running
         if holder.gang and holder.key == self._who.key:
             return "OwnGang", "it is the gang itself"
         rows = holder.pods or holder.members
@@ -102,7 +102,7 @@ class ProtectedPods:
         if own:
             row, (reason, message) = own[0]
             if len(own) < len(rows):
-                message = f"it goes only as a whole, and {world.pods[row].name} stays: {message}"
+                message = f"it goes only as a whole, and {running.pods[row].name} stays: {message}"
             return reason, message
         if number in self._shielded:
             return "MaxEvictions", "it was evicted too often within a day"
@@ -112,8 +112,8 @@ class ProtectedPods:
         return "Planned", "another plan has its pods"
 
     def _why_pod(self, row: int) -> tuple[str, str] | None:
-        world = self._world
-        pod, priority = world.pods[row], int(world.priorities[row])
+        running = self._running
+        pod, priority = running.pods[row], int(running.priorities[row])
         if priority >= self._who.priority:
             return "Priority", f"priority {priority} is not below {self._who.priority}"
         protection = self._protection(row)
@@ -125,12 +125,12 @@ class ProtectedPods:
 
     def _ask_budgets(self, victims: Victims, names: Sequence[str]) -> None:
         """Note who may go but for a budget which allows fewer evictions than that takes."""
-        world = self._world
-        if self._who.soft or not world.covered:
+        running = self._running
+        if self._who.soft or not running.covered:
             return
         allowed = victims.allowed
-        for number in np.unique(world.holder_of[victims.pods]).tolist():
-            rows = [row for row in world.holders[number].pods if world.budget_of[row] >= 0]
-            over = [budget for budget, count in world.budgets_of(rows) if count > allowed[budget]]
-            if over and not any(victims.single[row] and allowed[world.budget_of[row]] > 0 for row in rows):
+        for number in np.unique(running.holder_of[victims.pods]).tolist():
+            rows = [row for row in running.holders[number].pods if running.budget_of[row] >= 0]
+            over = [budget for budget, count in running.budgets_of(rows) if count > allowed[budget]]
+            if over and not any(victims.single[row] and allowed[running.budget_of[row]] > 0 for row in rows):
                 self._budget_of[number] = names[over[0]], allowed[over[0]]

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from closeby.scheduling.preempting.records import EvictionCost
 
-#: What a pod takes, in the rows of ``Ground``.
+#: What a pod takes, in the rows of ``NodeRoom``.
 Amounts = tuple[int, ...]
 
 
@@ -15,7 +15,7 @@ class VictimUnit(Struct, frozen=True, kw_only=True, eq=False):
     """Pods that are evicted together."""
 
     holder: int
-    #: Indices of the pods, in the world.
+    #: Indices of the pods, in ``RunningPods``.
     pods: tuple[int, ...]
     #: Whether this is all of a gang; else a member or a pod by itself.
     whole: bool

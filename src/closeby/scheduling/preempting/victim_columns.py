@@ -12,15 +12,15 @@ from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
+from closeby.scheduling.preempting.running_pods import Holder, Protection, RunningPods, owner_of, protection
 from closeby.scheduling.preempting.units import MemberLimits
-from closeby.scheduling.preempting.world import Holder, Protection, World, owner_of, protection
 
 #: Parts of a second in which lost work is counted, so that sums don't depend on their order.
 _PARTS: Final = 16
 
 
 class VictimColumns:
-    """Keeps what ``World`` says of each pod that holds a node."""
+    """Keeps what ``RunningPods`` says of each pod that holds a node."""
 
     def __init__(
         self, cluster: Cluster, state: SchedulingState, rule: PreemptionRule, whose: Preemptible
@@ -35,18 +35,18 @@ class VictimColumns:
         self._version = 0
         self._clear()
         #: What was given out last, and what it was worked out from.
-        self._world: World | None = None
+        self._running: RunningPods | None = None
         self._stamp: tuple[int, float | None] = (0, None)
 
-    def world(self, now: float | None) -> World:
+    def running(self, now: float | None) -> RunningPods:
         """The pods as they are. Without ``now``, by the clock of their times, no work is known to be lost."""
         self._follow()
-        if self._world is None or self._stamp != (self._version, now):
-            before, same = self._world, self._stamp[0] == self._version
-            self._world, self._stamp = self._build(now), (self._version, now)
+        if self._running is None or self._stamp != (self._version, now):
+            before, same = self._running, self._stamp[0] == self._version
+            self._running, self._stamp = self._build(now), (self._version, now)
             if before is not None and same and self._whose.times is None:
-                self._world.keep_of(before)
-        return self._world
+                self._running.keep_of(before)
+        return self._running
 
     def lowest(self) -> int | None:
         """The lowest priority of a pod that holds a node; None without any."""
@@ -55,15 +55,15 @@ class VictimColumns:
         return int(priorities.min()) if len(priorities) else None
 
     def protection(self, row: int) -> Protection | None:
-        """Why a pod of the world may not be a victim of any item; None if it may."""
-        pod, world = self._pods[row], self._world
+        """Why a running pod may not be a victim of any item; None if it may."""
+        pod, running = self._pods[row], self._running
         excluded = self._whose.excluded_namespaces
         found = protection(pod, int(self._budget_of[row]), self._trusted, excluded)
         if found is not None:
             return found
         if not self._specs.ours[self._spec_of[row]]:
             return Protection.OTHER_SCHEDULER
-        return Protection.MIN_RUNTIME if world is not None and world.young[row] else None
+        return Protection.MIN_RUNTIME if running is not None and running.young[row] else None
 
     # Following the cluster
 
@@ -257,7 +257,7 @@ class VictimColumns:
                 granted[number] = priority
         return np.maximum(own, granted[holder_of]) if self._with_priority else own
 
-    def _build(self, now: float | None) -> World:
+    def _build(self, now: float | None) -> RunningPods:
         count = len(self._pods)
         own = self._spec_of[:count]
         specs = self._specs
@@ -282,7 +282,7 @@ class VictimColumns:
             lost[known] = parts * specs.weights[own][known]
         divisible = np.zeros(len(self._holders), dtype=np.bool_)
         divisible[list(self._limits)] = True
-        return World(
+        return RunningPods(
             cluster=self._cluster,
             pods=self._pods,
             slots=self._slots[:count],

@@ -10,10 +10,10 @@ from msgspec import Struct
 from closeby.objects.arrays import Amounts, Bools, Ints, Scores
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
-from closeby.scheduling.preempting.ground import GroundRoom, columns, fits
+from closeby.scheduling.preempting.node_room import NodeRoom, columns, fits
 from closeby.scheduling.preempting.records import EvictionCost
+from closeby.scheduling.preempting.running_pods import Holder, RunningPods
 from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.world import Holder, World
 from closeby.topology.tree import Tree
 
 #: The first fields of a cost.
@@ -23,7 +23,7 @@ LeastCost = tuple[float, float, float, float, float, float, float]
 class Victims(Struct, frozen=True, kw_only=True, eq=False):
     """The pods that may be victims of one preemptor."""
 
-    world: World
+    running: RunningPods
     #: Indices of the pods that may go, with the rest of their gang or one by one.
     pods: Ints
     #: Indices of the pods that go in any case: what is being deleted, and victims of others.
@@ -53,29 +53,31 @@ class Restrictions(NamedTuple):
     name_ranks: Callable[[], Ints]
 
 
-def victims_of(world: World, priority: int, own: str, limited: Restrictions) -> Victims:
+def victims_of(running: RunningPods, priority: int, own: str, limited: Restrictions) -> Victims:
     """Who may go for an item of that priority; ``own`` is the gang's key, whose members never go."""
-    count = len(world.pods)
+    count = len(running.pods)
     gone = np.zeros(count, dtype=np.bool_)
-    gone[world.rows_of(limited.planned)] = True
+    gone[running.rows_of(limited.planned)] = True
     stay = np.zeros(count, dtype=np.bool_)
-    stay[world.rows_of(limited.stuck)] = True
-    leaving = gone | (world.terminating & (world.priorities < priority) & ~stay)
-    may = world.evictable & (world.priorities < priority) & ~leaving & ~world.terminating & ~stay
-    held = np.zeros(len(world.holders), dtype=np.bool_)
+    stay[running.rows_of(limited.stuck)] = True
+    leaving = gone | (running.terminating & (running.priorities < priority) & ~stay)
+    may = running.evictable & (running.priorities < priority) & ~leaving & ~running.terminating & ~stay
+    held = np.zeros(len(running.holders), dtype=np.bool_)
     held[list(limited.shielded)] = True
-    if own in world.gangs:
-        held[world.gangs[own]] = True
-    may &= ~held[world.holder_of]
+    if own in running.gangs:
+        held[running.gangs[own]] = True
+    may &= ~held[running.holder_of]
     # A gang goes as a whole only if each of its pods may go.
-    kept = np.bincount(world.holder_of[~may & ~leaving & ~world.terminating], minlength=len(world.holders))
+    kept = np.bincount(
+        running.holder_of[~may & ~leaving & ~running.terminating], minlength=len(running.holders)
+    )
     whole = (kept == 0) & ~held
     if limited.barred is not None:
-        leaving &= ~limited.barred[world.slots]
-    single = may & world.divisible[world.holder_of]
+        leaving &= ~limited.barred[running.slots]
+    single = may & running.divisible[running.holder_of]
     return Victims(
-        world=world,
-        pods=np.flatnonzero(may & (whole[world.holder_of] | single)),
+        running=running,
+        pods=np.flatnonzero(may & (whole[running.holder_of] | single)),
         leaving=np.flatnonzero(leaving),
         single=single,
         whole=whole,
@@ -98,14 +100,14 @@ class HolderEntries(NamedTuple):
 class Units:
     """The units of each domain of a level."""
 
-    def __init__(self, victims: Victims, room: GroundRoom, tree: Tree, level: int) -> None:
+    def __init__(self, victims: Victims, room: NodeRoom, tree: Tree, level: int) -> None:
         self._victims = victims
-        self._world = world = victims.world
+        self._running = running = victims.running
         self._room = room
         pods = victims.pods
-        slots, holders = world.slots[pods], world.holder_of[pods]
+        slots, holders = running.slots[pods], running.holder_of[pods]
         domains = tree.owners_of_slots(slots, level)
-        capacity, size = room.free.shape[1], max(len(world.holders), 1)
+        capacity, size = room.free.shape[1], max(len(running.holders), 1)
         # One entry for each holder on each node.
         pairs, first, which = np.unique(holders * capacity + slots, return_index=True, return_inverse=True)
         at_slot, of_holder, in_domain = pairs % capacity, pairs // capacity, domains[first]
@@ -117,7 +119,7 @@ class Units:
         # No row where no node lacks any resource: what stands in the way is something else.
         freed = [_summed(taken[pods], which, first) for taken in room.taken]
         self._freed = np.stack(freed) if freed else np.zeros((0, len(first)), dtype=np.int64)
-        inside = _summed(world.accelerators[pods], which, first)
+        inside = _summed(running.accelerators[pods], which, first)
         self.entries = HolderEntries(
             slots=at_slot,
             holders=of_holder,
@@ -162,7 +164,7 @@ class Units:
         slots: set[int] = set()
         for at, key in enumerate(keys.tolist()):
             number = key % self._size
-            holder = self._world.holders[number]
+            holder = self._running.holders[number]
             entries = self._shared[shared_at[at] : shared_at[at + 1]]
             shared = tuple(
                 zip(
@@ -176,7 +178,7 @@ class Units:
             units += [self._single(number, holder, one) for one in singles.tolist()]
         return units, slots
 
-    def ground_of(self, slots: set[int]) -> Mapping[int, tuple[int, ...]]:
+    def free_on(self, slots: set[int]) -> Mapping[int, tuple[int, ...]]:
         """What is free on slots that units share."""
         return columns(self._room.free, sorted(slots))
 
@@ -185,7 +187,7 @@ class Units:
 
         ``lacks`` says for each kind of the preemptor's pods how many more each domain must hold.
         """
-        world, count = self._world, len(domains)
+        running, count = self._running, len(domains)
         place = np.full(max(int(domains.max(initial=0)) + 1, 1), -1, dtype=np.intp)
         place[domains] = np.arange(count)
 
@@ -206,8 +208,8 @@ class Units:
         alone = single_at >= 0
         holders, singles = holders[whole], self._singles[alone]
         at, single_at = at[whole], single_at[alone]
-        heavy = world.holder_accelerators[holders]
-        broken = np.bincount(at[world.holder_gang[holders]], minlength=count)
+        heavy = running.holder_accelerators[holders]
+        broken = np.bincount(at[running.holder_gang[holders]], minlength=count)
         by = np.concatenate([at, single_at])
         units = np.bincount(by, minlength=count)
         fewest = np.zeros(count, dtype=np.intp)
@@ -230,7 +232,7 @@ class Units:
             ).tolist()
             return found
 
-        priorities = np.concatenate([world.holder_priority[holders], world.priorities[singles]])
+        priorities = np.concatenate([running.holder_priority[holders], running.priorities[singles]])
         order = np.lexsort((priorities, by))
         last = rank_in(by[order]) == np.minimum(fewest, units)[by[order]] - 1
         highest = np.full(count, -inf)
@@ -240,10 +242,10 @@ class Units:
                 [0] * count,
                 highest.tolist(),
                 np.maximum(fewest - (units - broken), 0).tolist(),
-                least(world.holder_lost[holders], world.lost[singles]),
-                least(heavy, world.accelerators[singles]),
+                least(running.holder_lost[holders], running.lost[singles]),
+                least(heavy, running.accelerators[singles]),
                 least(heavy - self._inside[whole], none),
-                least(world.holder_pods[holders], none + 1),
+                least(running.holder_pods[holders], none + 1),
                 strict=True,
             )
         )
@@ -251,14 +253,14 @@ class Units:
     def _whole(
         self, number: int, holder: Holder, at: int, shared: tuple[tuple[int, tuple[int, ...]], ...]
     ) -> VictimUnit:
-        world = self._world
-        known = world.whole_of(number)
+        running = self._running
+        known = running.whole_of(number)
         return VictimUnit(
             holder=number,
             pods=known.pods,
             whole=True,
             gang=holder.gang,
-            priority=int(world.holder_priority[number]),
+            priority=int(running.holder_priority[number]),
             lost=known.lost,
             accelerators=known.accelerators,
             outside=known.accelerators - int(self._inside[at]),
@@ -269,21 +271,21 @@ class Units:
         )
 
     def _single(self, number: int, holder: Holder, one: int) -> VictimUnit:
-        world = self._world
-        pod = world.pods[one]
+        running = self._running
+        pod = running.pods[one]
         return VictimUnit(
             holder=number,
             pods=(one,),
             whole=False,
             gang=True,
             leaf=holder.leaf_of(pod),
-            priority=int(world.priorities[one]),
-            lost=float(world.lost[one]),
-            accelerators=int(world.accelerators[one]),
+            priority=int(running.priorities[one]),
+            lost=float(running.lost[one]),
+            accelerators=int(running.accelerators[one]),
             outside=0,
             gains=(0,) * len(self._room.kinds),
-            shared=((int(world.slots[one]), tuple(int(taken[one]) for taken in self._room.taken)),),
-            budgets=world.budgets_of((one,)),
+            shared=((int(running.slots[one]), tuple(int(taken[one]) for taken in self._room.taken)),),
+            budgets=running.budgets_of((one,)),
             name=pod.key,
         )
 
@@ -308,55 +310,55 @@ def _summed(amounts: Ints, which: Ints, first: Ints) -> Ints:
     return np.bincount(which, weights=amounts, minlength=len(first)).astype(np.int64)
 
 
-def partly_free_in(world: World, leaving: Ints) -> Callable[[Sequence[VictimUnit]], int]:
+def partly_free_in(running: RunningPods, leaving: Ints) -> Callable[[Sequence[VictimUnit]], int]:
     """Counts the nodes that lose a pod of some units and keep another one, beside those that leave anyway."""
     held: list[Ints] = []
 
     def count(units: Sequence[VictimUnit]) -> int:
         if not held:
-            size = int(world.slots.max(initial=-1)) + 1
-            left = np.bincount(world.slots, minlength=size)
-            held.append(left - np.bincount(world.slots[leaving], minlength=size))
-        gone = world.slots[[one for unit in units for one in unit.pods]]
+            size = int(running.slots.max(initial=-1)) + 1
+            left = np.bincount(running.slots, minlength=size)
+            held.append(left - np.bincount(running.slots[leaving], minlength=size))
+        gone = running.slots[[one for unit in units for one in unit.pods]]
         slots, pods = np.unique(gone, return_counts=True)
         return int((held[0][slots] > pods).sum())
 
     return count
 
 
-def as_unit(world: World, pods: Sequence[int]) -> VictimUnit:
+def as_unit(running: RunningPods, pods: Sequence[int]) -> VictimUnit:
     """Any pods (by index) as one unit, for who chooses victims by a rule of its own."""
     chosen = list(pods)
     return VictimUnit(
-        holder=int(world.holder_of[chosen[0]]),
+        holder=int(running.holder_of[chosen[0]]),
         pods=tuple(chosen),
         whole=True,
         gang=False,
-        priority=int(world.priorities[chosen].max()),
-        lost=float(world.lost[chosen].sum()),
-        accelerators=int(world.accelerators[chosen].sum()),
+        priority=int(running.priorities[chosen].max()),
+        lost=float(running.lost[chosen].sum()),
+        accelerators=int(running.accelerators[chosen].sum()),
         outside=0,
         gains=(),
-        name=world.pods[chosen[0]].key,
+        name=running.pods[chosen[0]].key,
     )
 
 
-def cost_of(world: World, pods: Sequence[int]) -> EvictionCost:
+def cost_of(running: RunningPods, pods: Sequence[int]) -> EvictionCost:
     """What any pods (by index) cost, as far as budgets don't matter; every gang that loses one is broken."""
-    unit = as_unit(world, pods)
-    holders = {int(one) for one in world.holder_of[list(pods)]}
+    unit = as_unit(running, pods)
+    holders = {int(one) for one in running.holder_of[list(pods)]}
     return EvictionCost(
         highest=unit.priority,
-        gangs_broken=sum(world.holders[one].gang for one in holders),
+        gangs_broken=sum(running.holders[one].gang for one in holders),
         lost=unit.lost,
         accelerators=unit.accelerators,
         pods=len(unit.pods),
     )
 
 
-def pods_of(world: World, units: Iterable[VictimUnit]) -> tuple[Pod, ...]:
+def pods_of(running: RunningPods, units: Iterable[VictimUnit]) -> tuple[Pod, ...]:
     """The pods of some units."""
-    return tuple(world.pods[one] for unit in units for one in unit.pods)
+    return tuple(running.pods[one] for unit in units for one in unit.pods)
 
 
 def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:

@@ -15,9 +15,9 @@ from closeby.scheduling.preempting.circles import Evictions
 from closeby.scheduling.preempting.plans import Plans
 from closeby.scheduling.preempting.protected import ProtectedPods, WhoAsks
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
+from closeby.scheduling.preempting.running_pods import RunningPods
 from closeby.scheduling.preempting.victim_columns import VictimColumns
 from closeby.scheduling.preempting.victims import Restrictions, Victims, victims_of
-from closeby.scheduling.preempting.world import World
 
 #: Seconds for which no plan counts on a pod that was to go and did not.
 _STUCK: Final = 600.0
@@ -63,42 +63,44 @@ class PossibleVictims:
         if lowest is None or lowest >= priority:
             return None
         planned = self._plans.planned(priority)
-        whole, barred = self.world(), self._tools.reserved.kept
-        world = whole.with_leaving(whole.rows_of(planned))
+        whole, barred = self.running(), self._tools.reserved.kept
+        running = whole.with_leaving(whole.rows_of(planned))
         if barred is not None and len(barred) < self._tools.cluster.capacity:
             barred = np.append(barred, np.zeros(self._tools.cluster.capacity - len(barred), dtype=np.bool_))
         limited = Restrictions(
-            shielded=self._evictions.shielded(world, priority, self._now),
+            shielded=self._evictions.shielded(running, priority, self._now),
             planned=planned,
             barred=barred,
             stuck=self._stuck(),
-            allowed=self._allowed(world, priority),
+            allowed=self._allowed(running, priority),
             name_ranks=self.name_ranks,
         )
-        victims = victims_of(world, priority, key, limited)
+        victims = victims_of(running, priority, key, limited)
         if not len(victims.pods) and not len(victims.leaving):
             return None
         return victims
 
     def protected(self, who: WhoAsks, victims: Victims | None) -> ProtectedPods:
         """The pods that an item may not have besides these victims, and why."""
-        world = self.world()
-        shielded = set(self._evictions.shielded(world, who.priority, self._now))
+        running = self.running()
+        shielded = set(self._evictions.shielded(running, who.priority, self._now))
         budgets = self._state.budgets.names
-        return ProtectedPods(world, who, victims, self._columns.protection, shielded, self._stuck(), budgets)
+        return ProtectedPods(
+            running, who, victims, self._columns.protection, shielded, self._stuck(), budgets
+        )
 
     def _stuck(self) -> list[str]:
         return [uid for uid, until in self.stuck.items() if self._now is None or self._now < until]
 
-    def world(self) -> World:
+    def running(self) -> RunningPods:
         """All pods that hold a node, with what their end would give."""
-        return self._columns.world(self._now)
+        return self._columns.running(self._now)
 
     def priority(self, pod: Pod) -> int:
         """The priority of a pod as a victim: its own, or that of its gang if that is higher."""
-        world = self.world()
-        row = world.index_of.get(pod.uid)
-        return self._state.priorities.of(pod) if row is None else int(world.priorities[row])
+        running = self.running()
+        row = running.index_of.get(pod.uid)
+        return self._state.priorities.of(pod) if row is None else int(running.priorities[row])
 
     def name_ranks(self) -> Ints:
         """By slot: the place of its node in the natural order of names."""
@@ -118,34 +120,34 @@ class PossibleVictims:
         """
         if self._now is None or not (self._runtime or self._evictions or self.stuck):
             return None
-        world = self.world()
-        unshielded = self._evictions.next_unshielded(world, priority, self._now)
+        running = self.running()
+        unshielded = self._evictions.next_unshielded(running, priority, self._now)
         found = [] if unshielded is None else [unshielded]
         if self._runtime:
-            young = world.young & (world.priorities < priority)
-            found += [float(world.started[young].min()) + self._runtime] if young.any() else []
-        stuck = world.rows_of(self._stuck())
+            young = running.young & (running.priorities < priority)
+            found += [float(running.started[young].min()) + self._runtime] if young.any() else []
+        stuck = running.rows_of(self._stuck())
         found += [
-            self.stuck[world.pods[row].uid] for row in stuck.tolist() if world.priorities[row] < priority
+            self.stuck[running.pods[row].uid] for row in stuck.tolist() if running.priorities[row] < priority
         ]
         return min((one for one in found if isfinite(one)), default=None)
 
-    def _allowed(self, world: World, priority: int) -> list[int]:
+    def _allowed(self, running: RunningPods, priority: int) -> list[int]:
         """What budgets allow besides the victims of the plans in force of at least this priority."""
         budgets = self._state.budgets
         if not budgets:
             return []
         waiting = (pod for pod in self._state.pods.values() if pod.node_name is None)
-        allowed = budgets.allowed(world.pods, waiting)
+        allowed = budgets.allowed(running.pods, waiting)
         for uid in self._plans.planned(priority):
-            row = world.index_of.get(uid)
-            if row is not None and not world.terminating[row] and (budget := world.budget_of[row]) >= 0:
+            row = running.index_of.get(uid)
+            if row is not None and not running.terminating[row] and (budget := running.budget_of[row]) >= 0:
                 allowed[budget] = max(allowed[budget] - 1, 0)
         return allowed
 
     def higher(self, priority: int) -> list[int]:
         """The priorities of running pods that are not below this one, ascending; none if all are equal."""
-        known = set(np.unique(self.world().priorities).tolist())
+        known = set(np.unique(self.running().priorities).tolist())
         if known == {priority}:
             return []
         return sorted(one for one in known if one >= priority)

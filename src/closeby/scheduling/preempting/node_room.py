@@ -9,14 +9,14 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Counts, Ints
 from closeby.scheduling.extension import Filter
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.preempting.world import World
+from closeby.scheduling.preempting.running_pods import RunningPods
 
 
 class PodKind(Struct, frozen=True, kw_only=True, eq=False):
     """Equal pods that look for a place."""
 
     wanted: int
-    #: Of each row of the ground: what one pod asks for.
+    #: Of each resource that is asked for: what one pod asks for.
     asks: tuple[int, ...]
     #: (capacity,) nodes that such pods may go to, as far as that depends on nodes alone.
     usable: Bools
@@ -24,14 +24,14 @@ class PodKind(Struct, frozen=True, kw_only=True, eq=False):
     plain: bool
 
 
-class GroundRoom(Struct, frozen=True, kw_only=True, eq=False):
+class NodeRoom(Struct, frozen=True, kw_only=True, eq=False):
     """The rows that matter, and what of them is free; all arrays have one column per slot."""
 
     kinds: tuple[PodKind, ...]
     rows: tuple[int, ...]
     #: (rows, capacity) without the pods that leave anyway; below 0 where more is taken than there is.
     free: Amounts
-    #: By row: what each pod of the world takes.
+    #: By row: what each running pod takes.
     taken: tuple[Amounts, ...]
     #: By kind: pods that fit now, and pods that would fit if all went that may go.
     fits: tuple[Counts, ...]
@@ -91,22 +91,22 @@ def whatever_goes(cluster: Cluster, rows: Sequence[int], kinds: Sequence[PodKind
 
 def room_of(
     cluster: Cluster,
-    world: World,
+    running: RunningPods,
     rows: tuple[int, ...],
     kinds: tuple[PodKind, ...],
     leaving: Ints,
     victims: Ints,
-) -> GroundRoom:
+) -> NodeRoom:
     """``leaving`` and ``victims`` are indices of pods that go anyway, and that may go."""
     index = list(rows)
     free = cluster.allocatable[index][:, : cluster.capacity] - cluster.requested[index][:, : cluster.capacity]
-    taken = tuple(world.amounts(row) for row in rows)
+    taken = tuple(running.amounts(row) for row in rows)
     for at, amounts in enumerate(taken):
-        np.add.at(free[at], world.slots[leaving], amounts[leaving])
+        np.add.at(free[at], running.slots[leaving], amounts[leaving])
     most = free.copy()
     for at, amounts in enumerate(taken):
-        np.add.at(most[at], world.slots[victims], amounts[victims])
-    return GroundRoom(
+        np.add.at(most[at], running.slots[victims], amounts[victims])
+    return NodeRoom(
         kinds=kinds,
         rows=rows,
         free=free,

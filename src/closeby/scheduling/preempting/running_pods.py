@@ -75,8 +75,8 @@ class Holder(Struct, eq=False):
             return
         least = {one.name: one.min_member for one in group.subgroups}
         leaves = set(leaf_names(group))
-        running = Counter(leaf if (leaf := pods[one].subgroup or "") in leaves else "" for one in self.pods)
-        self.surplus_of = {leaf: count - min(least.get(leaf, 0), count) for leaf, count in running.items()}
+        by_leaf = Counter(leaf if (leaf := pods[one].subgroup or "") in leaves else "" for one in self.pods)
+        self.surplus_of = {leaf: count - min(least.get(leaf, 0), count) for leaf, count in by_leaf.items()}
         self.surplus = min(self.surplus, sum(self.surplus_of.values()))
 
     def leaf_of(self, pod: Pod) -> str:
@@ -95,7 +95,7 @@ class Whole(NamedTuple):
     name: str
 
 
-class World(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The pods that hold a node, and what is known of each. Good until the next one is asked for."""
 
     cluster: Cluster
@@ -133,7 +133,7 @@ class World(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The indices of pods, of those that hold a node."""
         return np.asarray([self.index_of[uid] for uid in uids if uid in self.index_of], dtype=np.intp)
 
-    def with_leaving(self, rows: Ints) -> "World":
+    def with_leaving(self, rows: Ints) -> "RunningPods":
         """The same where these pods leave too: gangs have so many fewer members beyond their minimum."""
         gangs = {int(one) for one in self.holder_of[rows] if self.holders[one].gang}
         if not gangs:
@@ -194,7 +194,7 @@ class World(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         places[order] = np.cumsum(others)
         return places
 
-    def keep_of(self, before: "World") -> None:
+    def keep_of(self, before: "RunningPods") -> None:
         """Take over what was worked out at another time about the same pods."""
         self.__dict__.update(
             {name: value for name, value in before.__dict__.items() if name != "holder_lost"}
