@@ -88,3 +88,22 @@ def test_the_domain_is_the_one_of_the_nodes_that_the_gang_gets_in_the_end() -> N
     assert {f"rack-{name[0]}" for name in plan.nodes} == {plan.path[-1]}
     site.evict(plan)
     assert {f"rack-{name[0]}" for name in site.where.values()} == {plan.path[-1]}
+
+
+def test_the_node_is_the_one_that_a_plain_pod_gets_in_the_end() -> None:
+    """A gang goes as a whole, and pods that leave on other nodes take no part in the choice then."""
+    nodes = {"a1": 3, "a2": 3, "b1": 3, "b2": 3}
+    site = Site([node(name, {}, {GPU: size}) for name, size in nodes.items()])
+    made = site.running("wide", ["b2", "a2", "b1", "a1"], minimum=3, gpu=2, group={"disruption": "all"})
+    site.tell(PodUpserted(replace(made[3], terminating=True)))
+    apart = PodAffinityTerm(topology_key=HOSTNAME, selector=selector_of({"app": "high"}))
+    site.alone("one", "a1", needs={"pod_affinity": PodAffinity(forbidden=(apart,))}, priority=200)
+    site.alone("two", "b1")
+    site.alone("three", "b2", priority=10)
+    leaving = site.alone("leaving", "a2", priority=10)
+    site.tell(PodUpserted(replace(leaving, terminating=True)))
+    site.alone("high", priority=100, gpu=2, labels={"app": "high"})
+    [plan] = site.tick()
+    assert plan.nodes == (plan.node,)
+    assert site.evict(plan) == []
+    assert site.where == {"high": plan.node}

@@ -87,7 +87,7 @@ class Proposals:
             preemptor=pod.key,
             is_gang=False,
             priority=priority,
-            node=choice.node,
+            node=self._tools.cluster.node_at(placed[0][1]).name,
             places=self._places(placed),
             victims=in_order((*gone, *needed)),
             cost=choice.cost,
