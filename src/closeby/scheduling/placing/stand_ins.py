@@ -17,11 +17,12 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet, is_for_places
+from closeby.objects.places import POD_SET, WORKLOAD, PlaceSet
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Output
+from closeby.scheduling.placing.place_records import PlaceRecords
 from closeby.scheduling.placing.siblings import Siblings
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
@@ -57,7 +58,7 @@ class HeldForPods(Protocol):
 
 
 class StandIns:
-    """Owns which places were asked for, and which pods took theirs."""
+    """Keeps as many places as were asked for, less those that pods took."""
 
     def __init__(
         self,
@@ -73,12 +74,7 @@ class StandIns:
         self._tools = tools
         self._state = state
         self._holdings = holdings
-        #: What is asked for, by the key of the gang.
-        self._asked: dict[str, PodGroup] = {}
-        #: uid of a Workload -> that key.
-        self._key_of: dict[str, str] = {}
-        #: uid of a Workload -> its pods that have a node, by uid; also where no places are asked for.
-        self._there: dict[str, dict[str, Pod]] = {}
+        self._places = PlaceRecords(state)
         #: Stand-ins whose written node was believed once: after that only what is decided counts.
         self._restored: set[str] = set()
         #: Stand-ins whose node may not do any more.
@@ -90,16 +86,16 @@ class StandIns:
     @property
     def any(self) -> bool:
         """Whether any places are asked for."""
-        return bool(self._asked)
+        return bool(self._places)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The gangs of stand-ins."""
-        return tuple(self._asked)
+        return tuple(self._places)
 
     def __contains__(self, key: str) -> bool:
         """Whether this is a gang of stand-ins."""
-        return key in self._asked
+        return key in self._places
 
     def take_news(self) -> set[str]:
         """Gangs of which others stand in since the last call, or of which none do any more."""
@@ -108,8 +104,8 @@ class StandIns:
 
     def started(self, key: str) -> bool:
         """Whether a pod of the Workload has a node, be it one that is ending."""
-        group = self._asked.get(key)
-        return group is not None and group.places is not None and bool(self._nodes(group.places))
+        group = self._places.group(key)
+        return group is not None and group.places is not None and bool(self._places.with_nodes(group.places))
 
     # What is asked for
 
@@ -126,26 +122,28 @@ class StandIns:
         asked = group.places
         if asked is None:
             return
-        before = self._asked.get(group.key)
-        self._asked[group.key] = group
-        self._key_of[asked.uid] = group.key
+        before = self._places.ask(group, asked)
         gone: list[str] = []
         if before is not None and _other(before, group):
-            gone = [one.uid for one in self._standing(group.key)]
+            gone = [one.uid for one in self._places.standing(group.key)]
         put: list[Pod] = []
         for one in asked.sets:
-            own = [pod for pod in self._standing(group.key, one.name) if pod.uid not in gone]
-            wanted = self._wanted(group.key, one)
+            own = [pod for pod in self._places.standing(group.key, one.name) if pod.uid not in gone]
+            wanted = self._places.wanted(group.key, one)
             # Those that found no place go first.
             own.sort(key=lambda pod: (self._holdings.holds(pod.uid), -(pod.index or 0)))
             gone += [pod.uid for pod in own[: max(len(own) - wanted, 0)]]
             used = {pod.index for pod in own}
-            used |= {one.index_of(pod) for pod in self._came(asked) if self._place_of(pod)[1] == one.name}
+            used |= {
+                one.index_of(pod)
+                for pod in self._places.came(asked)
+                if self._places.place_of(pod)[1] == one.name
+            }
             free = (index for index in range(one.count + len(used)) if index not in used)
             for index, _ in zip(free, range(wanted - len(own)), strict=False):
                 put.append(self._stand_in(group, one, index))
         names = {one.name for one in asked.sets}
-        gone += [one.uid for one in self._standing(group.key) if one.labels.get(POD_SET) not in names]
+        gone += [one.uid for one in self._places.standing(group.key) if one.labels.get(POD_SET) not in names]
         self._state.groups[group.key] = replace(group, plan={}, ranks={})
         self._state.note_layers(group)
         self._replace(dict.fromkeys(gone), put)
@@ -154,11 +152,10 @@ class StandIns:
 
     def withdraw(self, key: str) -> None:
         """Nothing is asked for any more."""
-        group = self._asked.pop(key, None)
+        group = self._places.withdraw(key)
         if group is None or group.places is None:
             return
-        gone = tuple(one.uid for one in self._standing(key))
-        self._key_of.pop(group.places.uid, None)
+        gone = tuple(one.uid for one in self._places.standing(key))
         self._restored.difference_update(gone)
         self._doubted.difference_update(gone)
         self._replace(gone)
@@ -170,17 +167,17 @@ class StandIns:
 
     def took(self, pod: Pod, node: str) -> None:
         """A pod that came from elsewhere has a node: one less stands in."""
-        known = pod.uid in self._there.get(pod.annotations.get(WORKLOAD, ""), ())
-        if not self._note(pod) or known or pod.terminating:
+        known = self._places.knows(pod)
+        if not self._places.note(pod) or known or pod.terminating:
             return
-        key, name = self._place_of(pod)
+        key, name = self._places.place_of(pod)
         if key is None:
             return
         self._touched.add(key)
-        own = self._standing(key, name)
+        own = self._places.standing(key, name)
         if not own:
             return
-        at, index = self._tools.cluster.slot(node), self._index(key, name, pod)
+        at, index = self._tools.cluster.slot(node), self._places.index_of(key, name, pod)
 
         def worse(one: Pod) -> tuple[bool, bool, int]:
             elsewhere = at is None or self._tools.cluster.placement(one.uid) != at
@@ -190,21 +187,18 @@ class StandIns:
 
     def left(self, pod: Pod, node: str | None) -> None:
         """A pod left its node, or never came to it: its place is held for one that comes after it."""
-        there = self._there.get(pod.annotations.get(WORKLOAD, ""))
-        if there is None or there.pop(pod.uid, None) is None:
+        if not self._places.leave(pod):
             return
-        if not there:
-            del self._there[pod.annotations[WORKLOAD]]
-        key, name = self._place_of(pod)
-        group = None if key is None else self._asked[key]
+        key, name = self._places.place_of(pod)
+        group = None if key is None else self._places.group(key)
         if key is None or group is None or group.places is None:
             return
         self._touched.add(key)
         one = next((each for each in group.places.sets if each.name == name), None)
         if one is None or node is None or self._tools.cluster.slot(node) is None:
             return
-        own = self._standing(key, name)
-        if len(own) >= self._wanted(key, one):
+        own = self._places.standing(key, name)
+        if len(own) >= self._places.wanted(key, one):
             return
         used = {each.index for each in own}
         index = one.index_of(pod)
@@ -216,9 +210,9 @@ class StandIns:
 
     def doubt(self, slot: int) -> None:
         """A node changed."""
-        if self._asked:
+        if self._places:
             cluster = self._tools.cluster
-            for key in self._asked:
+            for key in self._places:
                 members = self._state.members.get(key)
                 placed = () if members is None else members.placed
                 self._doubted.update(uid for uid in placed if cluster.placement(uid) == slot)
@@ -226,7 +220,7 @@ class StandIns:
     def doubt_claims(self, keys: Iterable[str]) -> None:
         """Something changed on which these claims depend."""
         to_come = self._tools.cluster.volumes.to_come
-        for key in keys if self._asked else ():
+        for key in keys if self._places else ():
             if key in to_come:
                 self._doubted.update(self._state.users.get(key, ()))
 
@@ -240,11 +234,11 @@ class StandIns:
         gone: list[str] = []
         put: list[Pod] = []
         doubted, self._doubted = self._doubted, set()
-        for key in self._asked:
+        for key in self._places:
             members = self._state.members.get(key)
             placed = {} if members is None else members.placed
             lost = [uid for uid, pod in placed.items() if self._is_lost(pod, uid in doubted)]
-            if lost and not self._runs(key):
+            if lost and not self._places.runs(key):
                 lost = list(placed)
                 put += [replace(pod, node_name=None) for pod in placed.values()]
             gone += lost
@@ -252,7 +246,7 @@ class StandIns:
 
     def stand(self, outputs: Iterable[Output]) -> None:
         """Stand-ins are never bound: they are on their nodes from the decision on."""
-        if self._asked:
+        if self._places:
             for output in outputs:
                 if isinstance(output, Decision) and output.outcome.is_gang and output.outcome.key in self:
                     for one in output.outcome.bindings:
@@ -263,28 +257,28 @@ class StandIns:
 
     def concerns(self, pods: Iterable[Pod]) -> bool:
         """Whether places may be held for any of these pods."""
-        return bool(self._asked) and any(self._place_of(pod)[0] is not None for pod in pods)
+        return bool(self._places) and any(self._places.place_of(pod)[0] is not None for pod in pods)
 
     def of(self, pods: Sequence[Pod]) -> dict[str, str]:
         """uid of a pod that waits -> uid of the stand-in whose place it takes, of its index if it can."""
-        if not self._asked:
+        if not self._places:
             return {}
         found: dict[str, str] = {}
         free: dict[tuple[str, str], list[Pod]] = {}
         waiting = []
         for pod in pods:
-            key, name = self._place_of(pod)
+            key, name = self._places.place_of(pod)
             if key is None:
                 continue
             waiting.append((pod, (key, name)))
             if (key, name) not in free:
-                own = (one for one in self._standing(key, name) if self._slot(one.uid) is not None)
+                own = (one for one in self._places.standing(key, name) if self._slot(one.uid) is not None)
                 free[key, name] = sorted(own, key=lambda one: one.index or 0)
         for same in (True, False):
             for pod, of in waiting:
                 if pod.uid in found:
                     continue
-                index = self._index(*of, pod)
+                index = self._places.index_of(*of, pod)
                 at = next((i for i, one in enumerate(free[of]) if not same or one.index == index), None)
                 if at is not None and (index is not None or not same):
                     found[pod.uid] = free[of].pop(at).uid
@@ -292,8 +286,8 @@ class StandIns:
 
     def must_have_place(self, pod: Pod) -> bool:
         """Whether a pod without a gang must not go elsewhere: one pod can't keep what its Workload asks."""
-        key, _ = self._place_of(pod)
-        group = None if key is None else self._asked[key]
+        key, _ = self._places.place_of(pod)
+        group = None if key is None else self._places.group(key)
         if group is None:
             return False
         asked = (group.constraint, *(one.constraint for one in group.subgroups))
@@ -302,13 +296,13 @@ class StandIns:
 
     def siblings(self, pod: Pod) -> Siblings | None:
         """The Workload of a pod while others of it run, with their nodes; None while none runs."""
-        key, name = self._place_of(pod)
-        group = None if key is None else self._asked[key]
-        if key is None or group is None or group.places is None or not self._runs(key):
+        key, name = self._places.place_of(pod)
+        group = None if key is None else self._places.group(key)
+        if key is None or group is None or group.places is None or not self._places.runs(key):
             return None
         part_of = {one.name: one.template.subgroup for one in group.places.sets}
-        pods = [(part_of.get(self._place_of(one)[1]), one) for one in self._came(group.places)]
-        pods += [(one.subgroup, one) for one in self._standing(key)]
+        pods = [(part_of.get(self._places.place_of(one)[1]), one) for one in self._places.came(group.places)]
+        pods += [(one.subgroup, one) for one in self._places.standing(key)]
         on = ((subgroup, self._slot(one.uid)) for subgroup, one in pods)
         placed = [(subgroup, slot) for subgroup, slot in on if slot is not None]
         return Siblings(group, part_of.get(name), placed)
@@ -330,7 +324,7 @@ class StandIns:
         """These pods got nodes by a decision, in their places or elsewhere."""
         # Gangs have thousands of these, and most clusters no Workload.
         for pod in [pod for pod in pods if WORKLOAD in pod.annotations]:
-            if self._note(pod) and (key := self._place_of(pod)[0]) is not None:
+            if self._places.note(pod) and (key := self._places.place_of(pod)[0]) is not None:
                 self._touched.add(key)
 
     # Inside
@@ -340,17 +334,17 @@ class StandIns:
         while self._touched:
             key = self._touched.pop()
             self._news.add(key)
-            group = self._asked.get(key)
+            group = self._places.group(key)
             if group is None or group.places is None:
                 continue
-            if self._runs(key):
+            if self._places.runs(key):
                 members = self._state.members.get(key)
                 for uid in () if members is None else tuple(members.waiting):
                     self._drop(uid, _NO_MORE)
             for one in group.places.sets:
-                own = self._standing(key, one.name)
+                own = self._places.standing(key, one.name)
                 own.sort(key=lambda pod: (self._holdings.holds(pod.uid), -(pod.index or 0)))
-                for pod in own[: max(len(own) - self._wanted(key, one), 0)]:
+                for pod in own[: max(len(own) - self._places.wanted(key, one), 0)]:
                     self._drop(pod.uid, _NO_MORE)
             self._fit_minimum(key, group)
 
@@ -370,60 +364,6 @@ class StandIns:
         for pod in put:
             self._put(pod)
 
-    def _place_of(self, pod: Pod) -> tuple[str | None, str]:
-        """The gang that stands in for a pod, and its pod set."""
-        uid = pod.annotations.get(WORKLOAD)
-        key = None if uid is None else self._key_of.get(uid)
-        asked: AskedPlaces | None = None if key is None else self._asked[key].places
-        if asked is None or asked.namespace != pod.namespace:
-            return None, ""
-        if pod.group is not None and is_for_places(pod.group):
-            return None, ""
-        name = pod.labels.get(POD_SET, "")
-        if not name and len(asked.sets) == 1:
-            name = asked.sets[0].name
-        return key, name
-
-    def _index(self, key: str, name: str, pod: Pod) -> int | None:
-        """The index of a pod among those of its pod set."""
-        asked = self._asked[key].places
-        one = next((each for each in asked.sets if each.name == name), None) if asked is not None else None
-        return pod.index if one is None else one.index_of(pod)
-
-    def _standing(self, key: str, name: str | None = None) -> list[Pod]:
-        members = self._state.members.get(key)
-        if members is None:
-            return []
-        own = (*members.placed.values(), *members.waiting.values())
-        return [one for one in own if name is None or one.labels.get(POD_SET) == name]
-
-    def _wanted(self, key: str, one: PlaceSet) -> int:
-        asked = self._asked[key].places
-        came = () if asked is None else self._came(asked)
-        return max(one.count - sum(self._place_of(pod)[1] == one.name for pod in came), 0)
-
-    def _runs(self, key: str) -> bool:
-        """Whether a pod of the Workload has a node, and is not ending."""
-        asked = self._asked[key].places
-        return asked is not None and bool(self._came(asked))
-
-    def _came(self, asked: AskedPlaces) -> list[Pod]:
-        """The pods that have a node, and are not ending."""
-        return [pod for pod in self._nodes(asked) if not pod.terminating]
-
-    def _nodes(self, asked: AskedPlaces) -> list[Pod]:
-        """The pods that have a node."""
-        there = self._there.get(asked.uid)
-        return [] if there is None else [pod for pod in there.values() if pod.namespace == asked.namespace]
-
-    def _note(self, pod: Pod) -> bool:
-        """A pod has a node; whether it is one of a Workload."""
-        uid = pod.annotations.get(WORKLOAD)
-        if uid is None or (pod.group is not None and is_for_places(pod.group)):
-            return False
-        self._there.setdefault(uid, {})[pod.uid] = pod
-        return True
-
     def _slot(self, uid: str) -> int | None:
         return self._tools.cluster.placement(uid)
 
@@ -440,7 +380,7 @@ class StandIns:
 
     def _fit_minimum(self, key: str, group: PodGroup) -> None:
         """The gang needs all that stand in, however few pods are still to come."""
-        standing = self._standing(key)
+        standing = self._places.standing(key)
         of_subgroup = Counter(pod.subgroup for pod in standing)
         subgroups = tuple(replace(one, min_member=of_subgroup[one.name]) for one in group.subgroups)
         # Where its stand-ins are is known from them, not from what was written.
