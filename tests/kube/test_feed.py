@@ -514,6 +514,48 @@ def test_a_resource_claim_serves_the_next_pod_when_one_that_uses_it_is_gone() ->
     assert served(gone(PODS, "a/q", "uid-q")) == ["r"]
 
 
+def sharing(places: int) -> Callable[..., dict[str, bool]]:
+    """For a feed with a claim that has so many places left: which pods changes give one, or take it from."""
+    feed = Feed("closeby")
+    users = [{"resource": "pods", "uid": f"o{i}"} for i in range(256 - places)]
+    feed.take([put(CLAIMS, allocated("gpu", "n1", reservedFor=users))])
+
+    def served(*changes: tuple[Resource, Change]) -> dict[str, bool]:
+        events = [one for one in feed.take([*changes]).events if isinstance(one, PodUpserted)]
+        waiting = [one.pod for one in events if one.pod.node_name is None and not one.pod.terminating]
+        return {one.name: not one.spec.unsupported for one in waiting}
+
+    return served
+
+
+USING: list[dict[str, str]] = [{"name": "c", "resourceClaimName": "gpu"}]
+
+
+def test_pods_with_a_node_have_the_places_of_a_resource_claim_whatever_came_first() -> None:
+    """As after a restart, where pods that wait may be listed first."""
+    served = sharing(1)
+    assert served(put(PODS, pod("a", resourceClaims=USING))) == {"a": True}
+    assert served(put(PODS, pod("z", on="n1", resourceClaims=USING))) == {"a": False}
+    assert served(gone(PODS, "a/z", "uid-z")) == {"a": True}
+
+
+def test_a_pod_that_is_being_deleted_has_no_place_of_a_resource_claim_however_often_it_is_seen() -> None:
+    served = sharing(1)
+    ends = pod("p", resourceClaims=USING)
+    ends["metadata"] = {**METADATA, "deletionTimestamp": "2030-01-01T00:00:00Z"}
+    served(put(PODS, ends))
+    served(put(PODS, ends))
+    assert served(put(PODS, pod("q", resourceClaims=USING))) == {"q": True}
+
+
+def test_only_the_next_pod_is_read_again_when_one_of_many_leaves_a_resource_claim() -> None:
+    served = sharing(2)
+    for number in range(300):
+        served(put(PODS, pod(f"p{number}", resourceClaims=USING)))
+    assert served(gone(PODS, "a/p299", "uid-p299")) == {}
+    assert served(gone(PODS, "a/p0", "uid-p0")) == {"p2": True}
+
+
 def test_a_pod_with_its_node_does_not_follow_its_resource_claim() -> None:
     feed = Feed("closeby")
     claims: object = [{"name": "c", "resourceClaimName": "gpu"}]

@@ -19,7 +19,7 @@ class ResourceClaim(Struct, frozen=True, kw_only=True):
     #: Nodes from which the allocated devices can be used, as alternatives; None where all can.
     nodes: tuple[NodeSelectorTerm, ...] | None = None
     #: uids of the pods (or names of other objects) that use it, and names of the upstream PodGroups.
-    reserved_for: tuple[str, ...] = ()
+    reserved_for: frozenset[str] = frozenset()
     reserved_for_groups: tuple[str, ...] = ()
     terminating: bool = False
 
@@ -28,13 +28,16 @@ class ResourceClaim(Struct, frozen=True, kw_only=True):
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def usable(self) -> bool:
+        """Whether pods may use it, as far as there are places."""
+        return self.allocated and not self.terminating
+
+    @property
+    def places_left(self) -> int:
+        """How many more pods it can be reserved for."""
+        return MOST_CONSUMERS - len(self.reserved_for) - len(self.reserved_for_groups)
+
     def reserves(self, pod: Pod) -> bool:
         """Whether it is reserved for a pod, or for the pod's PodGroup."""
         return pod.uid in self.reserved_for or pod.group in self.reserved_for_groups
-
-    def serves(self, pod: Pod, ahead: int = 0) -> bool:
-        """Whether a pod may use what is allocated; ``ahead``: pods that come first without a reservation."""
-        if not self.allocated or self.terminating:
-            return False
-        consumers = len(self.reserved_for) + len(self.reserved_for_groups) + ahead
-        return consumers < MOST_CONSUMERS or self.reserves(pod)

@@ -38,11 +38,13 @@ def claim_keys(pod: Pod) -> frozenset[str]:
     return frozenset(f"{pod.namespace}/{one.claim}" for one in pod.resource_claims)
 
 
-def with_claims(pod: Pod, claims: Mapping[str, ResourceClaim], ahead: Callable[[ResourceClaim], int]) -> Pod:
+def with_claims(
+    pod: Pod, claims: Mapping[str, ResourceClaim], has_place: Callable[[ResourceClaim], bool]
+) -> Pod:
     """The pod with the node selectors of its ResourceClaims, if devices are allocated for it.
 
-    For the others it waits, as it does without their objects. ``ahead``: how many pods come before it that
-    use a claim, and for which it is not reserved yet.
+    For the others it waits, as it does without their objects. ``has_place``: whether a claim that is not
+    reserved for the pod yet can still be, beside the pods that come first.
     """
     if not pod.resource_claims or pod.node_name is not None:
         return pod
@@ -50,7 +52,7 @@ def with_claims(pod: Pod, claims: Mapping[str, ResourceClaim], ahead: Callable[[
     nodes = []
     for one in pod.resource_claims:
         claim = claims.get(f"{pod.namespace}/{one.claim}")
-        if claim is not None and claim.serves(pod, ahead(claim)):
+        if claim is not None and claim.usable and (claim.reserves(pod) or has_place(claim)):
             met.add(one.field)
             if claim.nodes is not None:
                 nodes.append(claim.nodes)
@@ -84,14 +86,15 @@ class Resolving:
         """A pod, or the pod of a template."""
         if not pod.spec.runtime_class and not pod.resource_claims:
             return pod
-        found = with_claims(
-            with_runtime_class(pod, self._classes), self._claims, lambda claim: self._users[claim.key]
-        )
+        found = with_claims(with_runtime_class(pod, self._classes), self._claims, self._has_place)
         if pod.resource_claims and pod.node_name is None:
             self._uses(pod)
         if found is pod:
             return pod
         return replace(found, spec=self._specs.setdefault(found.spec, found.spec))
+
+    def _has_place(self, claim: ResourceClaim) -> bool:
+        return self._users[claim.key] < claim.places_left
 
     def _uses(self, pod: Pod) -> None:
         for key in claim_keys(pod):

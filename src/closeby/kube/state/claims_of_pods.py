@@ -1,14 +1,27 @@
 """ResourceClaims of a cluster, and the pods that name them: claims may be allocated long after.
 
-A claim serves a limited number of pods. The first that name it have the places that are left; the API server
-and a controller reserve it for each of them later.
+A claim serves a limited number of pods. The API server and a controller reserve it for each of them once the
+pod has its node. The places that are left belong to the pods with a node for which it is not reserved yet,
+then to those that wait, as they came.
 """
 
-from collections.abc import Iterator
+from itertools import chain, islice
 
 from closeby.objects.pods import Pod
-from closeby.objects.resource_claims import MOST_CONSUMERS, ResourceClaim
+from closeby.objects.resource_claims import ResourceClaim
 from closeby.reading.resolving import claim_keys, with_claims
+
+
+class _Users:
+    """uids of the pods that name one claim, as they came."""
+
+    __slots__ = ("placed", "served", "waiting")
+
+    def __init__(self) -> None:
+        self.placed: dict[str, None] = {}
+        self.waiting: dict[str, None] = {}
+        #: Those of them that have the places that are left; None: it must be worked out.
+        self.served: frozenset[str] | None = None
 
 
 class ClaimsOfPods:
@@ -16,82 +29,108 @@ class ClaimsOfPods:
 
     def __init__(self) -> None:
         self._claims: dict[str, ResourceClaim] = {}
-        #: uid -> pod, of those that name a claim; and of those that wait for a node.
-        self._users: dict[str, Pod] = {}
-        self._waiting: dict[str, Pod] = {}
-        #: Claim -> uids of the pods that name it, as they came.
-        self._named: dict[str, dict[str, None]] = {}
+        #: uid -> pod, of those that name a claim.
+        self._pods: dict[str, Pod] = {}
+        #: By claim.
+        self._users: dict[str, _Users] = {}
 
     def put(self, claim: ResourceClaim) -> None:
         """A claim as it is now."""
         self._claims[claim.key] = claim
+        self._changed(claim.key)
 
     def drop(self, key: str) -> None:
         """A claim is gone."""
         self._claims.pop(key, None)
+        self._changed(key)
 
     def resolved(self, pod: Pod) -> Pod:
         """A pod that waits, by what its claims say now; it is kept."""
         self._use(pod)
-        if not pod.resource_claims:
-            return pod
-        self._waiting[pod.uid] = pod
-        return with_claims(pod, self._claims, lambda claim: self._ahead(claim, pod.uid))
+        return with_claims(pod, self._claims, lambda claim: pod.uid in self._served(claim))
 
-    def placed(self, pod: Pod) -> None:
-        """A pod has its node: it uses its claims, also those that are not reserved for it yet."""
-        self._waiting.pop(pod.uid, None)
+    def placed(self, pod: Pod) -> tuple[Pod, ...]:
+        """A pod has its node: it uses its claims, also those that are not reserved for it yet.
+
+        Returns the pods that wait and have a place no more.
+        """
+        before = self._served_by(pod)
         self._use(pod)
+        return self._others(before)
 
     def waiting_for(self, key: str) -> list[Pod]:
         """The pods that wait and name a claim, as they were read; oldest uid first."""
-        return [self._waiting[uid] for uid in sorted(self._named.get(key, ())) if uid in self._waiting]
+        users = self._users.get(key)
+        return [] if users is None else [self._pods[uid] for uid in sorted(users.waiting)]
 
-    def forget(self, uid: str) -> tuple[str, ...]:
-        """A pod is gone, or waits for another scheduler; returns the claims that may serve others for it."""
-        self._waiting.pop(uid, None)
-        pod = self._users.pop(uid, None)
+    def forget(self, uid: str) -> tuple[Pod, ...]:
+        """A pod is gone, or waits for another scheduler; returns the pods that wait and have its places now.
+
+        No others are returned: many pods of one claim may end one after another.
+        """
+        pod = self._pods.get(uid)
         if pod is None:
             return ()
-        crowded = []
-        for key in sorted(claim_keys(pod)):
-            if len(self._named[key]) > MOST_CONSUMERS - self._reserved(key):
-                crowded.append(key)
+        before = self._served_by(pod)
+        for key in claim_keys(pod):
             self._leave(key, uid)
-        return tuple(crowded)
+        del self._pods[uid]
+        return self._others(before)
 
     def _use(self, pod: Pod) -> None:
-        before = self._users.get(pod.uid)
-        if before is None and not pod.resource_claims:
+        before, keys = self._pods.get(pod.uid), claim_keys(pod)
+        if before is pod:
             return
-        keys = claim_keys(pod)
-        for key in keys:
-            self._named.setdefault(key, {}).setdefault(pod.uid)
         if before is not None:
             for key in claim_keys(before) - keys:
                 self._leave(key, pod.uid)
-        self._users[pod.uid] = pod
+            del self._pods[pod.uid]
+        if not keys:
+            return
+        self._pods[pod.uid] = pod
+        for key in keys:
+            users = self._users.setdefault(key, _Users())
+            now, other = users.waiting, users.placed
+            if pod.node_name is not None:
+                now, other = other, now
+            other.pop(pod.uid, None)
+            now.setdefault(pod.uid)
+            users.served = None
 
     def _leave(self, key: str, uid: str) -> None:
-        del self._named[key][uid]
-        if not self._named[key]:
-            del self._named[key]
+        users = self._users[key]
+        users.placed.pop(uid, None)
+        users.waiting.pop(uid, None)
+        users.served = None
+        if not users.placed and not users.waiting:
+            del self._users[key]
 
-    def _reserved(self, key: str) -> int:
-        claim = self._claims.get(key)
-        return 0 if claim is None else len(claim.reserved_for) + len(claim.reserved_for_groups)
+    def _changed(self, key: str) -> None:
+        users = self._users.get(key)
+        if users is not None:
+            users.served = None
 
-    def _ahead(self, claim: ResourceClaim, uid: str) -> int:
-        """How many pods come first for which a claim is not reserved, or more than it can serve."""
-        count = 0
-        for one in self._before(claim.key, uid):
-            count += not claim.reserves(self._users[one])
-            if count >= MOST_CONSUMERS:
-                break
-        return count
+    def _served_by(self, pod: Pod) -> dict[str, frozenset[str]]:
+        """By claim of a pod: the pods that have the places that are left."""
+        claims = (self._claims.get(key) for key in claim_keys(pod))
+        return {claim.key: self._served(claim) for claim in claims if claim is not None}
 
-    def _before(self, key: str, uid: str) -> Iterator[str]:
-        for one in self._named[key]:
-            if one == uid:
-                return
-            yield one
+    def _others(self, before: dict[str, frozenset[str]]) -> tuple[Pod, ...]:
+        """The pods that wait and had a place before, or have one now, but not both."""
+        found = set[str]()
+        for key, served in before.items():
+            users = self._users.get(key)
+            if users is not None:
+                found |= (served ^ self._served(self._claims[key])) & users.waiting.keys()
+        return tuple(self._pods[uid] for uid in sorted(found))
+
+    def _served(self, claim: ResourceClaim) -> frozenset[str]:
+        """The pods that have the places that are left of a claim."""
+        users = self._users.get(claim.key)
+        if users is None:
+            return frozenset()
+        if users.served is None:
+            come = chain(users.placed, users.waiting)
+            unreserved = (uid for uid in come if not claim.reserves(self._pods[uid]))
+            users.served = frozenset(islice(unreserved, max(0, claim.places_left)))
+        return users.served

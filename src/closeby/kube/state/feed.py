@@ -254,12 +254,16 @@ class Feed:
             self._finished(in_its_task(pod), known, events)
             return
         if pod.node_name is not None:
-            self._claims.placed(pod)
+            for other in self._claims.placed(pod):
+                self._pod(other, events)
         else:
             if not self._ours.wait(pod):
                 self._not_ours(pod, known, events)
                 return
-            pod = self._claims.resolved(pod)
+            resolved = self._claims.resolved(pod)
+            if pod.terminating:
+                self._leave_claims(pod.uid, events)
+            pod = resolved
             waits = self._pod_grouper and undecided(pod)
             pod = held_for_the_grouper(pod) if waits else self._places.held(pod)
         pod = not_standing_in(in_its_task(self._ours.for_engine(pod)))
@@ -274,8 +278,6 @@ class Feed:
             self._await_no_more(pod.uid)
         self._pods[pod.uid] = pod
         events.append(PodUpserted(pod))
-        if pod.node_name is None and pod.terminating:
-            self._leave_claims(pod.uid, events)
 
     def _not_ours(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
         """It waits for another scheduler; it may have waited for us before."""
@@ -293,8 +295,8 @@ class Feed:
 
     def _leave_claims(self, uid: str, events: list[Event]) -> None:
         """A pod uses no ResourceClaims any more: others may."""
-        for key in self._claims.forget(uid):
-            self._claim_changed(key, events)
+        for pod in self._claims.forget(uid):
+            self._pod(pod, events)
 
     def _claim_changed(self, key: str, events: list[Event]) -> None:
         """The pods that wait and name this ResourceClaim are read by it."""

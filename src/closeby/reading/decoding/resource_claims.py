@@ -60,7 +60,7 @@ def read_resource_claim(document: Document, reading: DocumentReading) -> Resourc
         name=reading.name(document, wire.meta),
         allocated=allocation is not None,
         nodes=nodes,
-        reserved_for=tuple(one.uid or one.name for one in consumers if not one.is_group),
+        reserved_for=frozenset(one.uid or one.name for one in consumers if not one.is_group),
         reserved_for_groups=tuple(one.name for one in consumers if one.is_group),
         terminating=wire.meta.deletion_timestamp is not None,
     )
