@@ -31,8 +31,8 @@ class _Choice:
         self.order = order
         #: Where in that order the pod's node is.
         self.at = at
-        #: What was said of the nodes that were tried: a number for each column.
-        self.tried: list[tuple[int, ...]] = []
+        #: The kinds of the nodes that were tried: a number for each column.
+        self.tried: set[tuple[int, ...]] = set()
 
     @property
     def position(self) -> int:
@@ -124,16 +124,24 @@ class Trial:
     ) -> bool:
         """Moves a choice that was in vain on to a node of another kind; False where there is none."""
         self._statement.state.pace.take(1_000 + len(supply.slots) // 5)
-        columns = [*supply.columns(at), *owners]
-        choice.tried.append(tuple([int(column[choice.position]) for column in columns]))
         later = choice.order[choice.at + 1 :]
-        open_ = np.flatnonzero(supply.room(at)[later] > 0)
-        for kind in () if each_node else reversed(choice.tried):
-            other = np.zeros(len(open_), dtype=np.bool_)
-            for column, value in zip(columns, kind, strict=True):
-                other |= column[later[open_]] != value
-            open_ = open_[other]
+        if each_node:
+            open_ = np.flatnonzero(supply.room(at)[later] > 0)
+        else:
+            columns = [*supply.columns(at), *owners]
+            choice.tried.add(_kind(columns, choice.position))
+            open_ = np.flatnonzero(supply.room(at)[later] > 0)
+            while len(open_) and (kind := _kind(columns, int(later[open_[0]]))) in choice.tried:
+                other = np.zeros(len(open_), dtype=np.bool_)
+                for column, value in zip(columns, kind, strict=True):
+                    other |= column[later[open_]] != value
+                open_ = open_[other]
         if not len(open_):
             return False
         choice.at += 1 + int(open_[0])
         return True
+
+
+def _kind(columns: Sequence[Ints], position: int) -> tuple[int, ...]:
+    """What columns say of a node."""
+    return tuple([int(column[position]) for column in columns])
