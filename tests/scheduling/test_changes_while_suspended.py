@@ -7,9 +7,11 @@ two of its workloads near each other.
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import pytest
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
+from closeby.objects.groups import Strategy
 from closeby.objects.labels import REGION, ZONE
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -22,12 +24,18 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
 )
+from closeby.scheduling.gangs.parts import EVERYWHERE
+from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.outcomes import Suspended, bindings_of
+from closeby.scheduling.pace import Budget, Pace
+from closeby.scheduling.placing.mutual import Mutual, _Options, _Search
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.reserving.hypothetical import STEPS
 from tests.applications.networks import network
 from tests.attacks.crowds import ZONES, cluster, complete, engine, in_namespace
 from tests.scheduling.histories import engine as resting_engine
-from tests.worlds import GPU, fabric, gang, node, pods, spec, subgroup
+from tests.worlds import GPU, fabric, gang, node, pods, spec, subgroup, world
 
 LIMIT = 30
 
@@ -112,6 +120,32 @@ def test_an_application_of_another_namespace_wakes_and_restarts_no_item() -> Non
     waiting = one.unschedulable
     one.handle(AppGroupChanged(AppGroup(namespace="other", name="b")))
     assert one.handle(Tick(limit=1)) == [] and one.unschedulable == waiting
+
+
+def test_a_node_is_offered_although_a_tighter_one_was_filled_while_a_search_was_suspended() -> None:
+    """The search by terms keeps which kinds of nodes were in vain, and not how many."""
+    drawn = world("z r0 : a1=1 b1=2 c1=3")
+    cluster, profile = drawn.engine.cluster, drawn.engine.profile
+    table = ClassTable(cluster, profile.filters, ())
+    mutual = Mutual(
+        cluster=cluster,
+        table=table,
+        statement=Statement(cluster, [], CycleState(), Pace(), lambda state, pod, slot: True),
+        demand=table.shares(pods("train", 2)),
+        inside=EVERYWHERE,
+        tree=drawn.engine.topologies.flat(),
+        strategy=Strategy.BINPACK,
+    )
+    search, options = _Search(mutual, np.arange(cluster.capacity), Budget()), _Options()
+
+    def offered() -> str | None:
+        step = search._next(options)
+        return None if step is None else cluster.names[step[1]]
+
+    assert offered() == "a1"
+    (other,) = pods(None, 1, prefix="other")
+    cluster.place_pod(other, cluster.slot_of("a1"))
+    assert [offered(), offered(), offered()] == ["b1", "c1", None]
 
 
 @pytest.mark.slow

@@ -201,16 +201,18 @@ def _inside(finer: DomainLimit, coarser: DomainLimit) -> bool:
 
 
 class _Options:
-    """Where one step of a search stands: the class that is offered, and how many kinds of nodes were.
+    """Where one step of a search stands: the class that is offered, and the kinds of nodes that were.
 
     The nodes are worked out again where a step is taken back, so that little is kept for each pod.
     """
 
-    __slots__ = ("kind", "offered")
+    __slots__ = ("kind", "last", "tried")
 
     def __init__(self) -> None:
         self.kind = 0
-        self.offered = 0
+        #: The node that was offered last, None where none was, and the kinds of those before it.
+        self.last: int | None = None
+        self.tried: set[bytes] = set()
 
 
 class _Search:
@@ -267,28 +269,32 @@ class _Search:
     def _next(self, options: _Options) -> tuple[int, int] | None:
         """The next class and slot that are offered; None where all were."""
         while options.kind < len(self._demand):
-            kind, offered = options.kind, options.offered
+            kind = options.kind
             if self._placed[kind] < len(self._demand[kind].pods):
-                slot = self._node(kind, offered)
-                if slot is not None:
-                    options.offered += 1
-                    return kind, slot
-            options.kind, options.offered = kind + 1, 0
+                options.last = self._node(kind, options)
+                if options.last is not None:
+                    return kind, options.last
+            options.kind, options.last, options.tried = kind + 1, None, set()
         return None
 
-    def _node(self, kind: int, offered: int) -> int | None:
+    def _node(self, kind: int, options: _Options) -> int | None:
         """A node for the next pod of a class, the tightest first, one of each kind; None at the end."""
         mutual, share = self._mutual, self._demand[kind]
         mutual.statement.state.pace.take(100 + len(self._slots) // 10)
         fits = mutual.table.of(share.pods[self._placed[kind]]).fits[self._slots]
         usable = np.flatnonzero(fits)
-        if len(usable) <= offered:
+        if not len(usable):
             return None
-        if not offered:
+        if options.last is None:
             return int(self._slots[usable[np.argmin(fits[usable])]])
-        usable = usable[np.argsort(fits[usable], kind="stable")]
-        _, distinct = np.unique(mutual.kinds(self._slots[usable]), axis=1, return_index=True)
-        return int(self._slots[usable[np.sort(distinct)[offered]]]) if len(distinct) > offered else None
+        options.tried.add(mutual.kinds(np.asarray([options.last])).tobytes())
+        slots = self._slots[usable[np.argsort(fits[usable], kind="stable")]]
+        kinds = mutual.kinds(slots)
+        _, distinct = np.unique(kinds, axis=1, return_index=True)
+        for index in np.sort(distinct).tolist():
+            if kinds[:, index].tobytes() not in options.tried:
+                return int(slots[index])
+        return None
 
     def _enough(self) -> bool:
         """Whether what is left could still fit, each class by itself."""
