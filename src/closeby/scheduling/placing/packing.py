@@ -37,8 +37,8 @@ def pack(items: Sequence[int], rooms: Counts, *, spread: bool, alone: bool, step
     search = _Packing(items, steps, 1 if alone else len(items))
     # Of bins only the largest count: so many as there are items.
     order = np.argsort(-rooms, kind="stable")
-    sizes = np.asarray(items)
-    usable = order[rooms[order] >= sizes.min(initial=0)]
+    smallest = min(items, default=0)
+    usable = order[rooms[order] >= smallest]
     largest = usable[: len(items)].tolist()
     counts = range(1, len(largest) + 1)
     for count in reversed(counts) if spread else counts:
