@@ -256,6 +256,14 @@ def test_places_are_given_up_when_they_are_withdrawn() -> None:
     assert group.key not in site.engine.state.groups
 
 
+def test_nothing_is_kept_of_places_that_are_given_up_once_pods_had_them() -> None:
+    site = Site()
+    group = asked()
+    site.take(PlacesAsked(group), *map(PodUpserted, real(4)))
+    site.take(PlacesWithdrawn(group.key))
+    assert not site.engine.stand_ins._restored and not site.engine.stand_ins._doubted
+
+
 def test_fewer_places_are_held_for_fewer_pods() -> None:
     site = Site()
     site.take(PlacesAsked(asked()))

@@ -75,8 +75,8 @@ class StandIns:
         self._state = state
         self._holdings = holdings
         self._places = PlaceRecords(state)
-        #: Stand-ins whose written node was believed once: after that only what is decided counts.
-        self._restored: set[str] = set()
+        #: By gang the stand-ins whose written node was believed once: after that what is decided counts.
+        self._restored: dict[str, set[str]] = {}
         #: Stand-ins whose node may not do any more.
         self._doubted: set[str] = set()
         #: Gangs of which others stand in than before, or should; and of which that was not said yet.
@@ -156,7 +156,7 @@ class StandIns:
         if group is None or group.places is None:
             return
         gone = tuple(one.uid for one in self._places.standing(key))
-        self._restored.difference_update(gone)
+        self._restored.pop(key, None)
         self._doubted.difference_update(gone)
         self._replace(gone)
         self._state.groups.pop(key, None)
@@ -371,8 +371,9 @@ class StandIns:
         asked = group.places
         assert asked is not None, f"{group.key} asks for no places"
         uid = f"{asked.uid}/{one.name}/{index}"
-        node = None if uid in self._restored else group.plan.get(uid)
-        self._restored.add(uid)
+        restored = self._restored.setdefault(group.key, set())
+        node = None if uid in restored else group.plan.get(uid)
+        restored.add(uid)
         if node is not None:
             self._doubted.add(uid)
         name = f"{asked.workload}-{one.name}-{index}"
