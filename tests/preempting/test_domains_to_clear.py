@@ -1,5 +1,7 @@
 """A gang clears the domain that costs the least: the rules of the design, one by one."""
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +17,11 @@ from closeby.scheduling.events import (
     PodUpserted,
     PriorityClassChanged,
 )
+from closeby.scheduling.placing.tools import Placed
+from closeby.scheduling.preempting.domains import GangQuestion
 from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.preempting.units import VictimUnit
+from closeby.scheduling.preempting.victims import Victims
 from tests.preempting.site import NOW, Site, names
 from tests.worlds import gang, pods, spec, subgroup
 
@@ -134,6 +140,25 @@ def test_surplus_is_counted_by_subgroup() -> None:
     site.running("two", RACK_2, priority=50), site.running("three", RACK_3, priority=50)
     site.waiting("train", 1)
     assert only(site.tick()).victims[0].name in ("parts-2", "parts-3")
+
+
+def test_no_pod_goes_where_the_gang_does_not_fit_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Victims are chosen by trials; the last one, which says where the gang goes, fails here."""
+    asked, fits = set[tuple[str, ...]](), GangQuestion._fits
+
+    def once(self: GangQuestion, victims: Victims, units: Sequence[VictimUnit]) -> tuple[Placed, ...] | None:
+        names = tuple(unit.name for unit in units)
+        known = names in asked
+        asked.add(names)
+        return None if known else fits(self, victims, units)
+
+    monkeypatch.setattr(GangQuestion, "_fits", once)
+    site = Site()
+    for name, rack in (("one", RACK_1), ("two", RACK_2), ("three", RACK_3)):
+        site.running(name, rack)
+    asks = gang("train", 4, required="rack", subgroups=[subgroup("all", 4)])
+    site.waiting("train", 4, group=asks, subgroup="all")
+    assert site.tick() == [] and asked
 
 
 def test_a_budget_is_never_violated_for_a_gang() -> None:

@@ -100,16 +100,16 @@ class GangQuestion:
         search = self._search(victims)
         if search is None:
             return None
-        if not self._plain:
-            search.clearing.tried = self._tried_sets(victims)
-            return self._cheapest(search, victims)
-        found = self._cheapest(search, victims)
-        if found is not None and not found.placed:
+        if self._plain:
+            found = self._cheapest(search, victims)
+            if found is None or found.placed:
+                return found
             # A filter knows better than the arithmetic.
             search.clearing.nodes = 0
-            search.clearing.tried = self._tried_sets(victims)
-            return self._cheapest(search, victims)
-        return found
+        search.clearing.tried = self._tried_sets(victims)
+        found = self._cheapest(search, victims)
+        # A set that was not tried itself may be too small: no pod goes for that.
+        return None if found is None or not found.placed else found
 
     def _tried_sets(self, victims: Victims) -> TriedSets:
         return TriedSets(
