@@ -68,7 +68,8 @@ class Trial:
         Nodes in different domains of the trees in ``apart`` are never of one kind; with ``each_node`` no two
         nodes are.
         """
-        supply = Supply(self._cluster, self._table, self._tree, self._inside, demand)
+        pace = self._statement.state.pace
+        supply = Supply(self._cluster, self._table, self._tree, self._inside, demand, pace)
         owners = [
             tree.owners_of_slots(supply.slots, level) for tree in apart for level in range(tree.node_level)
         ]

@@ -14,19 +14,32 @@ from closeby.objects.arrays import Counts, Ints
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import PodClass, Share
+from closeby.scheduling.pace import Pace
 from closeby.topology.tree import Tree
 
 #: Changed slots beyond which the sums are worked out again at once.
 _FEW: Final = 64
+#: Classes that are read at the cost of the steps that the search counts for each pod.
+_COUNTED: Final = 16
 
 
 class Supply:
     """Room of K classes, and free amounts of the R resources that they ask for, on n nodes of a domain."""
 
     def __init__(
-        self, cluster: Cluster, table: ClassTable, tree: Tree, inside: NodeSet, demand: Sequence[Share]
+        self,
+        cluster: Cluster,
+        table: ClassTable,
+        tree: Tree,
+        inside: NodeSet,
+        demand: Sequence[Share],
+        pace: Pace,
     ) -> None:
-        """``demand``: the classes in the order in which they are placed, with all their pods."""
+        """``demand``: the classes in the order in which they are placed, with all their pods.
+
+        ``pace`` counts the work for many classes.
+        """
+        self._pace = pace
         self._cluster = cluster
         self._table = table
         self._tree = tree
@@ -111,6 +124,9 @@ class Supply:
         return bool((self._spare >= 0).all()) and bool((self._spare_room >= 0).all())
 
     def _read(self, at: int) -> None:
+        more = len(self._classes) - at - _COUNTED
+        if more > 0:
+            self._pace.note(more * (60 + len(self.slots) // 100))
         for each in range(at, len(self._classes)):
             self.room(each)
         for index, row in enumerate(self._rows):
