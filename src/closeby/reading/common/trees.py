@@ -13,7 +13,7 @@ from closeby.reading.common.layers import layer_problems, with_least_members
 from closeby.reading.decoding.wire import object_id
 
 #: Levels of subgroups below each other.
-MOST_LEVELS: Final = 32
+MOST_LEVELS: Final = 128
 
 
 def least_members(subgroups: Sequence[SubGroup], min_subgroups: int | None) -> int:
