@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from closeby.cluster.selector_index import Label, SelectorIndex, required_labels
 from closeby.cluster.tallies import CarriedTerm, LabelClass, PerSlot, Tally
 from closeby.objects.pods import Pod, PodSpec, all_alike
 from closeby.objects.selectors import (
@@ -61,9 +62,13 @@ class Population:
         #: Specs, by id, whose terms' labels are all among the keys.
         self._learnt: dict[int, PodSpec] = {}
         self._stale = False
-        self._classes: dict[tuple[str, tuple[str | None, ...]], LabelClass] = {}
+        self._classes: dict[tuple[str, frozenset[tuple[str, str]]], LabelClass] = {}
         self._tallies: dict[tuple[tuple[PodAffinityTerm, ...], bool], Tally] = {}
         self._carried: dict[object, CarriedTerm] = {}
+        #: The same by the labels of classes, and those that selectors require.
+        self._classes_with: dict[Label, list[LabelClass]] = {}
+        self._tallies_for: SelectorIndex[tuple[tuple[PodAffinityTerm, ...], Tally]] = SelectorIndex()
+        self._carried_for: SelectorIndex[CarriedTerm] = SelectorIndex()
         self._carried_by: dict[tuple[int, str], tuple[PodSpec, tuple[CarriedTerm, ...]]] = {}
 
     # What is there
@@ -193,7 +198,9 @@ class Population:
                 self._know(term.selector.keys if term.selector else ())
             self.sync()
             found = self._tallies[key] = Tally(self._labels, staying=staying)
-            for one in self._classes.values():
+            first = terms[0].selector if terms else LabelSelector()
+            self._tallies_for.add(first, (terms, found))
+            for one in self._classes_for(first):
                 if all(self.selects(term, one) for term in terms):
                     found.add(one)
         return found
@@ -270,18 +277,27 @@ class Population:
                 self._void()
 
     def _class(self, pod: Pod) -> LabelClass:
-        labels = pod.labels
-        key = (pod.namespace, tuple([labels.get(one) for one in self._keys]))
+        # The labels of a pod are few; of the keys there may be as many as pods have been thought up.
+        known = {key: value for key, value in pod.labels.items() if key in self._keys}
+        key = (pod.namespace, frozenset(known.items()))
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = LabelClass(
-                pod.namespace, {one: labels[one] for one in self._keys if one in labels}
-            )
-            for (terms, _), tally in self._tallies.items():
+            found = self._classes[key] = LabelClass(pod.namespace, known)
+            for label in known.items():
+                self._classes_with.setdefault(label, []).append(found)
+            for terms, tally in self._tallies_for.candidates(known):
                 if all(self.selects(term, found) for term in terms):
                     tally.add(found)
-            found.carried += [one for one in self._carried.values() if self.selects(one.term, found)]
+            carried = self._carried_for.candidates(known)
+            found.carried += [one for one in carried if self.selects(one.term, found)]
         return found
+
+    def _classes_for(self, selector: LabelSelector | None) -> Iterable[LabelClass]:
+        """The classes that a selector may select."""
+        labels = required_labels(selector)
+        if labels is None:
+            return self._classes.values()
+        return [one for label in labels for one in self._classes_with.get(label, ())]
 
     def _note(self, pod: Pod, slot: int, number: int, structure: object) -> None:
         """A pod came to its slot (``number`` 1), or left it (-1)."""
@@ -351,7 +367,8 @@ class Population:
         found = self._carried.get(key)
         if found is None:
             found = self._carried[key] = CarriedTerm(self._labels, kind, term, weight)
-            for one in self._classes.values():
+            self._carried_for.add(term.selector, found)
+            for one in self._classes_for(term.selector):
                 if self.selects(term, one):
                     one.carried.append(found)
         return found
@@ -364,6 +381,9 @@ class Population:
         self._tallies.clear()
         self._carried.clear()
         self._carried_by.clear()
+        self._classes_with.clear()
+        self._tallies_for.clear()
+        self._carried_for.clear()
         self.epoch = object()
         self._stale = False
         for pod, slot in self._placed.values():
