@@ -63,3 +63,18 @@ def test_a_pod_that_asks_for_thousands_of_resources_waits_and_leaves_no_trace() 
     outcome = it.outcome("default/bulky-0")
     assert outcome is not None and outcome.reason is Reason.UNSUPPORTED
     assert it.cluster.resources == before
+
+
+def test_many_pods_that_ask_for_resources_of_their_own_share_one_column() -> None:
+    """2,000 names in all, a few for each pod."""
+    it = engine()
+    it.handle(*cluster(nodes=8))
+    for number in range(100):
+        names = (f"example.com/r{number}-{of}" for of in range(20))
+        (one,) = pods(None, 1, spec(**dict.fromkeys(names, 1)), prefix=f"odd{number}")
+        it.handle(PodUpserted(one))
+    it.handle(Tick())
+    found = [it.outcome(f"default/odd{number}-0") for number in range(100)]
+    assert {one and one.reason for one in found} == {Reason.INSUFFICIENT_RESOURCES}
+    assert len(it.cluster.resources) < 80
+    it.validate_state()

@@ -4,7 +4,7 @@ The only writer is ``Cluster``; everybody else reads. Every change is exact inte
 ``assume`` followed by its ``forget`` restores the columns bit for bit.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -28,6 +28,11 @@ MOST = (1 << 53) - 1
 #: Allocatable amount that stands for "the node does not limit this": a node that does not say how many pods
 #: it takes, or says more than this. Small enough that sums over a cluster cannot overflow.
 UNLIMITED = 1 << 31
+#: Resources with a row of their own that pods asked for before any node offered them. All others share one
+#: row: a user who invents names can't make the arrays grow.
+OWN_ROWS = 64
+#: Name of the row of these others.
+UNOFFERED = ""
 #: Specs whose demand is remembered.
 REMEMBERED_DEMANDS = 1 << 17
 
@@ -41,9 +46,12 @@ class Demand(Struct, frozen=True):
 
 
 def demand_of(spec: PodSpec, row_of: dict[str, int]) -> Demand:
-    """The demand of a spec; every resource it names must have a row."""
+    """The demand of a spec; of the resources that no node offers it asks for one in the row they share."""
+    asked = [(row_of.get(resource), amount) for resource, amount in spec.requests if amount]
     pairs = [(row_of["pods"], 1)]
-    pairs += [(row_of[resource], min(amount, MOST + 1)) for resource, amount in spec.requests if amount]
+    pairs += [(row, min(amount, MOST + 1)) for row, amount in asked if row is not None]
+    if len(pairs) <= len(asked):
+        pairs.append((row_of[UNOFFERED], 1))
     return Demand(tuple(row for row, _ in pairs), tuple(amount for _, amount in pairs), spec.exclusive)
 
 
@@ -96,6 +104,8 @@ class Cluster:
         self._demands: dict[int, tuple[PodSpec, Demand]] = {}
         #: The same by what it depends on: specs may differ in a claim alone.
         self._demand_of: dict[tuple[object, ...], Demand] = {}
+        #: How many rows were added because pods asked for something.
+        self._own_rows = 0
         self._add_rows(("pods",))
 
     # Reading
@@ -181,10 +191,15 @@ class Cluster:
         need = spec.requests, spec.exclusive
         demand = self._demand_of.get(need)
         if demand is None:
-            self._add_rows([resource for resource, _ in spec.requests])
+            self._know([resource for resource, _ in spec.requests if resource not in self.row_of])
             demand = self._demand_of[need] = demand_of(spec, self.row_of)
         self._demands[id(spec)] = (spec, demand)
         return demand
+
+    def row_for(self, resource: str) -> int:
+        """The row of a resource that nodes offer or pods asked for, be it the one that others share."""
+        row = self.row_of.get(resource)
+        return self.row_of[UNOFFERED] if row is None else row
 
     def free(self, row: int, index: Ints | slice) -> Amounts:
         """What is left of a resource on the given slots; overcommitted nodes have 0 left."""
@@ -346,8 +361,7 @@ class Cluster:
 
     def _charge_one(self, pod: Pod, slot: int, sign: int) -> None:
         demand = self.demand(pod.spec)
-        for row, amount in zip(demand.rows, demand.amounts, strict=True):
-            self.requested[row, slot] += sign * amount
+        self._request(demand, slot, sign)
         if demand.exclusive:
             self._charge_exclusive(demand, slot, sign)
         if pod.spec.claims or pod.spec.attached_disks:
@@ -397,8 +411,36 @@ class Cluster:
             self.allocatable = np.concatenate([self.allocatable, blank])
             self.requested = np.concatenate([self.requested, blank])
 
+    def _know(self, resources: Sequence[str]) -> None:
+        """Pods ask for resources that have no rows yet."""
+        own = resources[: OWN_ROWS - self._own_rows]
+        self._own_rows += len(own)
+        self._add_rows(own)
+        if len(own) < len(resources):
+            self._add_rows((UNOFFERED,))
+
+    def _offer(self, resources: Collection[str]) -> None:
+        """A node offers these resources: what pods hold of them moves out of the row that others share."""
+        new = {one for one in resources if one not in self.row_of}
+        held: list[tuple[Pod, int]] = []
+        if new and UNOFFERED in self.row_of:
+            held = [
+                one for one in self._placed.values() if any(name in new for name, _ in one[0].spec.requests)
+            ]
+            for pod, slot in held:
+                self._request(self.demand(pod.spec), slot, -1)
+            self._demands.clear()
+            self._demand_of.clear()
+        self._add_rows(resources)
+        for pod, slot in held:
+            self._request(self.demand(pod.spec), slot, +1)
+
+    def _request(self, demand: Demand, slot: int, sign: int) -> None:
+        for row, amount in zip(demand.rows, demand.amounts, strict=True):
+            self.requested[row, slot] += sign * amount
+
     def _write(self, slot: int, node: Node) -> None:
-        self._add_rows(node.allocatable)
+        self._offer(node.allocatable)
         self.nodes[slot] = node
         self.names[slot] = node.name
         self.alive[slot] = True

@@ -329,7 +329,7 @@ def _all_short(room: Room, way: tuple[str, ...]) -> ShortEntry:
         asked.update(dict(pod.spec.requests))
     everything = np.arange(cluster.capacity)
     usable = np.flatnonzero(np.logical_or.reduce([usable_for(room, one, everything) for one in room.alike]))
-    free = {name: int(cluster.free(cluster.row_of[name], usable).sum()) for name in asked}
+    free = {name: int(cluster.free(cluster.row_for(name), usable).sum()) for name in asked}
     return ShortEntry(
         level=None,
         domain=(),

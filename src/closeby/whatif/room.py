@@ -288,7 +288,7 @@ def shortage(room: Room, slots: Ints, *, alone: bool = False) -> Shortage:
     pod = one.pods[0]
     usable = slots[usable_for(room, one, slots)]
     asked = {resource: amount for resource, amount in pod.spec.requests if amount} | {"pods": 1}
-    free = {resource: cluster.free(cluster.row_of[resource], usable) for resource in asked}
+    free = {resource: cluster.free(cluster.row_for(resource), usable) for resource in asked}
     amounts = {}
     for resource, amount in asked.items():
         there = int(free[resource].max(initial=0)) if alone else int(free[resource].sum())
