@@ -199,3 +199,19 @@ def test_thousands_of_uneven_segments_end_no_search(rooms: int) -> None:
     decisions = list(it.handle(Tick()))
     it.validate_state()
     assert len(outcomes(decisions)["default/uneven"].bindings) == len(members)
+
+
+def test_a_gang_of_many_kinds_is_judged_kind_by_kind() -> None:
+    """Each of its pods asks for another amount, so that each is judged for all nodes by itself."""
+    it = engine()
+    it.handle(*cluster(), GroupChanged(gang("kinds", 400)))
+    members = [
+        replace(one, name=f"kinds-{number}", uid=f"kinds-{number}", spec=spec(cpu=1 + number))
+        for number in range(400)
+        for one in pods("kinds", 1)
+    ]
+    it.handle(*map(PodUpserted, members))
+    steps = [one.steps for decisions in turns(it) for one in decisions if isinstance(one, Suspended)]
+    assert steps and max(steps) <= 400 * 100 + ALLOWANCE + BEYOND
+    found = it.outcome("default/kinds")
+    assert found is not None and len(found.bindings) == 400

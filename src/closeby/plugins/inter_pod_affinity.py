@@ -211,6 +211,9 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         required = [term.of_pod(other.namespace, other.labels) for term in _own(other).required]
         return bool(required) and all(population.selects(term, of_one) for term in required)
 
+    def constrained(self, pod: Pod) -> bool:
+        return pod.spec.pod_affinity is not None
+
     def helped_by_pods(self, pod: Pod) -> bool:
         return bool(_own(pod).required)
 

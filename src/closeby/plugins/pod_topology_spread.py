@@ -259,6 +259,9 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
             for mask in self._judgement(other).masks
         )
 
+    def constrained(self, pod: Pod) -> bool:
+        return self._may_be_kept_out(pod)
+
     def helped_by_pods(self, pod: Pod) -> bool:
         return any(one.hard for one in pod.spec.topology_spread) or (
             self._hard_defaults and not pod.spec.topology_spread

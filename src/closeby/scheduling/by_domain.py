@@ -100,6 +100,10 @@ class DomainFilter(Filter):
         """Whether a placement of ``one`` may change where ``other`` may go, both of them waiting."""
         raise NotImplementedError
 
+    def constrained(self, pod: Pod) -> bool:
+        """Whether the pod has constraints of its own; of two pods that affect each other one has."""
+        return True
+
     def helped_by_pods(self, pod: Pod) -> bool:
         """Whether a pod that is placed may let this one go where it could not before; by its spec alone."""
         raise NotImplementedError

@@ -6,6 +6,7 @@ up to date.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from itertools import compress
 from typing import Final, NamedTuple
 
 from closeby.cluster.columns import Cluster
@@ -107,13 +108,15 @@ class ClassTable:
 
     def affect_each_other(self, demand: Sequence[Share]) -> bool:
         """Whether a placement of one of these pods may change where others of them may go."""
-        return any(
-            plugin.affects(one.pods[0], other.pods[-1])
-            for plugin in self.domain_filters
-            for one in demand
-            for other in demand
-            if one is not other or len(one.pods) > 1
-        )
+        for plugin in self.domain_filters:
+            minding = [any(map(plugin.constrained, (one.pods[0], one.pods[-1]))) for one in demand]
+            if any(
+                (one is not other or len(one.pods) > 1) and plugin.affects(one.pods[0], other.pods[-1])
+                for one, minds in zip(demand, minding, strict=True)
+                for other in (demand if minds else compress(demand, minding))
+            ):
+                return True
+        return False
 
     def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class, in order of first appearance; the classes are up to date."""

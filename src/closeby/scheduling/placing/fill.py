@@ -17,9 +17,10 @@ from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Budget
-from closeby.scheduling.placing.bounds import Bounds
+from closeby.scheduling.placing.bounds import MOST_KINDS, Bounds
 from closeby.scheduling.placing.by_score import ByScore
 from closeby.scheduling.placing.descent import descend, mean_scores
+from closeby.scheduling.placing.many_kinds import steps_beyond
 from closeby.scheduling.placing.mutual import Mutual
 from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.trial import Trial
@@ -63,6 +64,7 @@ class Filler:
     ) -> bool:
         """Place all pods inside a candidate (None: anywhere in the scope); False leaves nothing placed."""
         demand = self._table.shares(pods)
+        self._state.pace.note(steps_beyond(len(demand)))
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         tree = inside.tree or self._flat_tree()
         mark = self._statement.checkpoint()
@@ -291,6 +293,8 @@ class Filler:
     def _in_vain(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
         """Whether unequal pods certainly don't fit beside each other: sums show it, without any trial."""
         self._state.pace.take(500)
+        if len(demand) > MOST_KINDS:
+            return False
         cluster, domain = self._cluster, inside.domain_in(tree)
         needs = tuple([(cluster.demand(share.pod_class.pod.spec), len(share.pods)) for share in demand])
         bounds = self._bounds.get(needs)

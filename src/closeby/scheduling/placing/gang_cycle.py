@@ -31,6 +31,7 @@ from closeby.scheduling.outcomes import Improvement
 from closeby.scheduling.pace import BACKTRACKS, Budget
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.growth import Growth, move_together, used_domains
+from closeby.scheduling.placing.many_kinds import judge_one_by_one
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.segment_refusals import certainly_short, shortfall, subgroups_apart
 from closeby.scheduling.placing.tools import Attempt, Left, Tools, WaitingGang, gang_refusal
@@ -87,6 +88,8 @@ class _GangCycle:
     def run(self, minimum: Part) -> Attempt:
         """``minimum``: the gang as a tree of parts with what must find a place."""
         table, waiting = self._tools.table, self._gang.waiting
+        nodes = self._tools.cluster.capacity
+        judge_one_by_one(table, minimum.needed(), nodes, self._tools.pace)
         refusal = self._tools.pre_filter(self._state, waiting)
         demand = table.beside_each_other(minimum.needed())
         if refusal is not None:

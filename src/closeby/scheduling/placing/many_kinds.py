@@ -1,0 +1,46 @@
+"""Gangs of many kinds of pods: each kind is judged by itself, which counts as steps and may be suspended."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from closeby.objects.pods import Pod, all_alike
+from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.pace import Pace
+
+#: Kinds of pods that most gangs have at the most: work for these is in the steps of a decision as it is.
+FEW: Final = 16
+#: Steps for one more kind in each candidate.
+PER_KIND: Final = 100
+#: Steps for a kind that is judged for all nodes, for each term of a pod, and for as many nodes in one.
+_JUDGING, _TERM, _NODES = 100, 10, 20
+
+
+def steps_beyond(kinds: int) -> int:
+    """Steps for so many kinds in one candidate, beyond those of a gang with few."""
+    return PER_KIND * max(0, kinds - FEW)
+
+
+def judge_one_by_one(table: ClassTable, pods: Sequence[Pod], nodes: int, pace: Pace) -> None:
+    """Judge pods of many kinds one after another, suspended in between, before all are asked for at once.
+
+    Of a gang with few kinds, and few terms a pod, nothing is done.
+    """
+    if len(pods) < 2 or all_alike(pods):
+        return
+    seen: set[int] = set()
+    each = nodes // _NODES + _JUDGING
+    steps = []
+    for pod in pods:
+        steps.append(_TERM * _terms(pod) + (0 if id(pod.spec) in seen else each))
+        seen.add(id(pod.spec))
+    if len(seen) <= FEW and sum(steps) <= FEW * each:
+        return
+    for pod, number in zip(pods, steps, strict=True):
+        pace.take(number)
+        table.of(pod)
+
+
+def _terms(pod: Pod) -> int:
+    affinity = pod.spec.pod_affinity
+    terms = 0 if affinity is None else len(affinity.required) + len(affinity.forbidden)
+    return terms + len(pod.spec.topology_spread)
