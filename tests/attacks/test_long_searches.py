@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from closeby.objects.groups import Layer
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
+from closeby.plugins.inter_pod_affinity import InterPodAffinity
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,
@@ -215,3 +217,18 @@ def test_a_gang_of_many_kinds_is_judged_kind_by_kind() -> None:
     assert steps and max(steps) <= 400 * 100 + ALLOWANCE + BEYOND
     found = it.outcome("default/kinds")
     assert found is not None and len(found.bindings) == 400
+
+
+def test_terms_that_many_pods_have_are_kept_once() -> None:
+    """Each of 20 pods keeps off 20 others, by 20 equal terms."""
+    it = engine()
+    terms = tuple(PodAffinityTerm("rack", selector_of({"app": f"a{number}"})) for number in range(20))
+    needs = replace(spec(cpu=1), pod_affinity=PodAffinity(forbidden=terms))
+    members = [
+        replace(one, name=f"apart-{number}", uid=f"apart-{number}", labels={"app": f"b{number}"})
+        for number in range(20)
+        for one in pods("apart", 1, needs)
+    ]
+    it.handle(*cluster(), GroupChanged(gang("apart", 20)), *map(PodUpserted, members), Tick())
+    plugin = next(one for one in it.profile.filters if isinstance(one, InterPodAffinity))
+    assert len({id(mask) for one in members for mask in plugin.masks(one)}) == 20

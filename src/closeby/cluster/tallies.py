@@ -116,13 +116,15 @@ class LabelClass:
 class Tally:
     """Where the placed pods are that some selector selects."""
 
-    __slots__ = ("_labels", "_views", "staying", "where")
+    __slots__ = ("_labels", "_views", "notes", "staying", "where")
 
     def __init__(self, labels: LabelTable, *, staying: bool) -> None:
         self._labels = labels
         #: Only pods that are not being deleted count.
         self.staying = staying
         self.where: list[PerSlot] = []
+        #: What plugins keep with it, while the population's epoch lasts.
+        self.notes: dict[object, object] = {}
         self._views: dict[object, TermCounts] = {}
 
     @property

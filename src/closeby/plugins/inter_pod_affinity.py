@@ -335,18 +335,27 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
             keys = tuple(dict.fromkeys(term.topology_key for term in required))
             masks += [_Together(cluster, keys, key, required, first) for key in keys]
             tallies += [population.tally(required), keys]
-        forbidden = [term.of_pod(pod.namespace, pod.labels) for term in affinity.forbidden]
+        forbidden = dict.fromkeys(term.of_pod(pod.namespace, pod.labels) for term in affinity.forbidden)
         for term in forbidden:
             tally = population.tally((term,))
             itself = population.selects(term, own)
-            masks.append(_Apart(cluster, term.topology_key, tally, term, own=True, itself=itself))
+            masks.append(self._apart(tally, term, own=True, itself=itself))
             tallies += [tally, term.topology_key]
         for carried in own.carried:
             if carried.kind == FORBIDDEN:
                 term, itself = carried.term, carried.term in forbidden
-                masks.append(_Apart(cluster, term.topology_key, carried, term, own=False, itself=itself))
+                masks.append(self._apart(carried, term, own=False, itself=itself))
                 tallies.append(carried)
         return _Judgement(pod.spec, masks, (first, *tallies) if tallies else None, len(own.carried))
+
+    def _apart(self, tally: Tally, term: PodAffinityTerm, *, own: bool, itself: bool) -> _Apart:
+        """The mask of a term; pods of all classes and specs that have the term share it."""
+        place = (self.name, own, itself)
+        found = tally.notes.get(place)
+        if not isinstance(found, _Apart):
+            cluster = self.handle.cluster
+            found = tally.notes[place] = _Apart(cluster, term.topology_key, tally, term, own, itself)
+        return found
 
 
 def _own(pod: Pod) -> PodAffinity:
