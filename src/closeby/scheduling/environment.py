@@ -134,13 +134,15 @@ class Environment:
     def _claims_judged_otherwise(self, keys: Iterable[str]) -> None:
         keys = tuple(keys)
         self._doubt(keys)
-        items = []
-        for pod in self._state.waiting_users_of(keys):
+        users = self._state.waiting_users_of(keys)
+        for pod in users:
             slot = self._cluster.placement(pod.uid)
             if slot is not None:
                 self._surprises.node(slot)
-            items.append(self._state.item_key(pod))
-            self._surprises.gang(items[-1])
+        # A volume may concern thousands of pods of one gang.
+        items = tuple(dict.fromkeys(map(self._state.item_key, users)))
+        for item in items:
+            self._surprises.gang(item)
         self._pending.note_storage_event(ClusterEvent.VOLUME, items)
 
     def _judged_otherwise(self, event: MeasurementsChanged | SelectionChanged) -> None:
