@@ -123,11 +123,17 @@ class ClassTable:
         self._notice_sharing()
         if not pods:
             return ()
-        if self._keys.by_spec and (pods is self._equal or all_equal(pods)):
-            self._equal = tuple(pods)
+        if self.are_equal(pods):
             return (Share(self._class(self._keys.of(pods[0]), pods[0]), self._equal),)
         kinds = self._kinds(pods)
         return tuple(Share(self.of(members[0]), members) for members in kinds)
+
+    def are_equal(self, pods: Sequence[Pod]) -> bool:
+        """Whether pods (at least one) certainly are of one class; known at once of those asked for last."""
+        if not self._keys.by_spec or not (pods is self._equal or all_equal(pods)):
+            return False
+        self._equal = tuple(pods)
+        return True
 
     def _kinds(self, pods: Sequence[Pod]) -> tuple[tuple[Pod, ...], ...]:
         """Pods by class, in order of first appearance.

@@ -1,9 +1,10 @@
 """Gangs of many kinds of pods: each kind is judged by itself, which counts as steps and may be suspended."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from closeby.objects.pods import Pod, all_alike
+from closeby.objects.pods import Pod, all_alike, one_of_each_spec
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.pace import Pace
 
@@ -25,16 +26,18 @@ def judge_one_by_one(table: ClassTable, pods: Sequence[Pod], nodes: int, pace: P
 
     Of a gang with few kinds, and few terms a pod, nothing is done.
     """
-    if len(pods) < 2 or all_alike(pods):
+    if len(pods) < 2 or table.are_equal(pods):
+        return
+    of_spec = Counter(id(pod.spec) for pod in pods)
+    each = nodes // _NODES + _JUDGING
+    terms = sum(of_spec[id(pod.spec)] * _terms(pod) for pod in one_of_each_spec(pods))
+    if len(of_spec) <= FEW and (_TERM * terms <= FEW * each or all_alike(pods)):
         return
     seen: set[int] = set()
-    each = nodes // _NODES + _JUDGING
     steps = []
     for pod in pods:
         steps.append(_TERM * _terms(pod) + (0 if id(pod.spec) in seen else each))
         seen.add(id(pod.spec))
-    if len(seen) <= FEW and sum(steps) <= FEW * each:
-        return
     for pod, number in zip(pods, steps, strict=True):
         pace.take(number)
         table.of(pod)
