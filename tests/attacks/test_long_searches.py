@@ -4,6 +4,7 @@ No other tenant may wait for that: a long search is suspended after a number of 
 turns of other namespaces' items. Time is counted in steps, not measured (``closeby.scheduling.pace``).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import Layer
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Exclusive, HostPort, Pod, conflict
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.plugins.inter_pod_affinity import InterPodAffinity
 from closeby.scheduling.engine import Engine
@@ -232,3 +233,26 @@ def test_terms_that_many_pods_have_are_kept_once() -> None:
     it.handle(*cluster(), GroupChanged(gang("apart", 20)), *map(PodUpserted, members), Tick())
     plugin = next(one for one in it.profile.filters if isinstance(one, InterPodAffinity))
     assert len({id(mask) for one in members for mask in plugin.masks(one)}) == 20
+
+
+def test_host_ports_are_compared_with_the_same_ports_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred pods have two hundred ports each, of which every pod shares ten with the next one."""
+    compared = Counter[bool]()
+
+    def counting(one: Exclusive, other: Exclusive) -> bool:
+        found = conflict(one, other)
+        compared[found] += 1
+        return found
+
+    monkeypatch.setattr("closeby.cluster.exclusives.conflict", counting)
+    it = engine()
+    it.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 8})) for i in range(64)))
+    members = [
+        replace(
+            one, spec=replace(one.spec, host_ports=tuple(HostPort(1_000 + 190 * i + k) for k in range(200)))
+        )
+        for i, one in enumerate(pods(None, 100))
+    ]
+    it.handle(*map(PodUpserted, members), Tick())
+    assert all(it.cluster.placement(one.uid) is not None for one in members)
+    assert compared.total() < 100_000

@@ -12,11 +12,12 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.changes import ChangeLog, PodChanges
+from closeby.cluster.exclusives import Exclusives
 from closeby.cluster.population import Population
 from closeby.cluster.volumes import Volumes
 from closeby.objects.arrays import Amounts, Ints, run_ends, widen
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Exclusive, Pod, PodSpec, conflict
+from closeby.objects.pods import Exclusive, Pod, PodSpec
 from closeby.topology.labels import LabelTable
 from closeby.topology.node_groups import QOS_ANNOTATION
 
@@ -99,8 +100,8 @@ class Cluster:
         self._later_count = 0
         #: Which kinds of pods are where, for what pods say about each other.
         self.population = Population(self.labels, self._placed)
-        #: slot -> what pods have there for themselves alone, with their number.
-        self._exclusive: dict[int, dict[Exclusive, int]] = {}
+        #: What pods have on their nodes for themselves alone.
+        self.exclusives = Exclusives()
         self._demands: dict[int, tuple[PodSpec, Demand]] = {}
         #: The same by what it depends on: specs may differ in a claim alone.
         self._demand_of: dict[tuple[object, ...], Demand] = {}
@@ -206,14 +207,6 @@ class Cluster:
         left: Amounts = self.allocatable[row, index] - self.requested[row, index]
         return np.maximum(left, 0, out=left)
 
-    def taken(self, slot: int, wanted: Sequence[Exclusive]) -> bool:
-        """Whether any of the wanted host ports or disks is taken on a slot."""
-        return any(conflict(one, other) for other in self._exclusive.get(slot, ()) for one in wanted)
-
-    def slots_taken(self, wanted: Sequence[Exclusive]) -> list[int]:
-        """All slots on which any of the wanted host ports or disks is taken."""
-        return [slot for slot in self._exclusive if self.taken(slot, wanted)]
-
     # Nodes
 
     def add_node(self, node: Node) -> int:
@@ -305,9 +298,9 @@ class Cluster:
 
         The placements themselves stay as they are; what is assumed here must be forgotten before the end.
         """
-        requested, alive, exclusive = self.requested, self.alive, self._exclusive
+        requested, alive, exclusives = self.requested, self.alive, self.exclusives
         population = self.population
-        self.requested, self._exclusive = np.zeros_like(requested), {}
+        self.requested, self.exclusives = np.zeros_like(requested), Exclusives()
         self.population = population.without_pods()
         if inside is not None:
             self.alive = alive.copy()
@@ -322,7 +315,7 @@ class Cluster:
             rows = len(self.requested) - len(requested)
             if rows:  # A resource that no pod had requested before.
                 requested = np.concatenate([requested, np.zeros((rows, requested.shape[1]), dtype=np.int64)])
-            self.requested, self.alive, self._exclusive = requested, alive, exclusive
+            self.requested, self.alive, self.exclusives = requested, alive, exclusives
             self.population = population
 
     # Inside
@@ -348,7 +341,7 @@ class Cluster:
             column[slots] += amount * counts
         if demand.exclusive:
             for slot in batch.slots.tolist():
-                self._charge_exclusive(demand, slot, sign)
+                self.exclusives.charge(demand.exclusive, slot, sign)
         if batch.spec.claims or batch.spec.attached_disks:
             use = self.volumes.take if sign > 0 else self.volumes.release
             for pod, slot in zip(batch.pods, batch.slots.tolist(), strict=True):
@@ -363,22 +356,11 @@ class Cluster:
         demand = self.demand(pod.spec)
         self._request(demand, slot, sign)
         if demand.exclusive:
-            self._charge_exclusive(demand, slot, sign)
+            self.exclusives.charge(demand.exclusive, slot, sign)
         if pod.spec.claims or pod.spec.attached_disks:
             use = self.volumes.take if sign > 0 else self.volumes.release
             use(pod, slot)
         self.usage_changes.add_one(slot)
-
-    def _charge_exclusive(self, demand: Demand, slot: int, sign: int) -> None:
-        taken = self._exclusive.setdefault(slot, {})
-        for one in demand.exclusive:
-            count = taken.get(one, 0) + sign
-            if count:
-                taken[one] = count
-            else:
-                del taken[one]
-        if not taken:
-            del self._exclusive[slot]
 
     def _note_later(self, pods: Sequence[Pod], slots: Sequence[int]) -> None:
         self._later.append((pods, slots))

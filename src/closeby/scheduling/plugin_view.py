@@ -96,9 +96,10 @@ class Nodes:
 
     def taken(self, wanted: Sequence[Exclusive]) -> Sequence[int]:
         """Places, in the order of ``slots``, where another pod has one of these host ports or disks."""
+        exclusives = self._cluster.exclusives
         if self._slots is None:
-            return self._cluster.slots_taken(wanted)
-        return [place for place, slot in enumerate(self._slots.tolist()) if self._cluster.taken(slot, wanted)]
+            return exclusives.slots(wanted)
+        return [place for place, slot in enumerate(self._slots.tolist()) if exclusives.taken(slot, wanted)]
 
     def label_column(self, key: str) -> LabelColumn:
         """The whole column of a label (all slots); see ``label_codes`` for the codes of these nodes."""
