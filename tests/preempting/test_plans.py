@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from closeby.scheduling.events import (
     FlushUnschedulable,
-    GroupChanged,
     PodDeleted,
     PodUpserted,
     PreemptionGivenUp,
@@ -19,7 +18,6 @@ from closeby.scheduling.preempting.plans import PlanState
 from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
 from closeby.scheduling.preempting.rule import Preemptible
 from tests.preempting.site import NOW, Site, names
-from tests.worlds import gang, pods, spec
 
 RACKS = "zone-a rack-1 : a1=2 a2=2\nzone-a rack-2 : a3=2 a4=2"
 RACK_1, RACK_2 = ["a1", "a1", "a2", "a2"], ["a3", "a3", "a4", "a4"]
@@ -171,27 +169,3 @@ def test_a_higher_priority_elsewhere_leaves_a_plan_in_force() -> None:
     assert site.tick() == []
     assert {node for name, node in site.where.items() if name.startswith("vip")} == {"a3", "a4"}
     assert site.engine.preemptions == (plan,)
-
-
-def test_a_plan_ends_when_the_gang_can_not_start_any_more() -> None:
-    """Its nodes are free for others then, and the victims that are left stay."""
-    site = Site("zone-a rack-1 : a1=2 a2=2", whose=Preemptible(reports=True))
-    site.running("low", ["a1", "a1", "a2", "a2"])
-    site.waiting("train", 4)
-    [plan] = site.tick()
-    site.tell(PodDeleted(plan.places[0][0]))
-    assert [one.why for one in ended(site)] == ["it can't start: GangIncomplete"]
-    assert site.engine.preemptions == ()
-
-
-def test_members_that_are_not_needed_may_go_while_victims_leave() -> None:
-    site = Site("zone-a rack-1 : a1=2 a2=2", whose=Preemptible(reports=True))
-    site.running("low", ["a1", "a1", "a2", "a2"])
-    needs = replace(spec(gpu=1, cpu=0), priority=100)
-    members = pods("train", 4, needs)
-    site.tell(GroupChanged(gang("train", 3, required="rack")), *map(PodUpserted, members))
-    [plan] = site.tick()
-    site.tell(PodDeleted(members[3].uid))
-    assert ended(site) == []
-    site.evict(plan, now=NOW + 1)
-    assert len(site.where) == 3

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import ReasonToken
+from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.gangs.rosters import missing
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -28,8 +28,23 @@ from closeby.scheduling.preempting.records import (
     Preemption,
     PreemptionEnded,
 )
-from closeby.scheduling.preempting.rule import UNRESOLVABLE, Preemptible, Preempts, preempting_plugin
+from closeby.scheduling.preempting.rule import Preemptible, Preempts, preempting_plugin
 from closeby.scheduling.preempting.trials import PreemptionTrials
+
+#: Reasons that no eviction cures.
+_UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(
+    {
+        Reason.TOPOLOGY_NOT_FOUND,
+        Reason.TOPOLOGY_LEVEL_NOT_FOUND,
+        Reason.GANG_INCOMPLETE,
+        Reason.UNSUPPORTED,
+        Reason.INVALID_SPEC,
+        Reason.SCHEDULING_GATED,
+        Reason.NAMESPACE_EXCLUDED,
+        Reason.APP_GROUP_NOT_FOUND,
+        Reason.SCHEDULER_ERROR,
+    }
+)
 
 _NOT_LOWER: Final = "its victims are not of lower priority any more"
 #: Seconds until an item is tried again at the soonest since time made pods possible victims.
@@ -130,32 +145,14 @@ class Preemptor:
         self._strict.discard(by)
 
     def decided(self, key: str, outcome: Outcome) -> bool:
-        """An item was decided; True if a plan of it ends with that, so that others may have the rest.
-
-        It got what was cleared for it, or lacks what no eviction gives it.
-        """
+        """An item was decided; True if it got what was cleared for it, so that others may have the rest."""
         if not outcome.bindings:
-            return self._can_not_start(key, outcome)
+            return False
         if outcome.kind is not ItemKind.APPLICATION:
             return self.finish(key)
         ended = [self._plans.end(one.pod.uid, "", None) for one in outcome.bindings]
         for one in outcome.bindings:
             self._forget(one.pod.uid)
-        return any(ended)
-
-    def _can_not_start(self, key: str, outcome: Outcome) -> bool:
-        """End the plans of what was refused for a reason that no eviction cures; False without any."""
-        if outcome.kind is ItemKind.APPLICATION:
-            refused: list[tuple[str, ReasonToken | None]] = [
-                (one.pod.uid, one.reason) for one in outcome.leftover
-            ]
-        else:
-            refused = [(key, outcome.reason)] if outcome.refused else []
-        ended = [
-            self._plans.end(by, f"it can't start: {reason}", None)
-            for by, reason in refused
-            if reason in UNRESOLVABLE
-        ]
         return any(ended)
 
     def backoff(self, key: str) -> float:
@@ -283,10 +280,10 @@ class Preemptor:
     def attempt(self, key: str, outcome: Outcome) -> tuple[Preemption | NoPreemption, ...]:
         """Plans for what was refused of an item; why there is none where it is explained."""
         if outcome.kind is ItemKind.APPLICATION:
-            curable = (one.pod for one in outcome.leftover if one.reason not in UNRESOLVABLE)
+            curable = (one.pod for one in outcome.leftover if one.reason not in _UNRESOLVABLE)
             found = [self._for_pod_of_application(key, pod) for pod in curable]
             return tuple(one for one in found if isinstance(one, Preemption))
-        if not outcome.refused or outcome.reason in UNRESOLVABLE:
+        if not outcome.refused or outcome.reason in _UNRESOLVABLE:
             return ()
         pod = outcome.refused[0]
         one = self._for_gang(key, outcome) if outcome.is_gang else self._for_pod(key, pod, key)

@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason, ReasonToken
 from closeby.objects.times import parse_duration
 from closeby.scheduling.extension import Handle, PostFilter
 from closeby.scheduling.plugin_view import CycleState
@@ -20,20 +19,6 @@ if TYPE_CHECKING:
 #: Seconds in which ``maxEvictions`` counts.
 DAY: Final = 86_400.0
 
-#: Reasons that no eviction cures.
-UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(
-    {
-        Reason.TOPOLOGY_NOT_FOUND,
-        Reason.TOPOLOGY_LEVEL_NOT_FOUND,
-        Reason.GANG_INCOMPLETE,
-        Reason.UNSUPPORTED,
-        Reason.INVALID_SPEC,
-        Reason.SCHEDULING_GATED,
-        Reason.NAMESPACE_EXCLUDED,
-        Reason.APP_GROUP_NOT_FOUND,
-        Reason.SCHEDULER_ERROR,
-    }
-)
 #: Arguments that are spans of time, and how the configuration calls them.
 _SPANS: Final = {
     "preemption_delay": "preemptionDelay",
