@@ -1,6 +1,7 @@
 """A small cluster on which items preempt each other, and short ways to ask."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 from msgspec.structs import replace
@@ -136,3 +137,10 @@ class Site:
 def names(plan: Preemption) -> list[str]:
     """The names of a plan's victims."""
     return [pod.name for pod in plan.victims]
+
+
+def ways(minimum: int, members: Sequence[Pod]) -> Iterator[set[str]]:
+    """All sets of a gang's members that may go together: all, none, or so few that its minimum stays."""
+    yield from ({pod.uid for pod in members}, set())
+    for count in range(1, len(members) - minimum + 1):
+        yield from ({pod.uid for pod in some} for some in combinations(members, count))

@@ -1,7 +1,5 @@
 """Domains with more units than are searched exactly: what the greedy search must keep to all the same."""
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations
 from random import Random
 
 import pytest
@@ -11,7 +9,7 @@ from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.pods import Pod
 from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged, GroupChanged, PodUpserted
-from tests.preempting.site import NOW, Site, names
+from tests.preempting.site import NOW, Site, names, ways
 from tests.worlds import GPU, gang, node, pods, spec
 
 HIGH = 100
@@ -64,13 +62,6 @@ class Crowded:
                 if pod.uid not in gone:
                     free[pod.node_name or ""] -= 1
         return sum(left // self.gpu for left in free.values()) >= self.wanted
-
-
-def ways(minimum: int, members: Sequence[Pod]) -> Iterator[set[str]]:
-    """All sets of members that may go together."""
-    yield from ({pod.uid for pod in members}, set())
-    for count in range(1, len(members) - minimum + 1):
-        yield from ({pod.uid for pod in some} for some in combinations(members, count))
 
 
 @pytest.mark.parametrize("seed", range(60))

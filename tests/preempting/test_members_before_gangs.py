@@ -1,7 +1,5 @@
 """A plain pod evicts members beyond a gang's minimum before it breaks one, whatever refuses it a node."""
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations
 from random import Random
 
 import pytest
@@ -11,7 +9,7 @@ from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import GroupChanged, PodUpserted
-from tests.preempting.site import NOW, Site, names
+from tests.preempting.site import NOW, Site, names, ways
 from tests.worlds import GPU, gang, node, pods, spec
 
 PORT = {"host_ports": (HostPort(port=80),)}
@@ -108,13 +106,6 @@ class Elastic:
         left = [pod for pod in here if pod.uid not in gone]
         free = self.sizes[on] - sum(dict(pod.spec.requests)[GPU] for pod in left)
         return free >= self.gpu and not (self.ports and any(pod.spec.host_ports for pod in left))
-
-
-def ways(minimum: int, members: Sequence[Pod]) -> Iterator[set[str]]:
-    """All sets of members that may go together."""
-    yield from ({pod.uid for pod in members}, set())
-    for count in range(1, len(members) - minimum + 1):
-        yield from ({pod.uid for pod in some} for some in combinations(members, count))
 
 
 @pytest.mark.parametrize("seed", range(100))
