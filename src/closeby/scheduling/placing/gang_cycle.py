@@ -89,9 +89,10 @@ class _GangCycle:
         """``minimum``: the gang as a tree of parts with what must find a place."""
         table, waiting = self._tools.table, self._gang.waiting
         nodes = self._tools.cluster.capacity
-        judge_one_by_one(table, minimum.needed(), nodes, self._tools.pace)
+        needed = minimum.needed()
+        judge_one_by_one(table, needed, nodes, self._tools.pace)
         refusal = self._tools.pre_filter(self._state, waiting)
-        demand = table.beside_each_other(minimum.needed())
+        demand = table.beside_each_other(needed)
         if refusal is not None:
             claims = any(pod.spec.claims for share in demand for pod in share.pods[:1])
             need = self._need(minimum, demand) if claims else None

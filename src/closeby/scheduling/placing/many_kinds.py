@@ -34,12 +34,9 @@ def judge_one_by_one(table: ClassTable, pods: Sequence[Pod], nodes: int, pace: P
     if len(of_spec) <= FEW and (_TERM * terms <= FEW * each or all_alike(pods)):
         return
     seen: set[int] = set()
-    steps = []
     for pod in pods:
-        steps.append(_TERM * _terms(pod) + (0 if id(pod.spec) in seen else each))
+        pace.take(_TERM * _terms(pod) + (0 if id(pod.spec) in seen else each))
         seen.add(id(pod.spec))
-    for pod, number in zip(pods, steps, strict=True):
-        pace.take(number)
         table.of(pod)
 
 

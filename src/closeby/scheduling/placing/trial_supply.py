@@ -15,12 +15,11 @@ from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import PodClass, Share
 from closeby.scheduling.pace import Pace
+from closeby.scheduling.placing.many_kinds import FEW
 from closeby.topology.tree import Tree
 
 #: Changed slots beyond which the sums are worked out again at once.
-_FEW: Final = 64
-#: Classes that are read at the cost of the steps that the search counts for each pod.
-_COUNTED: Final = 16
+_FEW_CHANGES: Final = 64
 
 
 class Supply:
@@ -100,7 +99,7 @@ class Supply:
         log = self._cluster.usage_changes
         slots = log.since(self._cursor)
         self._cursor = log.cursor
-        if slots is None or len(slots) > _FEW:
+        if slots is None or len(slots) > _FEW_CHANGES:
             return False
         for slot in slots.tolist():
             position = int(self._position[slot]) if slot < len(self._position) else -1
@@ -124,7 +123,7 @@ class Supply:
         return bool((self._spare >= 0).all()) and bool((self._spare_room >= 0).all())
 
     def _read(self, at: int) -> None:
-        more = len(self._classes) - at - _COUNTED
+        more = len(self._classes) - at - FEW
         if more > 0:
             self._pace.note(more * (60 + len(self.slots) // 100))
         for each in range(at, len(self._classes)):
