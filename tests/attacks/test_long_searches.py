@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import Layer
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.pods import Exclusive, HostPort, Pod, conflict
+from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.plugins.inter_pod_affinity import InterPodAffinity
 from closeby.scheduling.engine import Engine
@@ -239,12 +239,12 @@ def test_host_ports_are_compared_with_the_same_ports_alone(monkeypatch: pytest.M
     """A hundred pods have two hundred ports each, of which every pod shares ten with the next one."""
     compared = Counter[bool]()
 
-    def counting(one: Exclusive, other: Exclusive) -> bool:
+    def counting(one: PortOrDisk, other: PortOrDisk) -> bool:
         found = conflict(one, other)
         compared[found] += 1
         return found
 
-    monkeypatch.setattr("closeby.cluster.exclusives.conflict", counting)
+    monkeypatch.setattr("closeby.cluster.ports_and_disks.conflict", counting)
     it = engine()
     it.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 8})) for i in range(64)))
     members = [

@@ -89,7 +89,7 @@ def test_host_ports_conflict_by_port_protocol_and_address() -> None:
     (pod,) = pods(None, 1, taken)
     cluster.place_pod(pod, 0)
     answers = {
-        wanted: cluster.exclusives.taken(0, [wanted])
+        wanted: cluster.ports_and_disks.taken(0, [wanted])
         for wanted in (
             HostPort(80, "TCP", "10.0.0.1"),
             HostPort(80),
@@ -100,7 +100,7 @@ def test_host_ports_conflict_by_port_protocol_and_address() -> None:
     }
     assert list(answers.values()) == [True, True, False, False, False]
     cluster.forget_pod(pod.uid)
-    assert not cluster.exclusives.taken(0, [HostPort(80)])
+    assert not cluster.ports_and_disks.taken(0, [HostPort(80)])
 
 
 NEEDS = [spec(gpu=1), spec(gpu=3, cpu=1500), spec()]
@@ -147,9 +147,9 @@ def test_a_batch_takes_the_host_ports_of_its_pods_on_each_slot() -> None:
     cluster = cluster_of(a=4, b=4, c=4)
     placed = batch(pods("web", 2, WEB), 0, 1)
     cluster.assume(placed)
-    assert [cluster.exclusives.taken(slot, [HostPort(80)]) for slot in (0, 1, 2)] == [True, True, False]
+    assert [cluster.ports_and_disks.taken(slot, [HostPort(80)]) for slot in (0, 1, 2)] == [True, True, False]
     cluster.forget(placed)
-    assert cluster.exclusives.slots(WEB.host_ports) == []
+    assert cluster.ports_and_disks.slots(WEB.host_ports) == []
 
 
 def test_a_port_that_two_pods_hold_is_taken_until_both_are_gone() -> None:
@@ -158,9 +158,9 @@ def test_a_port_that_two_pods_hold_is_taken_until_both_are_gone() -> None:
     cluster.place_pod(one, 0)
     cluster.place_pod(other, 0)
     cluster.forget_pod(one.uid)
-    assert cluster.exclusives.taken(0, [HostPort(80)])
+    assert cluster.ports_and_disks.taken(0, [HostPort(80)])
     cluster.forget_pod(other.uid)
-    assert not cluster.exclusives.taken(0, [HostPort(80)])
+    assert not cluster.ports_and_disks.taken(0, [HostPort(80)])
 
 
 def test_a_resource_that_a_node_no_longer_offers_is_not_there() -> None:
@@ -175,10 +175,10 @@ def test_an_imagined_cluster_holds_the_imagined_pods_alone() -> None:
     cluster.place_pod(on_a, 0)
     inside = np.asarray([True, True, False])
     with cluster.hypothetical([(on_b, 1)], inside):
-        assert [cluster.exclusives.taken(slot, [HostPort(80)]) for slot in (0, 1)] == [False, True]
+        assert [cluster.ports_and_disks.taken(slot, [HostPort(80)]) for slot in (0, 1)] == [False, True]
         assert [free(cluster, name) for name in "ab"] == [4, 1]
         assert cluster.alive[:3].tolist() == [True, True, False]
-    assert [cluster.exclusives.taken(slot, [HostPort(80)]) for slot in (0, 1)] == [True, False]
+    assert [cluster.ports_and_disks.taken(slot, [HostPort(80)]) for slot in (0, 1)] == [True, False]
     assert [free(cluster, name) for name in "ab"] == [1, 4]
     assert cluster.alive[:3].all()
 
@@ -224,7 +224,7 @@ def test_nothing_is_left_of_a_removed_node() -> None:
     cluster.remove_node("b")
     assert cluster.labels.labels(1) == {}
     assert not cluster.allocatable[:, 1].any() and not cluster.requested[:, 1].any()
-    assert cluster.exclusives.slots(WEB.host_ports) == []
+    assert cluster.ports_and_disks.slots(WEB.host_ports) == []
     assert (cluster.node_count, cluster.placed_count, cluster.names[1]) == (1, 0, None)
 
 

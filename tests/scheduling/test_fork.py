@@ -42,7 +42,7 @@ def everything(engine: Engine) -> object:
         cluster.requested.tolist(),
         cluster.allocatable.tolist(),
         {pod.uid: (pod, slot) for pod, slot in cluster.placed_pods()},
-        deepcopy(cluster.exclusives._there),
+        deepcopy(cluster.ports_and_disks._there),
         [node for node in cluster.nodes if node is not None],
         dict(state.pods),
         dict(state.groups),

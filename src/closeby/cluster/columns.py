@@ -12,12 +12,12 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.changes import ChangeLog, PodChanges
-from closeby.cluster.exclusives import Exclusives
 from closeby.cluster.population import Population
+from closeby.cluster.ports_and_disks import PortsAndDisks
 from closeby.cluster.volumes import Volumes
 from closeby.objects.arrays import Amounts, Ints, run_ends, widen
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Exclusive, Pod, PodSpec
+from closeby.objects.pods import Pod, PodSpec, PortOrDisk
 from closeby.topology.labels import LabelTable
 from closeby.topology.node_groups import QOS_ANNOTATION
 
@@ -43,7 +43,7 @@ class Demand(Struct, frozen=True):
 
     rows: tuple[int, ...]
     amounts: tuple[int, ...]
-    exclusive: tuple[Exclusive, ...]
+    ports_and_disks: tuple[PortOrDisk, ...]
 
 
 def demand_of(spec: PodSpec, row_of: dict[str, int]) -> Demand:
@@ -53,7 +53,7 @@ def demand_of(spec: PodSpec, row_of: dict[str, int]) -> Demand:
     pairs += [(row, min(amount, MOST + 1)) for row, amount in asked if row is not None]
     if len(pairs) <= len(asked):
         pairs.append((row_of[UNOFFERED], 1))
-    return Demand(tuple(row for row, _ in pairs), tuple(amount for _, amount in pairs), spec.exclusive)
+    return Demand(tuple(row for row, _ in pairs), tuple(amount for _, amount in pairs), spec.ports_and_disks)
 
 
 class Batch(Struct, frozen=True, eq=False):
@@ -101,7 +101,7 @@ class Cluster:
         #: Which kinds of pods are where, for what pods say about each other.
         self.population = Population(self.labels, self._placed)
         #: What pods have on their nodes for themselves alone.
-        self.exclusives = Exclusives()
+        self.ports_and_disks = PortsAndDisks()
         self._demands: dict[int, tuple[PodSpec, Demand]] = {}
         #: The same by what it depends on: specs may differ in a claim alone.
         self._demand_of: dict[tuple[object, ...], Demand] = {}
@@ -189,7 +189,7 @@ class Cluster:
         if len(self._demands) >= REMEMBERED_DEMANDS:
             self._demands.clear()
             self._demand_of.clear()
-        need = spec.requests, spec.exclusive
+        need = spec.requests, spec.ports_and_disks
         demand = self._demand_of.get(need)
         if demand is None:
             self._know([resource for resource, _ in spec.requests if resource not in self.row_of])
@@ -298,9 +298,9 @@ class Cluster:
 
         The placements themselves stay as they are; what is assumed here must be forgotten before the end.
         """
-        requested, alive, exclusives = self.requested, self.alive, self.exclusives
+        requested, alive, ports_and_disks = self.requested, self.alive, self.ports_and_disks
         population = self.population
-        self.requested, self.exclusives = np.zeros_like(requested), Exclusives()
+        self.requested, self.ports_and_disks = np.zeros_like(requested), PortsAndDisks()
         self.population = population.without_pods()
         if inside is not None:
             self.alive = alive.copy()
@@ -315,7 +315,7 @@ class Cluster:
             rows = len(self.requested) - len(requested)
             if rows:  # A resource that no pod had requested before.
                 requested = np.concatenate([requested, np.zeros((rows, requested.shape[1]), dtype=np.int64)])
-            self.requested, self.alive, self.exclusives = requested, alive, exclusives
+            self.requested, self.alive, self.ports_and_disks = requested, alive, ports_and_disks
             self.population = population
 
     # Inside
@@ -339,9 +339,9 @@ class Cluster:
         for row, amount in zip(demand.rows, demand.amounts, strict=True):
             column = self.requested[row]
             column[slots] += amount * counts
-        if demand.exclusive:
+        if demand.ports_and_disks:
             for slot in batch.slots.tolist():
-                self.exclusives.charge(demand.exclusive, slot, sign)
+                self.ports_and_disks.charge(demand.ports_and_disks, slot, sign)
         if batch.spec.claims or batch.spec.attached_disks:
             use = self.volumes.take if sign > 0 else self.volumes.release
             for pod, slot in zip(batch.pods, batch.slots.tolist(), strict=True):
@@ -355,8 +355,8 @@ class Cluster:
     def _charge_one(self, pod: Pod, slot: int, sign: int) -> None:
         demand = self.demand(pod.spec)
         self._request(demand, slot, sign)
-        if demand.exclusive:
-            self.exclusives.charge(demand.exclusive, slot, sign)
+        if demand.ports_and_disks:
+            self.ports_and_disks.charge(demand.ports_and_disks, slot, sign)
         if pod.spec.claims or pod.spec.attached_disks:
             use = self.volumes.take if sign > 0 else self.volumes.release
             use(pod, slot)

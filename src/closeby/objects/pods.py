@@ -80,10 +80,10 @@ class AttachedDisk(Struct, frozen=True, gc=False):
 
 
 #: What one node has for one pod alone.
-Exclusive: TypeAlias = HostPort | InlineDisk
+PortOrDisk: TypeAlias = HostPort | InlineDisk
 
 
-def conflict(one: Exclusive, other: Exclusive) -> bool:
+def conflict(one: PortOrDisk, other: PortOrDisk) -> bool:
     """Whether two pods cannot have these on one node."""
     match one, other:
         case HostPort(), HostPort():  # 0.0.0.0 stands for every address.
@@ -197,7 +197,7 @@ class PodSpec(Struct, frozen=True, kw_only=True, cache_hash=True):
     preemption_policy: str = ""
 
     @property
-    def exclusive(self) -> tuple[Exclusive, ...]:
+    def ports_and_disks(self) -> tuple[PortOrDisk, ...]:
         """What no other pod on its node may have."""
         return (*self.host_ports, *self.inline_disks) if self.inline_disks else self.host_ports
 

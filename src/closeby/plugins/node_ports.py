@@ -32,7 +32,9 @@ class NodePorts(Capacity):
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         cluster = self.handle.cluster
-        taken = [_describe(port) for port in pod.spec.host_ports if cluster.exclusives.taken(slot, (port,))]
+        taken = [
+            _describe(port) for port in pod.spec.host_ports if cluster.ports_and_disks.taken(slot, (port,))
+        ]
         noun = "host port" if len(taken) == 1 else "host ports"
         return Rejection(Reason.HOST_PORT_CONFLICT, f"{noun} {some(taken)} already taken")
 

@@ -52,7 +52,9 @@ class VolumeRestrictions(Capacity):
                 claim = cluster.volumes.claim_key(pod, place)
                 message = f"claim {claim} is for one pod at a time (ReadWriteOncePod) and another one uses it"
                 return Rejection(Reason.VOLUME_IN_USE, message)
-        used = [_describe(one) for one in pod.spec.inline_disks if cluster.exclusives.taken(slot, (one,))]
+        used = [
+            _describe(one) for one in pod.spec.inline_disks if cluster.ports_and_disks.taken(slot, (one,))
+        ]
         noun = "disk" if len(used) == 1 else "disks"
         return Rejection(Reason.VOLUME_IN_USE, f"{noun} {some(used)} in use by another pod on the node")
 

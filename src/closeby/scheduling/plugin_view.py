@@ -10,7 +10,7 @@ from closeby.cluster.columns import Cluster, Demand
 from closeby.objects.arrays import Amounts, Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Exclusive, Pod
+from closeby.objects.pods import Pod, PortOrDisk
 from closeby.scheduling.pace import UNPACED
 from closeby.topology.labels import MISSING, LabelColumn
 from closeby.topology.tree import Tree
@@ -94,12 +94,14 @@ class Nodes:
                 return used + numbers * amounts[row]
         return used
 
-    def taken(self, wanted: Sequence[Exclusive]) -> Sequence[int]:
+    def taken(self, wanted: Sequence[PortOrDisk]) -> Sequence[int]:
         """Places, in the order of ``slots``, where another pod has one of these host ports or disks."""
-        exclusives = self._cluster.exclusives
+        ports_and_disks = self._cluster.ports_and_disks
         if self._slots is None:
-            return exclusives.slots(wanted)
-        return [place for place, slot in enumerate(self._slots.tolist()) if exclusives.taken(slot, wanted)]
+            return ports_and_disks.slots(wanted)
+        return [
+            place for place, slot in enumerate(self._slots.tolist()) if ports_and_disks.taken(slot, wanted)
+        ]
 
     def label_column(self, key: str) -> LabelColumn:
         """The whole column of a label (all slots); see ``label_codes`` for the codes of these nodes."""

@@ -242,7 +242,7 @@ def _choices(room: Room, slot: int) -> Iterator[list[Pod]]:
     equal: dict[tuple[object, ...], list[Pod]] = {}
     for pod in sorted(room.on.get(slot, ()), key=lambda one: (job_of(one), natural_key(one.name))):
         demand = cluster.demand(pod.spec)
-        equal.setdefault((demand.rows, demand.amounts, demand.exclusive), []).append(pod)
+        equal.setdefault((demand.rows, demand.amounts, demand.ports_and_disks), []).append(pod)
     kinds = list(equal.values())
     if prod(len(one) + 1 for one in kinds) <= CHOICES:
         for counts in product(*(range(len(one) + 1) for one in kinds)):

@@ -136,11 +136,13 @@ class Room:
 
     def after(self, one: Alike, slot: int, gone: Sequence[Pod]) -> int:
         """How many of equal pods a node might hold without these."""
-        wanted = one.pods[0].spec.exclusive
+        wanted = one.pods[0].spec.ports_and_disks
         if wanted:
             uids = {pod.uid for pod in gone}
             left = (pod for pod in self.on.get(slot, ()) if pod.uid not in uids)
-            if any(conflict(held, each) for pod in left for held in pod.spec.exclusive for each in wanted):
+            if any(
+                conflict(held, each) for pod in left for held in pod.spec.ports_and_disks for each in wanted
+            ):
                 return int(one.fits[slot])
         cluster, room = self._cluster, int(one.empty[slot])
         freed: dict[int, int] = {}

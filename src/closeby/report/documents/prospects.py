@@ -51,7 +51,7 @@ class _Asked(Struct, frozen=True, eq=False):
         """Pods that each domain of its level would hold if all its nodes took them, by their resources."""
         cluster = self.run.engine.cluster
         demand = cluster.demand(self.pod.spec)
-        most = 1 if demand.exclusive else np.iinfo(np.int32).max
+        most = 1 if demand.ports_and_disks else np.iinfo(np.int32).max
         with self.hypothetical.emptied(self.own, pinned=True):
             each = np.where(cluster.alive[: cluster.capacity], most, 0)
             for row, amount in zip(demand.rows, demand.amounts, strict=True):

@@ -70,7 +70,9 @@ def sites_of(
         needs=needs,
         allowed=fits[:, slots] > 0,
         class_of=np.asarray([class_of[pod.uid] for pod in pods], dtype=np.intp),
-        pinned=np.asarray([bool(pod.spec.exclusive or pod.spec.claims) for pod in pods], dtype=np.bool_),
+        pinned=np.asarray(
+            [bool(pod.spec.ports_and_disks or pod.spec.claims) for pod in pods], dtype=np.bool_
+        ),
     )
 
 

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from closeby.cluster.exclusives import Exclusives
-from closeby.objects.pods import Exclusive, HostPort, InlineDisk, conflict
+from closeby.cluster.ports_and_disks import PortsAndDisks
+from closeby.objects.pods import HostPort, InlineDisk, PortOrDisk, conflict
 
 
-def some(draw: Random) -> Exclusive:
+def some(draw: Random) -> PortOrDisk:
     if draw.random() < 0.5:
         address = draw.choice(["0.0.0.0", "10.0.0.1", "10.0.0.2"])
         return HostPort(draw.choice([80, 81]), draw.choice(["TCP", "UDP"]), address)
@@ -18,17 +18,17 @@ def some(draw: Random) -> Exclusive:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_in_the_way_is_found_however_pods_come_and_go(seed: int) -> None:
-    draw, exclusives = Random(seed), Exclusives()
-    pods: list[tuple[int, tuple[Exclusive, ...]]] = []
+    draw, ports_and_disks = Random(seed), PortsAndDisks()
+    pods: list[tuple[int, tuple[PortOrDisk, ...]]] = []
     for _ in range(60):
         if pods and draw.random() < 0.4:
             slot, held = pods.pop(draw.randrange(len(pods)))
-            exclusives.charge(held, slot, -1)
+            ports_and_disks.charge(held, slot, -1)
         else:
             slot, held = draw.randrange(5), tuple({some(draw) for _ in range(draw.randint(1, 3))})
             pods.append((slot, held))
-            exclusives.charge(held, slot, +1)
+            ports_and_disks.charge(held, slot, +1)
         wanted = [some(draw) for _ in range(2)]
         taken = {at for at, held in pods if any(conflict(one, other) for one in wanted for other in held)}
-        assert exclusives.slots(wanted) == sorted(taken), f"seed {seed}"
-        assert {at for at in range(5) if exclusives.taken(at, wanted)} == taken
+        assert ports_and_disks.slots(wanted) == sorted(taken), f"seed {seed}"
+        assert {at for at in range(5) if ports_and_disks.taken(at, wanted)} == taken
