@@ -27,6 +27,8 @@ SHARED := --dist worksteal
 BESIDE_THE_ENGINE := agents attacks cli conformance control_plane controllers deploy discovery docs kube measurements
 
 PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check install --quiet
+# What tests say about the sources themselves.
+LAYOUT := tests/test_names.py tests/objects/test_one_place.py tests/docs/test_architecture.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -90,12 +92,14 @@ conformance: $(PROJECT)  ## Judge random pods by the real kube-scheduler and by 
 cluster: $(PROJECT)  ## Start a real control plane with fake nodes to try things on, until Ctrl-C
 	@$(BIN)/python -m tests.control_plane
 
-lint: $(PROJECT)  ## Check the format, the code, the types, the layers and the prose
+# The tests of the code's layout read the sources alone; here they say at once what "make test" would say late.
+lint: $(PROJECT)  ## Check the format, the code, the types, the layers, the names and the prose
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@$(BIN)/python -m tests.prose
+	@$(BIN)/pytest -q $(LAYOUT)
 
 format: $(PROJECT)  ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format
