@@ -11,9 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import Layer
-from closeby.objects.labels import HOSTNAME
+from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
-from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.selectors import (
+    LabelRequirement,
+    LabelSelector,
+    PodAffinity,
+    PodAffinityTerm,
+    selector_of,
+)
 from closeby.plugins.inter_pod_affinity import InterPodAffinity
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -223,7 +229,7 @@ def test_a_gang_of_many_kinds_is_judged_kind_by_kind() -> None:
 def test_terms_that_many_pods_have_are_kept_once() -> None:
     """Each of 20 pods keeps off 20 others, by 20 equal terms."""
     it = engine()
-    terms = tuple(PodAffinityTerm("rack", selector_of({"app": f"a{number}"})) for number in range(20))
+    terms = tuple(PodAffinityTerm("rack", selector_of({"app": f"a{number}"})) for number in range(3))
     needs = replace(spec(cpu=1), pod_affinity=PodAffinity(forbidden=terms))
     members = [
         replace(one, name=f"apart-{number}", uid=f"apart-{number}", labels={"app": f"b{number}"})
@@ -232,7 +238,34 @@ def test_terms_that_many_pods_have_are_kept_once() -> None:
     ]
     it.handle(*cluster(), GroupChanged(gang("apart", 20)), *map(PodUpserted, members), Tick())
     plugin = next(one for one in it.profile.filters if isinstance(one, InterPodAffinity))
-    assert len({id(mask) for one in members for mask in plugin.masks(one)}) == 20
+    assert len({id(mask) for one in members for mask in plugin.masks(one)}) == 3
+
+
+def test_many_terms_that_no_other_pod_has_are_counted_together() -> None:
+    """Each of twenty pods keeps off all others by twenty terms of its own, and is kept off by theirs."""
+    it = engine()
+
+    def terms(number: int) -> tuple[PodAffinityTerm, ...]:
+        others = (LabelRequirement("app", "NotIn", (f"b{number}", f"c{index}")) for index in range(20))
+        return tuple(PodAffinityTerm(ZONE, LabelSelector((one,))) for one in others)
+
+    members = [
+        replace(
+            one,
+            spec=replace(one.spec, pod_affinity=PodAffinity(forbidden=terms(number))),
+            labels={"app": f"b{number}"},
+        )
+        for number, one in enumerate(pods(None, 20, spec(cpu=1)))
+    ]
+    it.handle(*cluster(), *map(PodUpserted, members), Tick())
+    plugin = next(one for one in it.profile.filters if isinstance(one, InterPodAffinity))
+    assert all(len(plugin.masks(one)) == 2 for one in members)
+    zones = [
+        it.cluster.node_at(slot).labels[ZONE]
+        for one in members
+        if (slot := it.cluster.placement(one.uid)) is not None
+    ]
+    assert len(zones) == len(set(zones)) > 1
 
 
 def test_host_ports_are_compared_with_the_same_ports_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def test_all_that_select_are_candidates_once_and_in_order(
 ) -> None:
     index: SelectorIndex[int] = SelectorIndex()
     for number, selector in enumerate(selectors):
-        index.add(selector, number)
+        index.add((selector,), number)
     found = index.candidates(labels)
     assert found == sorted(set(found))
     assert {number for number, one in enumerate(selectors) if matches(one, labels)} <= set(found)
@@ -31,7 +31,7 @@ def test_all_that_select_are_candidates_once_and_in_order(
 def test_of_thousands_that_require_other_values_none_is_looked_at() -> None:
     index: SelectorIndex[int] = SelectorIndex()
     for number in range(5_000):
-        index.add(selector_of({"app": f"a{number}"}), number)
+        index.add((selector_of({"app": f"a{number}"}),), number)
     assert index.candidates({"app": "a7", "tier": "web"}) == [7]
 
 

@@ -95,6 +95,33 @@ def test_clusters_without_terms_count_nothing() -> None:
     assert plugin.shares_by_spec and not cluster.population.active
 
 
+@pytest.fixture(params=["one by one", "counted together", "counted together from changes alone"])
+def many_terms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How terms of one topology key are judged."""
+    if request.param != "one by one":
+        monkeypatch.setattr("closeby.plugins.inter_pod_affinity._FEW", 0)
+    if request.param == "counted together from changes alone":
+        monkeypatch.setattr("closeby.cluster.carriers._TERMS_PER_CHANGE", 0)
+
+
+def test_of_many_terms_the_one_that_keeps_a_node_is_named() -> None:
+    plugin = plugin_on(*FIVE)
+    cluster = plugin.handle.cluster
+    avoided = PodAffinity(forbidden=tuple(near(app) for app in ("a", "b", "c", "d", "e", "f")))
+    asked, other = pod("asked", "web", avoided), pod("e-0", "e", avoided)
+    place(cluster, other, "a2")
+    place(cluster, pod("e-1", "e"), "a1")
+    assert allowed(plugin, asked) == "b1 b2 bare"
+    assert "app=e per zone: 2 pods there in zone=a" in plugin.rejection(STATE, asked, 0).message
+    # What the placed pod has against others holds as well.
+    assert allowed(plugin, pod("c-0", "c")) == "b1 b2 bare"
+    kept_off = [pod(f"g-{app}", "g", PodAffinity(forbidden=(near("c"), near(app)))) for app in "uvwxyz"]
+    for one in kept_off:
+        place(cluster, one, "b1")
+    assert allowed(plugin, pod("c-0", "c")) == "bare"
+
+
+@pytest.mark.usefixtures("many_terms")
 @pytest.mark.parametrize("seed", range(60))
 def test_against_brute_force(seed: int) -> None:
     played = Played(seed)

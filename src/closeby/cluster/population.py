@@ -13,8 +13,19 @@ from typing import Final
 
 import numpy as np
 
+from closeby.cluster.carriers import CarriedChanges, Carriers
 from closeby.cluster.selector_index import Label, SelectorIndex, required_labels
-from closeby.cluster.tallies import CarriedTerm, LabelClass, PerSlot, Tally
+from closeby.cluster.tallies import (
+    FORBIDDEN,
+    PREFERRED,
+    REQUIRED,
+    CarriedTerm,
+    LabelClass,
+    PerSlot,
+    Selection,
+    Tally,
+)
+from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod, PodSpec, all_alike
 from closeby.objects.selectors import (
     NAMESPACE_NAME,
@@ -27,8 +38,6 @@ from closeby.objects.selectors import (
 )
 from closeby.topology.labels import LabelTable
 
-#: Kinds of terms that placed pods carry: required anti-affinity, required affinity, and preferences.
-FORBIDDEN, REQUIRED, PREFERRED = "forbidden", "required", "preferred"
 #: Classes and selectors beyond what is in use, until all is counted again.
 _SPARE: Final = 4096
 #: Equal pods that are counted together; fewer are counted one by one.
@@ -63,12 +72,14 @@ class Population:
         self._learnt: dict[int, PodSpec] = {}
         self._stale = False
         self._classes: dict[tuple[str, frozenset[tuple[str, str]]], LabelClass] = {}
-        self._tallies: dict[tuple[tuple[PodAffinityTerm, ...], bool], Tally] = {}
+        self._tallies: dict[tuple[tuple[PodAffinityTerm, ...], bool, bool], Selection] = {}
         self._carried: dict[object, CarriedTerm] = {}
         #: The same by the labels of classes, and those that selectors require.
         self._classes_with: dict[Label, list[LabelClass]] = {}
-        self._tallies_for: SelectorIndex[tuple[tuple[PodAffinityTerm, ...], Tally]] = SelectorIndex()
+        self._tallies_for: SelectorIndex[Selection] = SelectorIndex()
         self._carried_for: SelectorIndex[CarriedTerm] = SelectorIndex()
+        #: Kept since it was asked first who keeps a class off.
+        self._changes: CarriedChanges | None = None
         self._carried_by: dict[tuple[int, str], tuple[PodSpec, tuple[CarriedTerm, ...]]] = {}
 
     # What is there
@@ -188,22 +199,32 @@ class Population:
             self._carried_of(pod, pod.spec.pod_affinity)
         return self._class(pod)
 
-    def tally(self, selectors: Iterable[PodAffinityTerm], *, staying: bool = False) -> Tally:
-        """The placed pods that all of these terms (of one pod) select."""
+    def tally(
+        self, selectors: Iterable[PodAffinityTerm], *, of_any: bool = False, staying: bool = False
+    ) -> Tally:
+        """The placed pods that all (``of_any``: any) of these terms of one pod select."""
         terms = tuple(selectors)
-        key = (terms, staying)
+        key = (terms, of_any, staying)
         found = self._tallies.get(key)
         if found is None:
             for term in terms:
                 self._know(term.selector.keys if term.selector else ())
             self.sync()
-            found = self._tallies[key] = Tally(self._labels, staying=staying)
-            first = terms[0].selector if terms else LabelSelector()
-            self._tallies_for.add(first, (terms, found))
-            for one in self._classes_for(first):
-                if all(self.selects(term, one) for term in terms):
-                    found.add(one)
+            found = self._tallies[key] = Selection(self._labels, terms, of_any=of_any, staying=staying)
+            self._tallies_for.add(found.selectors, found)
+            for one in self._classes_for(found.selectors):
+                found.offer(one, self.selects)
         return found
+
+    def carriers(self, found: LabelClass, key: str) -> Carriers:
+        """The placed pods with a required anti-affinity, of a topology key, to pods of a class."""
+        if self._changes is None:
+            self._changes = CarriedChanges()
+        place = ("carriers", key)
+        made = found.notes.get(place)
+        if not isinstance(made, Carriers):
+            made = found.notes[place] = Carriers(self._labels, found, key, self._changes, self.selects)
+        return made
 
     def tally_in(self, namespace: str, selector: LabelSelector) -> Tally:
         """The placed pods of a namespace, without those that are being deleted, that a selector selects."""
@@ -213,7 +234,11 @@ class Population:
     def selects(self, term: PodAffinityTerm, found: LabelClass) -> bool:
         """Whether a term (for its pod) selects pods of a class."""
         selector = term.selector
-        if selector is None or not term.means(found.namespace, self.labels_of(found.namespace)):
+        if selector is None:
+            return False
+        if found.namespace not in term.namespaces and not term.means(
+            found.namespace, self.labels_of(found.namespace)
+        ):
             return False
         return selector.matches(found.labels)
 
@@ -285,19 +310,22 @@ class Population:
             found = self._classes[key] = LabelClass(pod.namespace, known)
             for label in known.items():
                 self._classes_with.setdefault(label, []).append(found)
-            for terms, tally in self._tallies_for.candidates(known):
-                if all(self.selects(term, found) for term in terms):
-                    tally.add(found)
+            for tally in self._tallies_for.candidates(known):
+                tally.offer(found, self.selects)
             carried = self._carried_for.candidates(known)
             found.carried += [one for one in carried if self.selects(one.term, found)]
         return found
 
-    def _classes_for(self, selector: LabelSelector | None) -> Iterable[LabelClass]:
-        """The classes that a selector may select."""
-        labels = required_labels(selector)
-        if labels is None:
-            return self._classes.values()
-        return [one for label in labels for one in self._classes_with.get(label, ())]
+    def _classes_for(self, selectors: Iterable[LabelSelector | None]) -> Iterable[LabelClass]:
+        """The classes that any of the selectors may select."""
+        found: dict[LabelClass, None] = {}
+        for one in selectors:
+            labels = required_labels(one)
+            if labels is None:
+                return self._classes.values()
+            for label in labels:
+                found.update(dict.fromkeys(self._classes_with.get(label, ())))
+        return found
 
     def _note(self, pod: Pod, slot: int, number: int, structure: object) -> None:
         """A pod came to its slot (``number`` 1), or left it (-1)."""
@@ -314,6 +342,7 @@ class Population:
             for one in self._carried_of(pod, pod.spec.pod_affinity):
                 _count(one.where[0], slot, number)
                 one.note(slot, number, structure)
+                self._write_down(one, slot, number)
 
     def _note_many(self, pod: Pod, slots: Sequence[int], sign: int, structure: object) -> None:
         """The same for pods that are all like this one."""
@@ -331,6 +360,12 @@ class Population:
         for tally in (*found.tallies, *carried):
             if not (tally.staying and pod.terminating):
                 tally.note_all(at, sign, structure)
+        for one in carried:
+            self._write_down(one, at, sign)
+
+    def _write_down(self, carried: CarriedTerm, at: int | Ints, sign: int) -> None:
+        if self._changes is not None and carried.kind == FORBIDDEN:
+            self._changes.add((carried, at, sign))
 
     def _noticed(self, pod: Pod) -> LabelClass | None:
         """The class of a pod that comes or goes; None while nothing is counted, or all will be again."""
@@ -367,8 +402,8 @@ class Population:
         found = self._carried.get(key)
         if found is None:
             found = self._carried[key] = CarriedTerm(self._labels, kind, term, weight)
-            self._carried_for.add(term.selector, found)
-            for one in self._classes_for(term.selector):
+            self._carried_for.add((term.selector,), found)
+            for one in self._classes_for((term.selector,)):
                 if self.selects(term, one):
                     one.carried.append(found)
         return found
@@ -384,6 +419,7 @@ class Population:
         self._classes_with.clear()
         self._tallies_for.clear()
         self._carried_for.clear()
+        self._changes = None
         self.epoch = object()
         self._stale = False
         for pod, slot in self._placed.values():

@@ -1,7 +1,6 @@
 """Finds which selectors may select an object by the labels that they require, without asking all of them."""
 
-from collections.abc import Mapping
-from operator import itemgetter
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from closeby.objects.selectors import LabelSelector
@@ -23,29 +22,30 @@ def required_labels(selector: LabelSelector | None) -> tuple[Label, ...] | None:
 
 
 class SelectorIndex(Generic[_Item]):
-    """Items that have a selector each."""
+    """Items that have some selectors each."""
 
     def __init__(self) -> None:
         self._added = 0
-        #: With the place of each item in the order in which they were added.
-        self._by_label: dict[Label, list[tuple[int, _Item]]] = {}
-        self._any: list[tuple[int, _Item]] = []
+        #: By the place of each item in the order in which they were added.
+        self._by_label: dict[Label, dict[int, _Item]] = {}
+        self._any: dict[int, _Item] = {}
 
-    def add(self, selector: LabelSelector | None, item: _Item) -> None:
-        """One more item, after all others."""
+    def add(self, selectors: Iterable[LabelSelector | None], item: _Item) -> None:
+        """One more item, after all others: what any of its selectors selects concerns it."""
         self._added += 1
-        labels = required_labels(selector)
-        if labels is None:
-            self._any.append((self._added, item))
-        for label in labels or ():
-            self._by_label.setdefault(label, []).append((self._added, item))
+        for one in selectors:
+            labels = required_labels(one)
+            if labels is None:
+                self._any[self._added] = item
+            for label in labels or ():
+                self._by_label.setdefault(label, {})[self._added] = item
 
     def candidates(self, labels: Mapping[str, str]) -> list[_Item]:
-        """Those whose selector may select an object with these labels, in the order of adding."""
-        found = list(self._any)
+        """Those of which a selector may select an object with these labels, in the order of adding."""
+        found = dict(self._any)
         for label in labels.items():
-            found += self._by_label.get(label, ())
-        return [item for _, item in sorted(found, key=itemgetter(0))]
+            found.update(self._by_label.get(label, {}))
+        return [found[place] for place in sorted(found)]
 
     def clear(self) -> None:
         """Forget all items."""

@@ -1,12 +1,15 @@
 """Counts of placed pods that a selector selects, per domain of a topology key."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from closeby.objects.arrays import Bools, Counts, Ints
-from closeby.objects.selectors import PodAffinityTerm
+from closeby.objects.selectors import LabelSelector, PodAffinityTerm
 from closeby.topology.labels import LabelTable
+
+#: Kinds of terms that placed pods carry: required anti-affinity, required affinity, and preferences.
+FORBIDDEN, REQUIRED, PREFERRED = "forbidden", "required", "preferred"
 
 #: Slot -> how many pods.
 PerSlot = dict[int, int]
@@ -114,15 +117,17 @@ class LabelClass:
 
 
 class Tally:
-    """Where the placed pods are that some selector selects."""
+    """Where the placed pods are that some terms select."""
 
-    __slots__ = ("_labels", "_views", "notes", "staying", "where")
+    __slots__ = ("_labels", "_views", "notes", "sources", "staying", "where")
 
-    def __init__(self, labels: LabelTable, *, staying: bool) -> None:
+    def __init__(self, labels: LabelTable, *, staying: bool = False) -> None:
         self._labels = labels
         #: Only pods that are not being deleted count.
         self.staying = staying
         self.where: list[PerSlot] = []
+        #: For each of these the first term because of which its pods count.
+        self.sources: list[PodAffinityTerm] = []
         #: What plugins keep with it, while the population's epoch lasts.
         self.notes: dict[object, object] = {}
         self._views: dict[object, TermCounts] = {}
@@ -144,6 +149,18 @@ class Tally:
             view = self._views[key, which] = TermCounts(self._labels, key, self.where, eligible)
         return view.follow(structure, eligible)
 
+    def causes(self, key: str) -> dict[int, tuple[PodAffinityTerm, int]]:
+        """By code of a key's value the first term that counts pods there, and how many."""
+        codes = self._labels.column(key).codes
+        found: dict[int, tuple[PodAffinityTerm, int]] = {}
+        for term, where in zip(self.sources, self.where, strict=True):
+            for slot, number in where.items():
+                code = int(codes[slot])
+                first, pods = found.get(code, (term, 0))
+                if first is term:
+                    found[code] = term, pods + number
+        return found
+
     def note(self, slot: int, number: int, structure: object) -> None:
         """So many such pods came to a slot, or left it."""
         for view in self._views.values():
@@ -154,12 +171,41 @@ class Tally:
         for view in self._views.values():
             view.note_all(slots, sign, structure)
 
-    def add(self, found: LabelClass) -> None:
-        """Pods of one more class count."""
-        self.where.append(found.staying if self.staying else found.placed)
-        found.tallies.append(self)
+    def stale(self) -> None:
+        """Count again when asked next."""
         for view in self._views.values():
             view.stale()
+
+
+class Selection(Tally):
+    """Where the placed pods are that all, or any, of some terms of one pod select."""
+
+    __slots__ = ("_any", "_terms")
+
+    def __init__(
+        self, labels: LabelTable, terms: Sequence[PodAffinityTerm], *, of_any: bool, staying: bool
+    ) -> None:
+        super().__init__(labels, staying=staying)
+        self._terms = terms
+        self._any = of_any
+
+    @property
+    def selectors(self) -> list[LabelSelector | None]:
+        """One of these selects each pod that counts."""
+        return [one.selector for one in (self._terms if self._any else self._terms[:1])]
+
+    def offer(self, found: LabelClass, selects: Callable[[PodAffinityTerm, LabelClass], bool]) -> None:
+        """Pods of one more class count, if the terms select them."""
+        if self._any:
+            first = next((term for term in self._terms if selects(term, found)), None)
+        else:
+            first = self._terms[0] if all(selects(term, found) for term in self._terms) else None
+        if first is None:
+            return
+        self.where.append(found.staying if self.staying else found.placed)
+        self.sources.append(first)
+        found.tallies.append(self)
+        self.stale()
 
 
 class CarriedTerm(Tally):
@@ -168,10 +214,11 @@ class CarriedTerm(Tally):
     __slots__ = ("kind", "term", "weight")
 
     def __init__(self, labels: LabelTable, kind: str, term: PodAffinityTerm, weight: int) -> None:
-        super().__init__(labels, staying=False)
+        super().__init__(labels)
         self.kind = kind
         #: For its pods: namespaces are named, label keys are part of the selector.
         self.term = term
         #: Of a preference, below zero for anti-affinity; else 0.
         self.weight = weight
         self.where.append({})
+        self.sources.append(term)

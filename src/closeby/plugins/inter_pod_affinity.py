@@ -4,15 +4,15 @@ The rules are upstream's (``plugins/interpodaffinity``). What placed pods forbid
 where another scheduler placed them.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from typing import Annotated, ClassVar, Final, TypeVar
 
 import numpy as np
 from msgspec import Meta, Struct, field
 
 from closeby.cluster.columns import Cluster
-from closeby.cluster.population import FORBIDDEN, PREFERRED, REQUIRED, Population
-from closeby.cluster.tallies import CarriedTerm, LabelClass, Tally
+from closeby.cluster.population import Population
+from closeby.cluster.tallies import FORBIDDEN, PREFERRED, REQUIRED, CarriedTerm, LabelClass, Tally, TermCounts
 from closeby.objects.arrays import Bools, Counts, Scores
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
@@ -23,6 +23,13 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.repeats import UNSCORED, Repeats, SumsByDomain
 
 _NO_TERMS = PodAffinity()
+#: Terms of one topology key that are judged one by one; more are counted together.
+_FEW: Final = 4
+
+_Item = TypeVar("_Item")
+#: What forbids domains of a key: where the pods are, the term if it is one, and whether a pod closes the
+#: domain that it comes to for others like it.
+_Part = tuple[Tally, str, PodAffinityTerm | None, bool]
 
 
 class InterPodAffinityArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,26 +46,28 @@ class InterPodAffinityArguments(Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class _Apart(DomainMask):
-    """Domains without any of the pods that a term selects, or that carry a term."""
+    """Domains without any of the pods that a term, or any of many, selects, or that carry such a term."""
 
     def __init__(
-        self, cluster: Cluster, key: str, tally: Tally, term: PodAffinityTerm, own: bool, itself: bool = False
+        self, cluster: Cluster, key: str, tally: Tally, term: PodAffinityTerm | None, own: bool, itself: bool
     ) -> None:
         """``itself``: the term selects the pods that carry it, of which the one that is judged is one."""
         self.key = key
         self._counts_itself = itself
-        self.term = term
+        #: None: the tally has several.
+        self._term = term
         #: Whether it is a term of the pod that is judged, not of placed ones.
         self.own = own
         self._cluster = cluster
         self._tally = tally
         self._answer: tuple[int, Bools] = (-1, np.zeros(0, dtype=np.bool_))
+        self._causes: tuple[int, dict[int, tuple[PodAffinityTerm, int]]] = (-1, {})
 
     def stamp(self) -> Hashable:
-        return self._tally.domains(self._cluster.structure, self.key).flips
+        return self._counts.flips
 
     def allowed(self) -> Bools:
-        counts = self._tally.domains(self._cluster.structure, self.key)
+        counts = self._counts
         if counts.flips != self._answer[0]:
             free: Bools = counts.by_code == 0
             free[0] = True
@@ -67,7 +76,7 @@ class _Apart(DomainMask):
 
     @property
     def asks(self) -> str:
-        return f"pod anti-affinity to {self.term}"
+        return f"pod anti-affinity to {self._term or f'several kinds of pods per {self.key}'}"
 
     @property
     def apart(self) -> bool:
@@ -80,15 +89,21 @@ class _Apart(DomainMask):
     def limit(self) -> DomainLimit | None:
         if not self.apart:
             return None
-        cluster = self._cluster
-        return DomainLimit(
-            codes=cluster.labels.column(self.key).codes[: cluster.capacity],
-            counts=self._tally.domains(cluster.structure, self.key).by_code,
-        )
+        codes = self._cluster.labels.column(self.key).codes[: self._cluster.capacity]
+        return DomainLimit(codes=codes, counts=self._counts.by_code)
 
-    def pods_there(self, slot: int) -> int:
-        """How many pods stand against a node."""
-        return _in_domain(self._cluster, self._tally, self.key, slot)
+    def cause(self, slot: int) -> tuple[PodAffinityTerm, int]:
+        """The term that keeps a node, and how many pods in its domain it is about."""
+        counts, code = self._counts, int(self._cluster.labels.column(self.key).codes[slot])
+        if self._term is not None:
+            return self._term, int(counts.by_code[code])
+        if counts.version != self._causes[0]:
+            self._causes = (counts.version, self._tally.causes(self.key))
+        return self._causes[1][code]
+
+    @property
+    def _counts(self) -> TermCounts:
+        return self._tally.domains(self._cluster.structure, self.key)
 
 
 class _Together(DomainMask):
@@ -223,13 +238,15 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         mask = masks[place] if place is not None else None
         node = self.handle.cluster.node_at(slot)
         if isinstance(mask, _Apart):
-            value = node.labels.get(mask.key, "")
-            count = mask.pods_there(slot)
-            pods = f"{count} pod{'s' if count != 1 else ''}"
+            term, count = mask.cause(slot)
+            pods, there = (
+                f"{count} pod{'s' if count != 1 else ''}",
+                f"{mask.key}={node.labels.get(mask.key, '')}",
+            )
             if mask.own:
-                text = f"required pod anti-affinity to {mask.term}: {pods} there in {mask.key}={value}"
+                text = f"required pod anti-affinity to {term}: {pods} there in {there}"
             else:
-                text = f"required pod anti-affinity of {pods} in {mask.key}={value}, to {mask.term}"
+                text = f"required pod anti-affinity of {pods} in {there}, to {term}"
             return Rejection(Reason.POD_ANTI_AFFINITY_CONFLICT, text)
         return Rejection(Reason.POD_AFFINITY_MISMATCH, _why_not_together(pod, mask, node.labels))
 
@@ -336,26 +353,50 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
             masks += [_Together(cluster, keys, key, required, first) for key in keys]
             tallies += [population.tally(required), keys]
         forbidden = dict.fromkeys(term.of_pod(pod.namespace, pod.labels) for term in affinity.forbidden)
-        for term in forbidden:
-            tally = population.tally((term,))
-            itself = population.selects(term, own)
-            masks.append(self._apart(tally, term, own=True, itself=itself))
-            tallies += [tally, term.topology_key]
-        for carried in own.carried:
-            if carried.kind == FORBIDDEN:
-                term, itself = carried.term, carried.term in forbidden
-                masks.append(self._apart(carried, term, own=False, itself=itself))
-                tallies.append(carried)
+        for by_own, parts in ((True, self._of_own(own, forbidden)), (False, self._of_placed(own, forbidden))):
+            for tally, key, term, itself in parts:
+                masks.append(self._apart(tally, key, term, own=by_own, itself=itself))
+                tallies += [tally, key]
         return _Judgement(pod.spec, masks, (first, *tallies) if tallies else None, len(own.carried))
 
-    def _apart(self, tally: Tally, term: PodAffinityTerm, *, own: bool, itself: bool) -> _Apart:
+    def _of_own(self, own: LabelClass, terms: Iterable[PodAffinityTerm]) -> Iterator[_Part]:
+        """What keeps pods off by their own terms: each term, or all of a key together where they are many."""
+        population = self._population
+        for key, some in _by_key((term, term) for term in terms):
+            itself = [population.selects(term, own) for term in some]
+            if len(some) > _FEW:
+                yield population.tally(some, of_any=True), key, None, any(itself)
+                continue
+            for term, selected in zip(some, itself, strict=True):
+                yield population.tally((term,)), key, term, selected
+
+    def _of_placed(self, own: LabelClass, terms: Container[PodAffinityTerm]) -> Iterator[_Part]:
+        """The same by the terms of placed pods; ``terms`` are those that the pod has too."""
+        for key, some in _by_key((one.term, one) for one in own.carried if one.kind == FORBIDDEN):
+            if len(some) > _FEW:
+                itself = any(one.term in terms for one in some)
+                yield self._population.carriers(own, key), key, None, itself
+                continue
+            for one in some:
+                yield one, key, one.term, one.term in terms
+
+    def _apart(
+        self, tally: Tally, key: str, term: PodAffinityTerm | None, *, own: bool, itself: bool
+    ) -> _Apart:
         """The mask of a term; pods of all classes and specs that have the term share it."""
-        place = (self.name, own, itself)
+        place = (self.name, key, own, itself)
         found = tally.notes.get(place)
         if not isinstance(found, _Apart):
-            cluster = self.handle.cluster
-            found = tally.notes[place] = _Apart(cluster, term.topology_key, tally, term, own, itself)
+            found = tally.notes[place] = _Apart(self.handle.cluster, key, tally, term, own, itself)
         return found
+
+
+def _by_key(terms: Iterable[tuple[PodAffinityTerm, _Item]]) -> Iterable[tuple[str, list[_Item]]]:
+    """Items of terms by the term's topology key."""
+    found: dict[str, list[_Item]] = {}
+    for term, item in terms:
+        found.setdefault(term.topology_key, []).append(item)
+    return found.items()
 
 
 def _own(pod: Pod) -> PodAffinity:
@@ -367,11 +408,6 @@ def _add(found: dict[str, Counts], key: str, weight: int, tally: Tally, structur
     more = weight * counts
     more[0] = 0
     found[key] = found[key] + more if key in found else more
-
-
-def _in_domain(cluster: Cluster, tally: Tally, key: str, slot: int) -> int:
-    code = cluster.labels.column(key).codes[slot]
-    return int(tally.domains(cluster.structure, key).by_code[code])
 
 
 def _why_not_together(pod: Pod, mask: DomainMask | None, labels: object) -> str:
