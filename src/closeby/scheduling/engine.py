@@ -360,6 +360,7 @@ class Engine:
         if (slot := self.cluster.slot(name)) is None:
             return
         self._surprises.node(slot)
+        self.stand_ins.doubt(slot)
         for pod in self._holdings.node_left(name, slot):
             self._surprised(pod)
         self._pending.note_event(ClusterEvent.CAPACITY)

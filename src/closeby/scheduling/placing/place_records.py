@@ -1,10 +1,15 @@
-"""Which places are asked for, by Workload, and which pods of these Workloads have a node.
+"""Which places are asked for, by Workload, which are held, and which pods of these Workloads have a node.
 
 A pod belongs to a Workload by its annotation and its namespace, and to a pod set by its label. Stand-ins are
-the members of the gang by which the places are asked for.
+the members of the gang by which the places are asked for; those of one pod set have a number each. A Workload
+has up to 100,000 pods, and each that comes or goes asks how many are there: so they are counted as they come.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet, is_for_places
@@ -21,8 +26,10 @@ class PlaceRecords:
         self._asked: dict[str, PodGroup] = {}
         #: uid of a Workload -> that key.
         self._key_of: dict[str, str] = {}
-        #: uid of a Workload -> its pods that have a node, by uid; also where no places are asked for.
-        self._there: dict[str, dict[str, Pod]] = {}
+        #: uid of a Workload -> its pods that have a node; also where no places are asked for.
+        self._there: dict[str, _Arrivals] = {}
+        #: By gang and pod set the numbers of those that stand in, ascending.
+        self._numbers: dict[tuple[str, str], list[int]] = {}
 
     def __bool__(self) -> bool:
         """Whether any places are asked for."""
@@ -74,52 +81,172 @@ class PlaceRecords:
         one = next((each for each in asked.sets if each.name == name), None) if asked is not None else None
         return pod.index if one is None else one.index_of(pod)
 
-    def standing(self, key: str, name: str | None = None) -> list[Pod]:
-        """The stand-ins of a gang, or of one of its pod sets."""
+    # Those that stand in
+
+    def standing(self, key: str) -> list[Pod]:
+        """The stand-ins of a gang."""
         members = self._state.members.get(key)
-        if members is None:
-            return []
-        own = (*members.placed.values(), *members.waiting.values())
-        return [one for one in own if name is None or one.labels.get(POD_SET) == name]
+        return [] if members is None else [*members.placed.values(), *members.waiting.values()]
+
+    def numbers(self, key: str, name: str) -> Sequence[int]:
+        """The numbers of those that stand in for a pod set, ascending; not to be changed."""
+        return self._numbers.get((key, name), ())
+
+    def stands_in(self, key: str, name: str, number: int) -> bool:
+        """Whether one of this number stands in for a pod set."""
+        own = self.numbers(key, name)
+        at = bisect_left(own, number)
+        return at < len(own) and own[at] == number
+
+    def free_number(self, key: str, name: str) -> int:
+        """The lowest number that none has which stands in for a pod set."""
+        own = self.numbers(key, name)
+        return bisect_left(range(len(own)), True, key=lambda at: own[at] != at)
+
+    def uid_of(self, key: str, name: str, number: int) -> str:
+        """The uid of the one of this number that stands in for a pod set."""
+        asked = self._asked[key].places
+        assert asked is not None, f"{key} asks for no places"
+        return f"{asked.uid}/{name}/{number}"
+
+    def uids(self, key: str, name: str) -> Iterator[str]:
+        """The uids of those that stand in for a pod set, by ascending number."""
+        return (self.uid_of(key, name, number) for number in self.numbers(key, name))
+
+    def stand(self, pod: Pod) -> None:
+        """A pod stands in for one to come, or goes on doing so."""
+        of = set_of(pod)
+        if of is not None and pod.index is not None and not self.stands_in(*of, pod.index):
+            insort(self._numbers.setdefault(of, []), pod.index)
+
+    def stand_no_more(self, pod: Pod) -> None:
+        """It does so no more."""
+        of = set_of(pod)
+        if of is None or pod.index is None or not self.stands_in(*of, pod.index):
+            return
+        own = self._numbers[of]
+        del own[bisect_left(own, pod.index)]
+        if not own:
+            del self._numbers[of]
+
+    # Pods that came
 
     def wanted(self, key: str, one: PlaceSet) -> int:
         """How many pods of a set are still to come."""
         asked = self._asked[key].places
-        came = () if asked is None else self.came(asked)
-        return max(one.count - sum(self.place_of(pod)[1] == one.name for pod in came), 0)
+        there = None if asked is None else self._there.get(asked.uid)
+        if asked is None or there is None:
+            return one.count
+        came = there.staying[asked.namespace, one.name]
+        if one.name and len(asked.sets) == 1:
+            came += there.staying[asked.namespace, ""]  # ``place_of``
+        return max(one.count - came, 0)
 
     def runs(self, key: str) -> bool:
         """Whether a pod of the Workload has a node, and is not ending."""
         asked = self._asked[key].places
-        return asked is not None and bool(self.came(asked))
+        there = None if asked is None else self._there.get(asked.uid)
+        return asked is not None and there is not None and there.staying_in[asked.namespace] > 0
+
+    def started(self, key: str) -> bool:
+        """Whether a pod of the Workload has a node, be it one that is ending."""
+        group = self._asked.get(key)
+        asked = None if group is None else group.places
+        there = None if asked is None else self._there.get(asked.uid)
+        if asked is None or there is None:
+            return False
+        return any(pod.namespace == asked.namespace for pod in there.pods.values())
 
     def came(self, asked: AskedPlaces) -> list[Pod]:
         """The pods that have a node, and are not ending."""
-        return [pod for pod in self.with_nodes(asked) if not pod.terminating]
-
-    def with_nodes(self, asked: AskedPlaces) -> list[Pod]:
-        """The pods that have a node."""
         there = self._there.get(asked.uid)
-        return [] if there is None else [pod for pod in there.values() if pod.namespace == asked.namespace]
+        pods = () if there is None else there.pods.values()
+        return [pod for pod in pods if pod.namespace == asked.namespace and not pod.terminating]
+
+    def numbers_that_came(self, asked: AskedPlaces, one: PlaceSet) -> set[int]:
+        """The numbers of a set's pods that have a node, and are not ending."""
+        found = (one.index_of(pod) for pod in self.came(asked) if self.place_of(pod)[1] == one.name)
+        return {number for number in found if number is not None}
 
     def note(self, pod: Pod) -> bool:
         """A pod has a node; whether it is one of a Workload."""
         uid = pod.annotations.get(WORKLOAD)
         if uid is None or (pod.group is not None and is_for_places(pod.group)):
             return False
-        self._there.setdefault(uid, {})[pod.uid] = pod
+        there = self._there.get(uid)
+        if there is None:
+            there = self._there[uid] = _Arrivals()
+        there.put(pod)
         return True
 
     def leave(self, pod: Pod) -> bool:
         """A pod has its node no more; whether it was one of a Workload."""
         uid = pod.annotations.get(WORKLOAD, "")
         there = self._there.get(uid)
-        if there is None or there.pop(pod.uid, None) is None:
+        if there is None or not there.remove(pod.uid):
             return False
-        if not there:
+        if not there.pods:
             del self._there[uid]
         return True
 
     def knows(self, pod: Pod) -> bool:
         """Whether it is known that this pod of a Workload has a node."""
-        return pod.uid in self._there.get(pod.annotations.get(WORKLOAD, ""), ())
+        there = self._there.get(pod.annotations.get(WORKLOAD, ""))
+        return there is not None and pod.uid in there.pods
+
+
+def set_of(pod: Pod) -> tuple[str, str] | None:
+    """The gang and the pod set of one that stands in; None for any other pod."""
+    if pod.group is None or not is_for_places(pod.group):
+        return None
+    return f"{pod.namespace}/{pod.group}", pod.labels.get(POD_SET, "")
+
+
+def asks_otherwise(before: PodGroup, group: PodGroup) -> bool:
+    """Whether other pods are to come, or elsewhere, and not only more or fewer of them."""
+
+    def kind(one: PodGroup) -> PodGroup:
+        asked = one.places
+        sets = () if asked is None else tuple(replace(each, count=0) for each in asked.sets)
+        subgroups = tuple(replace(each, min_member=0) for each in one.subgroups)
+        return replace(
+            one,
+            min_member=0,
+            subgroups=subgroups,
+            plan={},
+            ranks={},
+            places=None if asked is None else replace(asked, sets=sets),
+        )
+
+    return kind(before) != kind(group)
+
+
+class _Arrivals:
+    """The pods of one Workload that have a node, and how many of them are not ending."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+        #: By namespace and pod set, as the pods are labelled.
+        self.staying: Counter[tuple[str, str]] = Counter()
+        #: By namespace.
+        self.staying_in: Counter[str] = Counter()
+
+    def put(self, pod: Pod) -> None:
+        """A pod has a node, or is another than before."""
+        before = self.pods.get(pod.uid)
+        if before is not None:
+            self._count(before, -1)
+        self.pods[pod.uid] = pod
+        self._count(pod, 1)
+
+    def remove(self, uid: str) -> bool:
+        """A pod has none any more; whether it had one."""
+        before = self.pods.pop(uid, None)
+        if before is not None:
+            self._count(before, -1)
+        return before is not None
+
+    def _count(self, pod: Pod, more: int) -> None:
+        if not pod.terminating:
+            self.staying[pod.namespace, pod.labels.get(POD_SET, "")] += more
+            self.staying_in[pod.namespace] += more

@@ -11,7 +11,8 @@ be of a time before the Workload was evicted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Output
-from closeby.scheduling.placing.place_records import PlaceRecords
+from closeby.scheduling.placing.place_records import PlaceRecords, asks_otherwise, set_of
 from closeby.scheduling.placing.siblings import Siblings
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
@@ -77,8 +78,8 @@ class StandIns:
         self._places = PlaceRecords(state)
         #: By gang the stand-ins whose written node was believed once: after that what is decided counts.
         self._restored: dict[str, set[str]] = {}
-        #: Stand-ins whose node may not do any more.
-        self._doubted: set[str] = set()
+        #: Stand-ins whose node may not do any more, in the order in which that was noticed.
+        self._doubted: dict[str, None] = {}
         #: Gangs of which others stand in than before, or should; and of which that was not said yet.
         self._touched: set[str] = set()
         self._news: set[str] = set()
@@ -104,8 +105,7 @@ class StandIns:
 
     def started(self, key: str) -> bool:
         """Whether a pod of the Workload has a node, be it one that is ending."""
-        group = self._places.group(key)
-        return group is not None and group.places is not None and bool(self._places.with_nodes(group.places))
+        return self._places.started(key)
 
     # What is asked for
 
@@ -123,25 +123,18 @@ class StandIns:
         if asked is None:
             return
         before = self._places.ask(group, asked)
-        gone: list[str] = []
-        if before is not None and _other(before, group):
-            gone = [one.uid for one in self._places.standing(group.key)]
+        other = before is not None and asks_otherwise(before, group)
+        gone = [one.uid for one in self._places.standing(group.key)] if other else []
         put: list[Pod] = []
         for one in asked.sets:
-            own = [pod for pod in self._places.standing(group.key, one.name) if pod.uid not in gone]
-            wanted = self._places.wanted(group.key, one)
-            # Those that found no place go first.
-            own.sort(key=lambda pod: (self._holdings.holds(pod.uid), -(pod.index or 0)))
-            gone += [pod.uid for pod in own[: max(len(own) - wanted, 0)]]
-            used = {pod.index for pod in own}
-            used |= {
-                one.index_of(pod)
-                for pod in self._places.came(asked)
-                if self._places.place_of(pod)[1] == one.name
-            }
-            free = (index for index in range(one.count + len(used)) if index not in used)
-            for index, _ in zip(free, range(wanted - len(own)), strict=False):
-                put.append(self._stand_in(group, one, index))
+            own = () if other else self._places.numbers(group.key, one.name)
+            more = self._places.wanted(group.key, one) - len(own)
+            if more < 0:
+                gone += self._first_to_go(group.key, one, -more)
+            elif more > 0:
+                used = {*own, *self._places.numbers_that_came(asked, one)}
+                free = (number for number in range(one.count + len(used)) if number not in used)
+                put += [self._stand_in(group, one, number) for number in islice(free, more)]
         names = {one.name for one in asked.sets}
         gone += [one.uid for one in self._places.standing(group.key) if one.labels.get(POD_SET) not in names]
         self._state.groups[group.key] = replace(group, plan={}, ranks={})
@@ -157,7 +150,8 @@ class StandIns:
             return
         gone = tuple(one.uid for one in self._places.standing(key))
         self._restored.pop(key, None)
-        self._doubted.difference_update(gone)
+        for uid in gone:
+            self._doubted.pop(uid, None)
         self._replace(gone)
         self._state.groups.pop(key, None)
         self._state.exclusive.pop(key, None)
@@ -174,16 +168,18 @@ class StandIns:
         if key is None:
             return
         self._touched.add(key)
-        own = self._places.standing(key, name)
-        if not own:
+        if not self._places.numbers(key, name):
             return
         at, index = self._tools.cluster.slot(node), self._places.index_of(key, name, pod)
-
-        def worse(one: Pod) -> tuple[bool, bool, int]:
-            elsewhere = at is None or self._tools.cluster.placement(one.uid) != at
-            return elsewhere, one.index != index, one.index or 0
-
-        self._replace((min(own, key=worse).uid,))
+        on_node = () if at is None else self._tools.cluster.pods_at(at)
+        own = [one.index for one in on_node if one.index is not None and set_of(one) == (key, name)]
+        if own:
+            number = min(own, key=lambda one: (one != index, one))
+        elif index is not None and self._places.stands_in(key, name, index):
+            number = index
+        else:
+            number = self._places.numbers(key, name)[0]
+        self._replace((self._places.uid_of(key, name, number),))
 
     def left(self, pod: Pod, node: str | None) -> None:
         """A pod left its node, or never came to it: its place is held for one that comes after it."""
@@ -197,32 +193,27 @@ class StandIns:
         one = next((each for each in group.places.sets if each.name == name), None)
         if one is None or node is None or self._tools.cluster.slot(node) is None:
             return
-        own = self._places.standing(key, name)
-        if len(own) >= self._places.wanted(key, one):
+        if len(self._places.numbers(key, name)) >= self._places.wanted(key, one):
             return
-        used = {each.index for each in own}
         index = one.index_of(pod)
-        if index is None or index in used:
-            index = next(number for number in range(len(used) + 1) if number not in used)
+        if index is None or self._places.stands_in(key, name, index):
+            index = self._places.free_number(key, name)
         made = self._stand_in(group, one, index)
-        self._doubted.add(made.uid)
+        self._doubted[made.uid] = None
         self._put(replace(made, node_name=node))
 
     def doubt(self, slot: int) -> None:
-        """A node changed."""
+        """A node changes, or goes."""
         if self._places:
-            cluster = self._tools.cluster
-            for key in self._places:
-                members = self._state.members.get(key)
-                placed = () if members is None else members.placed
-                self._doubted.update(uid for uid in placed if cluster.placement(uid) == slot)
+            pods = self._tools.cluster.pods_at(slot)
+            self._doubted |= {pod.uid: None for pod in pods if set_of(pod) is not None}
 
     def doubt_claims(self, keys: Iterable[str]) -> None:
         """Something changed on which these claims depend."""
         to_come = self._tools.cluster.volumes.to_come
         for key in keys if self._places else ():
             if key in to_come:
-                self._doubted.update(self._state.users.get(key, ()))
+                self._doubted |= self._state.users.get(key, {})
 
     def review(self) -> None:
         """Looks for those that have lost their node.
@@ -233,15 +224,23 @@ class StandIns:
         self._tidy()
         gone: list[str] = []
         put: list[Pod] = []
-        doubted, self._doubted = self._doubted, set()
-        for key in self._places:
-            members = self._state.members.get(key)
-            placed = {} if members is None else members.placed
-            lost = [uid for uid, pod in placed.items() if self._is_lost(pod, uid in doubted)]
-            if lost and not self._places.runs(key):
-                lost = list(placed)
+        doubted, self._doubted = self._doubted, {}
+        lost: dict[str, list[str]] = {}
+        for uid in doubted:
+            pod = self._state.pods.get(uid)
+            of = None if pod is None else set_of(pod)
+            if pod is None or of is None or of[0] not in self._places:
+                continue
+            key, _ = of
+            if uid in self._state.members[key].placed and self._is_lost(pod):
+                lost.setdefault(key, []).append(uid)
+        for key, uids in lost.items():
+            if self._places.runs(key):
+                gone += uids
+            else:
+                placed = self._state.members[key].placed
+                gone += placed
                 put += [replace(pod, node_name=None) for pod in placed.values()]
-            gone += lost
         self._replace(gone, put)
 
     def stand(self, outputs: Iterable[Output]) -> None:
@@ -264,24 +263,26 @@ class StandIns:
         if not self._places:
             return {}
         found: dict[str, str] = {}
-        free: dict[tuple[str, str], list[Pod]] = {}
-        waiting = []
+        taken: set[str] = set()
+        others: list[tuple[Pod, str, str]] = []
         for pod in pods:
             key, name = self._places.place_of(pod)
             if key is None:
                 continue
-            waiting.append((pod, (key, name)))
+            index = self._places.index_of(key, name, pod)
+            own = None if index is None else self._places.uid_of(key, name, index)
+            if own is None or own in taken or self._slot(own) is None:
+                others.append((pod, key, name))
+            else:
+                found[pod.uid] = own
+                taken.add(own)
+        free: dict[tuple[str, str], Iterator[str]] = {}
+        for pod, key, name in others:
             if (key, name) not in free:
-                own = (one for one in self._places.standing(key, name) if self._slot(one.uid) is not None)
-                free[key, name] = sorted(own, key=lambda one: one.index or 0)
-        for same in (True, False):
-            for pod, of in waiting:
-                if pod.uid in found:
-                    continue
-                index = self._places.index_of(*of, pod)
-                at = next((i for i, one in enumerate(free[of]) if not same or one.index == index), None)
-                if at is not None and (index is not None or not same):
-                    found[pod.uid] = free[of].pop(at).uid
+                uids = self._places.uids(key, name)
+                free[key, name] = (one for one in uids if one not in taken and self._slot(one) is not None)
+            if (uid := next(free[key, name], None)) is not None:
+                found[pod.uid] = uid
         return found
 
     def must_have_place(self, pod: Pod) -> bool:
@@ -313,9 +314,10 @@ class StandIns:
         for uid, stand_in in places.items():
             node = self._holdings.release(stand_in)
             pod = self._state.remove(stand_in)
-            if pod is not None:
-                self._tools.cluster.volumes.to_come.forget(pod)
-            if node is not None and pod is not None:
+            if pod is None:
+                continue
+            self._stands_no_more(pod)
+            if node is not None:
                 nodes[uid] = node
                 self._touched.add(self._state.item_key(pod))
         return nodes
@@ -342,21 +344,31 @@ class StandIns:
                 for uid in () if members is None else tuple(members.waiting):
                     self._drop(uid, _NO_MORE)
             for one in group.places.sets:
-                own = self._places.standing(key, one.name)
-                own.sort(key=lambda pod: (self._holdings.holds(pod.uid), -(pod.index or 0)))
-                for pod in own[: max(len(own) - self._places.wanted(key, one), 0)]:
-                    self._drop(pod.uid, _NO_MORE)
+                more = len(self._places.numbers(key, one.name)) - self._places.wanted(key, one)
+                self._replace(self._first_to_go(key, one, more))
             self._fit_minimum(key, group)
+
+    def _first_to_go(self, key: str, one: PlaceSet, count: int) -> list[str]:
+        """So many of those that stand in for a pod set: first the ones that found no place."""
+        if count <= 0:
+            return []
+        latest_first = [*self._places.uids(key, one.name)][::-1]
+        return sorted(latest_first, key=self._holdings.holds)[:count]
 
     def _put(self, pod: Pod) -> None:
         self._tools.cluster.volumes.to_come.expect(pod)
         self._take_in(pod)
+        self._places.stand(pod)
 
     def _drop(self, uid: str, why: str) -> None:
         pod = self._state.pods.get(uid)
         self._let_go(uid, why)
         if pod is not None:
-            self._tools.cluster.volumes.to_come.forget(pod)
+            self._stands_no_more(pod)
+
+    def _stands_no_more(self, pod: Pod) -> None:
+        self._tools.cluster.volumes.to_come.forget(pod)
+        self._places.stand_no_more(pod)
 
     def _replace(self, gone: Iterable[str], put: Iterable[Pod] = ()) -> None:
         for uid in gone:
@@ -370,54 +382,36 @@ class StandIns:
     def _stand_in(self, group: PodGroup, one: PlaceSet, index: int) -> Pod:
         asked = group.places
         assert asked is not None, f"{group.key} asks for no places"
-        uid = f"{asked.uid}/{one.name}/{index}"
+        uid = self._places.uid_of(group.key, one.name, index)
         restored = self._restored.setdefault(group.key, set())
         node = None if uid in restored else group.plan.get(uid)
         restored.add(uid)
         if node is not None:
-            self._doubted.add(uid)
+            self._doubted[uid] = None
         name = f"{asked.workload}-{one.name}-{index}"
         return replace(one.template, name=name, uid=uid, index=index, created=group.created, node_name=node)
 
     def _fit_minimum(self, key: str, group: PodGroup) -> None:
         """The gang needs all that stand in, however few pods are still to come."""
-        standing = self._places.standing(key)
-        of_subgroup = Counter(pod.subgroup for pod in standing)
+        of_subgroup: Counter[str | None] = Counter()
+        for one in () if group.places is None else group.places.sets:
+            of_subgroup[one.template.subgroup] += len(self._places.numbers(key, one.name))
         subgroups = tuple(replace(one, min_member=of_subgroup[one.name]) for one in group.subgroups)
         # Where its stand-ins are is known from them, not from what was written.
         self._state.groups[key] = replace(
-            group, min_member=len(standing), subgroups=subgroups, plan={}, ranks={}
+            group, min_member=of_subgroup.total(), subgroups=subgroups, plan={}, ranks={}
         )
 
-    def _is_lost(self, pod: Pod, doubted: bool) -> bool:
+    def _is_lost(self, pod: Pod) -> bool:
         """Whether the node of a stand-in is gone, or could not take it now."""
         slot = self._tools.cluster.placement(pod.uid)
-        if slot is None or not doubted:
-            return slot is None
+        if slot is None:
+            return True
         if any(one.pre_enqueue(pod) is not None for one in self._tools.profile.pre_enqueue):
-            self._doubted.add(pod.uid)  # It can't be judged yet.
+            self._doubted[pod.uid] = None  # It can't be judged yet.
             return False
         put_back = self._holdings.lift(pod)
         try:
             return not self._tools.allows(CycleState(), pod, slot)
         finally:
             put_back()
-
-
-def _other(before: PodGroup, group: PodGroup) -> bool:
-    """Whether other pods are to come, or elsewhere, and not only more or fewer of them."""
-
-    def kind(one: PodGroup) -> PodGroup:
-        asked = one.places
-        sets = () if asked is None else tuple(replace(each, count=0) for each in asked.sets)
-        subgroups = tuple(replace(each, min_member=0) for each in one.subgroups)
-        return replace(
-            one,
-            min_member=0,
-            subgroups=subgroups,
-            plan={},
-            ranks={},
-            places=None if asked is None else replace(asked, sets=sets),
-        )
-
-    return kind(before) != kind(group)
