@@ -254,6 +254,29 @@ def test_what_fits_in_no_rack_says_so_and_places_are_given_back(
     asyncio.run(run())
 
 
+def test_places_that_are_lost_once_pods_run_are_said(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with (
+            world(control_plane, namespace, *HOSTS[:2]) as it,
+            it.scheduling(own_namespace=namespace),
+        ):
+            await it.declare_group("question", question(it, 4))
+            await until_said(it, "question", "Placed")
+            held = planned(await group_of(it, "question"))
+            await it.create(*(real(it, f"real-{i}") for i in range(2)))
+            bound = await it.bound(2)
+            (gone,) = set(held.values()) - set(bound.values())
+            await it.api.delete(f"/api/v1/nodes/{gone}")
+
+            async def said() -> bool:
+                return "0 places held, 2 lost" in (await condition(it, "question"))["message"]
+
+            await until(said)
+            assert (await condition(it, "question"))["status"] == "True"
+
+    asyncio.run(run())
+
+
 def test_pods_that_are_all_ending_when_the_scheduler_starts_take_no_word_back(
     control_plane: ControlPlane, namespace: str
 ) -> None:

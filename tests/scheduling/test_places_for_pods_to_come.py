@@ -213,6 +213,21 @@ def test_pods_that_come_one_by_one_leave_the_other_places_held() -> None:
     assert len(site.where()) == 8
 
 
+@pytest.mark.parametrize(("gpus", "reason"), [(3, Reason.TOPOLOGY_PLACEMENT_FAILED), (1, None)])
+def test_room_that_a_pod_leaves_free_since_it_asks_for_more_or_less_is_for_others(
+    gpus: int, reason: Reason | None
+) -> None:
+    site = Site("zone-a rack-1 : a1=2")
+    site.take(PlacesAsked(asked(count=1, gpus=2)))
+    site.take(PodUpserted(pods(None, 1, prefix="other")[0]))
+    assert set(site.where()) == {"train-main-0"}
+    decided = site.take(*map(PodUpserted, real(1, gpus=gpus)))
+    assert {one.key: one.reason for one in decided} == {
+        "default/train-pod-0": reason,
+        "default/other-0": None,
+    }
+
+
 def test_a_pod_of_another_namespace_gets_no_place() -> None:
     site = Site(" zone-a rack-1 : a1=2")
     site.take(PlacesAsked(asked(count=2)))
@@ -303,8 +318,27 @@ def test_once_a_pod_came_a_place_that_is_lost_is_not_asked_for_again() -> None:
     site.take(PlacesAsked(asked()))
     site.take(*map(PodUpserted, real(2)))
     left = {node for name, node in site.where().items() if "main" in name}
+    site.engine.stand_ins.take_news()
     assert site.take(NodeDeleted(left.pop())) == []
     assert sorted(site.where()) == ["train-pod-0", "train-pod-1"]
+    assert site.engine.stand_ins.take_news() == {asked().key}, "the status says so"
+    assert site.engine.stand_ins.lost(asked().key) == 2
+    assert site.engine.state.groups[asked().key].min_member == 0
+
+
+def test_a_workload_that_starts_over_without_one_of_its_nodes_finds_places_in_another_rack() -> None:
+    site = Site()
+    site.take(PlacesAsked(asked()))
+    site.take(*map(PodUpserted, real(4)))
+    gone = site.where()["train-pod-0"]
+    site.take(NodeDeleted(gone))
+    for pod in real(4):
+        site.take(PodDeleted(pod.uid))
+    held = {site.nodes[node].labels["rack"] for node in site.where().values()}
+    assert held == {"rack-2"}
+    for pod in real(4):
+        site.take(PodUpserted(replace(pod, uid=f"{pod.uid}-again")))
+    assert sorted(site.where()) == [f"train-pod-{one}" for one in range(4)]
 
 
 @pytest.mark.parametrize(

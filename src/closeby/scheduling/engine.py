@@ -125,7 +125,7 @@ class Engine:
             give_back=self._holdings.give_back if contain_faults else None,
         )
         self._pending = self._rounds.pending
-        self._rounds.hold_places(self.stand_ins)
+        self._rounds.hold_places(self.stand_ins.for_pods)
         self._environment = Environment(
             tools, self.state, self._surprises, self._pending, self.stand_ins.doubt_claims
         )
@@ -247,7 +247,7 @@ class Engine:
 
     def fork(self) -> Fork:
         """Tries what would be decided if something were different. Take in no event until it is closed."""
-        return Fork(self._tools.for_fork(), self.state, self._holdings, self._handle, self.stand_ins)
+        return Fork(self._tools.for_fork(), self.state, self._holdings, self._handle, self.stand_ins.for_pods)
 
     def validate_state(self) -> None:
         """Assert every invariant across the indices."""

@@ -20,7 +20,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
 from closeby.scheduling.outcomes import Outcome, Output, item_key, namespace_of, outcomes_of
-from closeby.scheduling.placing.stand_ins import StandIns
+from closeby.scheduling.placing.place_records import PlacesForPods
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
@@ -53,7 +53,7 @@ class Fork:
         state: SchedulingState,
         holdings: Holdings,
         handle: Handle,
-        stand_ins: StandIns,
+        places: PlacesForPods,
     ) -> None:
         self._tools = tools
         self._state = state
@@ -64,7 +64,7 @@ class Fork:
             tools, state, handle, _no_story, backoff=False, reserve_after=0.0, give_back=None
         )
         self._pending = self._rounds.pending
-        self._rounds.hold_places(_PlacesTried(stand_ins, self._vacate))
+        self._rounds.hold_places(_PlacesTried(places, self._vacate))
         #: How to undo each step, and the work item that it concerns.
         self._log: list[tuple[Callable[[], object], str | None]] = []
         for key in state.item_keys():
@@ -224,13 +224,13 @@ class Fork:
 class _PlacesTried:
     """The places that are held for pods to come, as a fork gives them to pods that came."""
 
-    def __init__(self, stand_ins: StandIns, vacate: Callable[[str], str | None]) -> None:
+    def __init__(self, places: PlacesForPods, vacate: Callable[[str], str | None]) -> None:
         """``vacate`` takes away one that stands in (by uid), and returns its node."""
-        self.any = stand_ins.any
-        self.concerns = stand_ins.concerns
-        self.of = stand_ins.of
-        self.must_have_place = stand_ins.must_have_place
-        self.siblings = stand_ins.siblings
+        self.any = places.any
+        self.concerns = places.concerns
+        self.of = places.of
+        self.must_have_place = places.must_have_place
+        self.siblings = places.siblings
         self._vacate = vacate
 
     def vacate(self, places: Mapping[str, str]) -> dict[str, str]:

@@ -112,9 +112,14 @@ class HeldPlaces:
             if place is not None and place.level is not None:
                 domain = "/".join(value or "" for value in place.path)
             where = f" in {domain}" if domain else ""
+            lost = self._engine.stand_ins.lost(key)
             message = (
-                f"{plural(len(placed), 'place')} held{where}" if placed else "no place is needed any more"
+                f"{plural(len(placed), 'place')} held{where}"
+                if placed or lost
+                else "no place is needed any more"
             )
+            if lost:
+                message += f", {lost} lost: not looked for elsewhere, since pods of the Workload run"
         notes = [one.located() for one in self._notes(key)]
         said = (true, reason, clipped("; ".join((message, *notes)), _LONGEST_MESSAGE))
         plan = PlanWire(nodes=planned_nodes(placed))

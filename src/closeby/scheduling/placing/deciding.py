@@ -19,8 +19,8 @@ from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome, kind_of, name_of
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
+from closeby.scheduling.placing.place_records import HeldForPods
 from closeby.scheduling.placing.siblings import domain_of
-from closeby.scheduling.placing.stand_ins import HeldForPods
 from closeby.scheduling.placing.tools import (
     Attempt,
     Placed,
@@ -143,6 +143,8 @@ class Decider:
         self._state = state
         #: The places that are held for pods to come; None where it is not asked about such pods.
         self.stand_ins: HeldForPods | None = None
+        #: uid of each pod whose place was made free in this cycle -> that node, and what was held there.
+        self._vacated: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
         self._order = 0
 
     def decide(self, key: str, waiting: tuple[Pod, ...]) -> CycleResult:
@@ -202,7 +204,9 @@ class Decider:
             blocked = any(one.blocking for one in (*group.conditions, *conditions))
             if blocked or missing(group, gang.members) is not None:
                 return None
+        held = {uid: self._state.pods[stand_in].spec.requests for uid, stand_in in places.items()}
         nodes = self.stand_ins.vacate(places)
+        self._vacated = {uid: (node, held[uid]) for uid, node in nodes.items()}
         if gang is None:
             attempt = take_places(self._tools, ready, nodes)
         else:
@@ -210,6 +214,17 @@ class Decider:
         if attempt is None:
             return self._without_place(key, ready)
         return self._settle(key, ready, [], attempt, conditions)
+
+    def gave_places_up(self) -> bool:
+        """Whether places were made free since the last call that their pods did not take as they were."""
+        vacated, self._vacated = self._vacated, {}
+        for uid, (node, requests) in vacated.items():
+            placed = self._tools.cluster.placed(uid)
+            if placed is None or placed[0].spec.requests != requests:
+                return True
+            if placed[1] != self._tools.cluster.slot(node):
+                return True
+        return False
 
     def _without_place(self, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
         """What becomes of a pod that must not go just anywhere: beside those that run, or nowhere.

@@ -7,7 +7,8 @@ has up to 100,000 pods, and each that comes or goes asks how many are there: so 
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet, is_for_places
 from closeby.objects.pods import Pod
 from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.placing.siblings import Siblings
 
 
 class PlaceRecords:
@@ -193,6 +195,123 @@ class PlaceRecords:
         """Whether it is known that this pod of a Workload has a node."""
         there = self._there.get(pod.annotations.get(WORKLOAD, ""))
         return there is not None and pod.uid in there.pods
+
+
+class HeldForPods(Protocol):
+    """The places that are held for pods to come, as decisions about these pods see them."""
+
+    @property
+    def any(self) -> bool:
+        """Whether any places are asked for."""
+
+    def concerns(self, pods: Iterable[Pod]) -> bool:
+        """Whether places may be held for any of these pods."""
+
+    def of(self, pods: Sequence[Pod]) -> dict[str, str]:
+        """uid of a pod that waits -> uid of the stand-in whose place it takes."""
+
+    def must_have_place(self, pod: Pod) -> bool:
+        """Whether a pod without a gang must not go elsewhere."""
+
+    def siblings(self, pod: Pod) -> Siblings | None:
+        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
+
+    def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
+        """Takes stand-ins off their nodes; uid of each pod -> the node that it finds free."""
+
+    def placed(self, pods: Iterable[Pod]) -> None:
+        """These pods got nodes by a decision."""
+
+
+class PlacesForPods:
+    """The places of all Workloads, as decisions about their pods see them."""
+
+    def __init__(
+        self,
+        places: PlaceRecords,
+        slot: Callable[[str], int | None],
+        vacate: Callable[[str], str | None],
+        touched: Callable[[str], None],
+    ) -> None:
+        """``slot`` says where a pod (by uid) is; ``vacate`` takes a stand-in off its node, and returns that.
+
+        ``touched`` hears of each gang of which others stand in than before, or should.
+        """
+        self._places = places
+        self._slot = slot
+        self._vacate = vacate
+        self._touched = touched
+
+    @property
+    def any(self) -> bool:
+        """Whether any places are asked for."""
+        return bool(self._places)
+
+    def concerns(self, pods: Iterable[Pod]) -> bool:
+        """Whether places may be held for any of these pods."""
+        return bool(self._places) and any(self._places.place_of(pod)[0] is not None for pod in pods)
+
+    def of(self, pods: Sequence[Pod]) -> dict[str, str]:
+        """uid of a pod that waits -> uid of the stand-in whose place it takes, of its index if it can."""
+        if not self._places:
+            return {}
+        found: dict[str, str] = {}
+        taken: set[str] = set()
+        others: list[tuple[Pod, str, str]] = []
+        for pod in pods:
+            key, name = self._places.place_of(pod)
+            if key is None:
+                continue
+            index = self._places.index_of(key, name, pod)
+            own = None if index is None else self._places.uid_of(key, name, index)
+            if own is None or own in taken or self._slot(own) is None:
+                others.append((pod, key, name))
+            else:
+                found[pod.uid] = own
+                taken.add(own)
+        free: dict[tuple[str, str], Iterator[str]] = {}
+        for pod, key, name in others:
+            if (key, name) not in free:
+                uids = self._places.uids(key, name)
+                free[key, name] = (one for one in uids if one not in taken and self._slot(one) is not None)
+            if (uid := next(free[key, name], None)) is not None:
+                found[pod.uid] = uid
+        return found
+
+    def must_have_place(self, pod: Pod) -> bool:
+        """Whether a pod without a gang must not go elsewhere: one pod can't keep what its Workload asks."""
+        key, _ = self._places.place_of(pod)
+        group = None if key is None else self._places.group(key)
+        if group is None:
+            return False
+        asked = (group.constraint, *(one.constraint for one in group.subgroups))
+        layers = group.layers or any(one.layers for one in group.subgroups)
+        return bool(layers) or any(one is not None and one.required for one in asked)
+
+    def siblings(self, pod: Pod) -> Siblings | None:
+        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
+        key, name = self._places.place_of(pod)
+        group = None if key is None else self._places.group(key)
+        if key is None or group is None or group.places is None or not self._places.runs(key):
+            return None
+        part_of = {one.name: one.template.subgroup for one in group.places.sets}
+        pods = [(part_of.get(self._places.place_of(one)[1]), one) for one in self._places.came(group.places)]
+        pods += [(one.subgroup, one) for one in self._places.standing(key)]
+        on = ((subgroup, self._slot(one.uid)) for subgroup, one in pods)
+        placed = [(subgroup, slot) for subgroup, slot in on if slot is not None]
+        return Siblings(group, part_of.get(name), placed)
+
+    def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
+        """Takes stand-ins off their nodes for good; uid of each pod -> the node that it finds free."""
+        nodes = {uid: self._vacate(stand_in) for uid, stand_in in places.items()}
+        return {uid: node for uid, node in nodes.items() if node is not None}
+
+    def placed(self, pods: Iterable[Pod]) -> None:
+        """These pods got nodes by a decision, in their places or elsewhere."""
+        # Gangs have thousands of these, and most clusters no Workload.
+        for pod in [pod for pod in pods if WORKLOAD in pod.annotations]:
+            if self._places.note(pod) and (key := self._places.place_of(pod)[0]) is not None:
+                self._touched(key)
 
 
 def set_of(pod: Pod) -> tuple[str, str] | None:

@@ -7,55 +7,28 @@ that have a node.
 
 Once a pod has come, a place that is lost is not looked for again: the search would not know of the pods that
 are there, and could end in another domain than theirs. Pods that are ending count as gone for that: they may
-be of a time before the Workload was evicted.
+be of a time before the Workload was evicted. When all pods have left, all places are looked for again.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.places import POD_SET, WORKLOAD, PlaceSet
+from closeby.objects.places import POD_SET, PlaceSet
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Output
-from closeby.scheduling.placing.place_records import PlaceRecords, asks_otherwise, set_of
-from closeby.scheduling.placing.siblings import Siblings
+from closeby.scheduling.placing.place_records import PlaceRecords, PlacesForPods, asks_otherwise, set_of
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.plugin_view import CycleState
 
 _NO_MORE: Final = "stands in no more"
-
-
-class HeldForPods(Protocol):
-    """The places that are held for pods to come, as decisions about these pods see them."""
-
-    @property
-    def any(self) -> bool:
-        """Whether any places are asked for."""
-
-    def concerns(self, pods: Iterable[Pod]) -> bool:
-        """Whether places may be held for any of these pods."""
-
-    def of(self, pods: Sequence[Pod]) -> dict[str, str]:
-        """uid of a pod that waits -> uid of the stand-in whose place it takes."""
-
-    def must_have_place(self, pod: Pod) -> bool:
-        """Whether a pod without a gang must not go elsewhere."""
-
-    def siblings(self, pod: Pod) -> Siblings | None:
-        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
-
-    def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
-        """Takes stand-ins off their nodes; uid of each pod -> the node that it finds free."""
-
-    def placed(self, pods: Iterable[Pod]) -> None:
-        """These pods got nodes by a decision."""
 
 
 class StandIns:
@@ -83,11 +56,7 @@ class StandIns:
         #: Gangs of which others stand in than before, or should; and of which that was not said yet.
         self._touched: set[str] = set()
         self._news: set[str] = set()
-
-    @property
-    def any(self) -> bool:
-        """Whether any places are asked for."""
-        return bool(self._places)
+        self.for_pods = PlacesForPods(self._places, self._slot, self._vacate, self._touched.add)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -106,6 +75,12 @@ class StandIns:
     def started(self, key: str) -> bool:
         """Whether a pod of the Workload has a node, be it one that is ending."""
         return self._places.started(key)
+
+    def lost(self, key: str) -> int:
+        """How many pods are still to come for which no place is held, nor looked for."""
+        group = self._places.group(key)
+        sets = () if group is None or group.places is None else group.places.sets
+        return sum(self._places.wanted(key, one) - len(self._places.numbers(key, one.name)) for one in sets)
 
     # What is asked for
 
@@ -131,10 +106,8 @@ class StandIns:
             more = self._places.wanted(group.key, one) - len(own)
             if more < 0:
                 gone += self._first_to_go(group.key, one, -more)
-            elif more > 0:
-                used = {*own, *self._places.numbers_that_came(asked, one)}
-                free = (number for number in range(one.count + len(used)) if number not in used)
-                put += [self._stand_in(group, one, number) for number in islice(free, more)]
+            else:
+                put += self._more(group, one, own, more)
         names = {one.name for one in asked.sets}
         gone += [one.uid for one in self._places.standing(group.key) if one.labels.get(POD_SET) not in names]
         self._state.groups[group.key] = replace(group, plan={}, ranks={})
@@ -235,6 +208,7 @@ class StandIns:
             if uid in self._state.members[key].placed and self._is_lost(pod):
                 lost.setdefault(key, []).append(uid)
         for key, uids in lost.items():
+            self._touched.add(key)
             if self._places.runs(key):
                 gone += uids
             else:
@@ -252,83 +226,6 @@ class StandIns:
                         self._put(replace(one.pod, node_name=one.node))
             self._tidy()
 
-    # Places for pods
-
-    def concerns(self, pods: Iterable[Pod]) -> bool:
-        """Whether places may be held for any of these pods."""
-        return bool(self._places) and any(self._places.place_of(pod)[0] is not None for pod in pods)
-
-    def of(self, pods: Sequence[Pod]) -> dict[str, str]:
-        """uid of a pod that waits -> uid of the stand-in whose place it takes, of its index if it can."""
-        if not self._places:
-            return {}
-        found: dict[str, str] = {}
-        taken: set[str] = set()
-        others: list[tuple[Pod, str, str]] = []
-        for pod in pods:
-            key, name = self._places.place_of(pod)
-            if key is None:
-                continue
-            index = self._places.index_of(key, name, pod)
-            own = None if index is None else self._places.uid_of(key, name, index)
-            if own is None or own in taken or self._slot(own) is None:
-                others.append((pod, key, name))
-            else:
-                found[pod.uid] = own
-                taken.add(own)
-        free: dict[tuple[str, str], Iterator[str]] = {}
-        for pod, key, name in others:
-            if (key, name) not in free:
-                uids = self._places.uids(key, name)
-                free[key, name] = (one for one in uids if one not in taken and self._slot(one) is not None)
-            if (uid := next(free[key, name], None)) is not None:
-                found[pod.uid] = uid
-        return found
-
-    def must_have_place(self, pod: Pod) -> bool:
-        """Whether a pod without a gang must not go elsewhere: one pod can't keep what its Workload asks."""
-        key, _ = self._places.place_of(pod)
-        group = None if key is None else self._places.group(key)
-        if group is None:
-            return False
-        asked = (group.constraint, *(one.constraint for one in group.subgroups))
-        layers = group.layers or any(one.layers for one in group.subgroups)
-        return bool(layers) or any(one is not None and one.required for one in asked)
-
-    def siblings(self, pod: Pod) -> Siblings | None:
-        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
-        key, name = self._places.place_of(pod)
-        group = None if key is None else self._places.group(key)
-        if key is None or group is None or group.places is None or not self._places.runs(key):
-            return None
-        part_of = {one.name: one.template.subgroup for one in group.places.sets}
-        pods = [(part_of.get(self._places.place_of(one)[1]), one) for one in self._places.came(group.places)]
-        pods += [(one.subgroup, one) for one in self._places.standing(key)]
-        on = ((subgroup, self._slot(one.uid)) for subgroup, one in pods)
-        placed = [(subgroup, slot) for subgroup, slot in on if slot is not None]
-        return Siblings(group, part_of.get(name), placed)
-
-    def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
-        """Takes stand-ins off their nodes for good; uid of each pod -> the node that it finds free."""
-        nodes: dict[str, str] = {}
-        for uid, stand_in in places.items():
-            node = self._holdings.release(stand_in)
-            pod = self._state.remove(stand_in)
-            if pod is None:
-                continue
-            self._stands_no_more(pod)
-            if node is not None:
-                nodes[uid] = node
-                self._touched.add(self._state.item_key(pod))
-        return nodes
-
-    def placed(self, pods: Iterable[Pod]) -> None:
-        """These pods got nodes by a decision, in their places or elsewhere."""
-        # Gangs have thousands of these, and most clusters no Workload.
-        for pod in [pod for pod in pods if WORKLOAD in pod.annotations]:
-            if self._places.note(pod) and (key := self._places.place_of(pod)[0]) is not None:
-                self._touched.add(key)
-
     # Inside
 
     def _tidy(self) -> None:
@@ -339,10 +236,12 @@ class StandIns:
             group = self._places.group(key)
             if group is None or group.places is None:
                 continue
+            members = self._state.members.get(key)
             if self._places.runs(key):
-                members = self._state.members.get(key)
                 for uid in () if members is None else tuple(members.waiting):
                     self._drop(uid, _NO_MORE)
+            elif self.lost(key) and not self.started(key):
+                self._look_again(group)
             for one in group.places.sets:
                 more = len(self._places.numbers(key, one.name)) - self._places.wanted(key, one)
                 self._replace(self._first_to_go(key, one, more))
@@ -355,6 +254,15 @@ class StandIns:
         latest_first = [*self._places.uids(key, one.name)][::-1]
         return sorted(latest_first, key=self._holdings.holds)[:count]
 
+    def _look_again(self, group: PodGroup) -> None:
+        """All pods have left, and some lost their places: all of them may be elsewhere."""
+        standing = self._places.standing(group.key)
+        put = [replace(one, node_name=None) for one in standing]
+        for one in () if group.places is None else group.places.sets:
+            own = self._places.numbers(group.key, one.name)
+            put += self._more(group, one, own, self._places.wanted(group.key, one) - len(own))
+        self._replace([one.uid for one in standing], put)
+
     def _put(self, pod: Pod) -> None:
         self._tools.cluster.volumes.to_come.expect(pod)
         self._take_in(pod)
@@ -365,6 +273,17 @@ class StandIns:
         self._let_go(uid, why)
         if pod is not None:
             self._stands_no_more(pod)
+
+    def _vacate(self, uid: str) -> str | None:
+        """Takes one off its node for a pod that came; returns that node."""
+        node = self._holdings.release(uid)
+        pod = self._state.remove(uid)
+        if pod is None:
+            return None
+        self._stands_no_more(pod)
+        if node is not None:
+            self._touched.add(self._state.item_key(pod))
+        return node
 
     def _stands_no_more(self, pod: Pod) -> None:
         self._tools.cluster.volumes.to_come.forget(pod)
@@ -378,6 +297,14 @@ class StandIns:
 
     def _slot(self, uid: str) -> int | None:
         return self._tools.cluster.placement(uid)
+
+    def _more(self, group: PodGroup, one: PlaceSet, own: Sequence[int], count: int) -> list[Pod]:
+        """So many more to stand in for a pod set beside those with these numbers."""
+        if count <= 0 or group.places is None:
+            return []
+        used = {*own, *self._places.numbers_that_came(group.places, one)}
+        free = (number for number in range(one.count + len(used)) if number not in used)
+        return [self._stand_in(group, one, number) for number in islice(free, count)]
 
     def _stand_in(self, group: PodGroup, one: PlaceSet, index: int) -> Pod:
         asked = group.places

@@ -12,7 +12,7 @@ from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Outcome, kind_of, name_of
 from closeby.scheduling.placing.deciding import CycleResult, Decider
 from closeby.scheduling.placing.exclusive import Exclusives
-from closeby.scheduling.placing.stand_ins import HeldForPods
+from closeby.scheduling.placing.place_records import HeldForPods
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import plans_of
 from closeby.scheduling.preempting.records import NoPreemption
@@ -54,6 +54,10 @@ class Attempts:
         """Whether places are held for pods of this item."""
         stand_ins = self._decider.stand_ins
         return stand_ins is not None and stand_ins.any and stand_ins.concerns(self._state.turn(key).pods)
+
+    def gave_places_up(self) -> bool:
+        """Whether the last cycle left places free that were held for the pods of its item."""
+        return self._decider.gave_places_up()
 
     def run(self, key: str, allowance: int | None) -> SearchProgress[CycleResult]:
         """Start or resume the cycle of an item, for at most ``allowance`` steps (None: to its end).

@@ -8,7 +8,7 @@ from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Output, Suspended
-from closeby.scheduling.placing.stand_ins import HeldForPods
+from closeby.scheduling.placing.place_records import HeldForPods
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.rounds.attempts import Attempts, GiveBack
 from closeby.scheduling.rounds.outcome_handling import OutcomeHandler, Tell, TickTime
@@ -98,6 +98,8 @@ class Rounds:
         if key in self._state.relaxing.written and time.clock is not None:
             self._relax(key, time.clock)
         done = self._attempts.run(key, allowance)
+        if self._attempts.gave_places_up():
+            self._outcomes.room_came(time.moment)
         if done.result is None:
             queue.suspend(key)
             outputs.append(Suspended(key, done.steps))

@@ -97,8 +97,13 @@ class OutcomeHandler:
             else:
                 self._tell(kept.key, kept.sentence(), None)
         if self._tools.reserved.number != before:
-            pending.queue.move_to_active_or_backoff(ClusterEvent.CAPACITY, pending.backoff_from(moment))
-            pending.suspensions.note_event(ClusterEvent.CAPACITY)
+            self.room_came(moment)
+
+    def room_came(self, moment: Moment | None) -> None:
+        """Nodes that were kept free, or held, are so no more: retry what waits for room."""
+        pending = self._pending
+        pending.queue.move_to_active_or_backoff(ClusterEvent.CAPACITY, pending.backoff_from(moment))
+        pending.suspensions.note_event(ClusterEvent.CAPACITY)
 
     def _until(self, key: str, outcome: Outcome, time: TickTime) -> Outcome:
         """What was decided, with the requirement that falls next."""
