@@ -7,7 +7,7 @@ names are such that no object has them.
 from collections.abc import Callable
 
 from closeby.cluster.storage import Storage
-from closeby.objects.pods import ClaimName, ClaimRequest, Pod
+from closeby.objects.pods import ClaimName, ClaimRequest, Pod, PodClaim
 from closeby.objects.volumes import PersistentVolumeClaim, default_class, with_class
 
 
@@ -36,13 +36,7 @@ class ClaimsToCome:
         default = self._default() if pod.spec.claims else None
         for one in pod.spec.claims:
             if one.naming is ClaimName.TO_COME:
-                name = one.of(pod.name)
-                claim = PersistentVolumeClaim(
-                    namespace=pod.namespace,
-                    name=name,
-                    uid=f"{pod.namespace}/{name}",
-                    request=one.request or ClaimRequest(),
-                )
+                claim = _claim_of(pod, one)
                 self._expected[claim.key] = claim
                 self._put(with_class(claim, default))
 
@@ -66,15 +60,26 @@ class ClaimsToCome:
 
     def bound_at_once(self, pod: Pod) -> tuple[str, ...]:
         """The ephemeral volumes of a pod to come whose class is there, and does not wait for its node."""
-        default, classes = self._default(), self._storage.classes
+        default = self._default()
         found = []
         for one in pod.spec.claims:
             if one.naming is ClaimName.TO_COME and one.request is not None:
-                name = one.request.storage_class
-                made = classes.get((default if name is None else name) or "")
+                claim = with_class(_claim_of(pod, one), default)
+                made = self._storage.classes.get(claim.request.storage_class or "")
                 if made is not None and not made.waits:
                     found.append(one.volume)
         return tuple(found)
 
     def _default(self) -> str | None:
         return default_class(self._storage.classes.values())
+
+
+def _claim_of(pod: Pod, one: PodClaim) -> PersistentVolumeClaim:
+    """The claim as it will be made, as the template of the pod has it."""
+    name = one.of(pod.name)
+    return PersistentVolumeClaim(
+        namespace=pod.namespace,
+        name=name,
+        uid=f"{pod.namespace}/{name}",
+        request=one.request or ClaimRequest(),
+    )
