@@ -114,6 +114,26 @@ def test_a_claim_is_shared_by_no_more_pods_than_it_can_be_reserved_for() -> None
     assert {found.leftovers[uid].reason for uid in ("p2", "p3")} == {Reason.UNSUPPORTED}
 
 
+@pytest.mark.parametrize("existing", [0, 1])
+def test_each_pod_that_is_made_of_a_workload_counts_as_a_user_of_its_claim(existing: int) -> None:
+    users = [{"resource": "pods", "name": f"o{i}", "uid": f"o{i}"} for i in range(253)]
+    template = {"metadata": {"labels": {"app": "s"}}, "spec": pod(NAMED)["spec"]}
+    stateful = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "s"},
+        "spec": {"replicas": 5, "selector": {"matchLabels": {"app": "s"}}, "template": template},
+    }
+    pods = [pod(NAMED) | {"metadata": {"name": f"p{i}", "uid": f"p{i}"}} for i in range(existing)]
+    found = run(stateful, *pods, claim(allocation={}, reservedFor=users))
+    served = {"default/s-0", "default/s-1", "default/s-2"}
+    if existing:
+        served = {"p0", "default/s-0", "default/s-1"}
+    assert found.bindings.keys() == served
+    assert {one.reason for one in found.leftovers.values()} == {Reason.UNSUPPORTED}
+    assert len(found.bindings) + len(found.leftovers) == 5 + existing
+
+
 @pytest.mark.parametrize(("group", "waits"), [("g", False), ("other", True)])
 def test_a_claim_that_is_reserved_for_a_podgroup_serves_its_pods(group: str, waits: bool) -> None:
     users = [{"resource": "pods", "name": f"o{i}", "uid": f"o{i}"} for i in range(255)]

@@ -1,5 +1,7 @@
 """A ResourceClaim as the scheduler sees it: whether devices are allocated for it, and where they are."""
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -33,11 +35,16 @@ class ResourceClaim(Struct, frozen=True, kw_only=True):
         """Whether pods may use it, as far as there are places."""
         return self.allocated and not self.terminating
 
-    @property
-    def places_left(self) -> int:
-        """How many more pods it can be reserved for."""
-        return MOST_CONSUMERS - len(self.reserved_for) - len(self.reserved_for_groups)
-
     def reserves(self, pod: Pod) -> bool:
         """Whether it is reserved for a pod, or for the pod's PodGroup."""
         return pod.uid in self.reserved_for or pod.group in self.reserved_for_groups
+
+    def places(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """uids of those of its pods that have the places left, and for which it is not reserved yet.
+
+        The API server and a controller reserve it for each pod that has its node. So the places are first of
+        the pods with a node, then of those that wait, in this order.
+        """
+        left = MOST_CONSUMERS - len(self.reserved_for) - len(self.reserved_for_groups)
+        unreserved = (pod.uid for pod in pods if not self.reserves(pod))
+        return frozenset(islice(unreserved, max(left, 0)))

@@ -99,11 +99,8 @@ class Collection:
             *(_unknown_kind(self._first[key], number) for key, number in self._unknown.items()),
         ]
         pods, shared = self._with_own_uids()
-        resolving = Resolving(
-            (one for one in kept if isinstance(one, RuntimeClass)),
-            (one for one in kept if isinstance(one, ResourceClaim)),
-            pods,
-        )
+        claims = tuple(one for one in kept if isinstance(one, ResourceClaim))
+        resolving = Resolving((one for one in kept if isinstance(one, RuntimeClass)), claims, pods)
         nodes, alone, contradictions = self._node_parts.merged(
             (entry.record, entry.place) for entry in self._kept.values() if isinstance(entry.record, Node)
         )
@@ -127,6 +124,7 @@ class Collection:
             namespaces=tuple(one for one in kept if isinstance(one, Namespace)),
             services=tuple(one for one in kept if isinstance(one, PodOwner)),
             storage=tuple(one for one in kept if isinstance(one, StorageObject)),
+            resource_claims=claims,
             budgets=tuple(one for one in kept if isinstance(one, PodDisruptionBudget)),
             others=dict(sorted(self._others.items())),
             notices=(

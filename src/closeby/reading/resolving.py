@@ -1,11 +1,10 @@
 """What other objects say about a pod: its RuntimeClass, as admission applies it, and its ResourceClaims."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from closeby.objects.pods import Pod, RuntimeClass
+from closeby.objects.pods import Pod, PodSpec, RuntimeClass
 from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.workloads import Workload
 
@@ -67,42 +66,42 @@ def with_claims(
 
 
 class Resolving:
-    """Applies both to the pods, and to the templates, of some manifests; equal specs stay one object."""
+    """Applies both to the pods of some manifests, and classes to templates; equal specs stay one object."""
 
     def __init__(
         self, classes: Iterable[RuntimeClass], claims: Iterable[ResourceClaim], pods: Iterable[Pod]
     ) -> None:
-        """``classes``, ``claims`` and ``pods`` are all that there are."""
+        """``classes``, ``claims`` and ``pods`` are all that there are; pods that wait are in their order."""
         self._classes = {one.name: one for one in classes}
         self._claims = {one.key: one for one in claims}
-        self._specs: dict[object, object] = {}
-        #: Claim -> pods that use it, or will, and for which it is not reserved yet.
-        self._users: Counter[str] = Counter()
-        for pod in pods:
-            if pod.resource_claims and pod.node_name is not None and not pod.finished:
-                self._uses(pod)
+        self._specs: dict[PodSpec, PodSpec] = {}
+        users: dict[str, list[Pod]] = {key: [] for key in self._claims}
+        for pod in sorted(pods, key=lambda one: one.node_name is None):
+            for key in claim_keys(pod) if pod.resource_claims and not pod.finished else ():
+                if key in users:
+                    users[key].append(pod)
+        #: Claim -> uids of the pods that have its places.
+        self._places = {key: self._claims[key].places(its) for key, its in users.items()}
 
     def pod(self, pod: Pod) -> Pod:
-        """A pod, or the pod of a template."""
+        """One of the pods."""
         if not pod.spec.runtime_class and not pod.resource_claims:
             return pod
-        found = with_claims(with_runtime_class(pod, self._classes), self._claims, self._has_place)
-        if pod.resource_claims and pod.node_name is None:
-            self._uses(pod)
-        if found is pod:
-            return pod
-        return replace(found, spec=self._specs.setdefault(found.spec, found.spec))
-
-    def _has_place(self, claim: ResourceClaim) -> bool:
-        return self._users[claim.key] < claim.places_left
-
-    def _uses(self, pod: Pod) -> None:
-        for key in claim_keys(pod):
-            claim = self._claims.get(key)
-            if claim is not None and not claim.reserves(pod):
-                self._users[key] += 1
+        found = with_claims(
+            with_runtime_class(pod, self._classes),
+            self._claims,
+            lambda claim: pod.uid in self._places[claim.key],
+        )
+        return self._shared(pod, found)
 
     def workload(self, workload: Workload) -> Workload:
-        """A workload, with its templates."""
-        sets = tuple(replace(one, template=self.pod(one.template)) for one in workload.pod_sets)
+        """A workload with its templates; of claims it depends on each of the pods whether they serve it."""
+        sets = tuple(replace(one, template=self._template(one.template)) for one in workload.pod_sets)
         return replace(workload, pod_sets=sets)
+
+    def _template(self, pod: Pod) -> Pod:
+        return self._shared(pod, with_runtime_class(pod, self._classes))
+
+    def _shared(self, pod: Pod, found: Pod) -> Pod:
+        """The pod as it was found to be, with the spec of all that have an equal one."""
+        return pod if found is pod else replace(found, spec=self._specs.setdefault(found.spec, found.spec))

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import TASK_SPEC
+from closeby.objects.natural import natural_key
 from closeby.objects.ownership import Family, families_of, names_of, owners_of, set_of
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason
@@ -25,6 +26,7 @@ from closeby.reading.dialects.loose import loose_gangs
 from closeby.reading.dialects.upstream import referred_gangs
 from closeby.reading.dialects.volcano import GROUP_SOURCE
 from closeby.reading.manifests import Manifests
+from closeby.reading.resolving import Resolving
 
 
 class Expansion(Struct, frozen=True, kw_only=True):
@@ -76,6 +78,7 @@ class _Expander:
         self._group_loose(families.loose)
         self._group_referring()
         self._assign_tasks()
+        self._claim()
         self._open_gates()
         if self._admitted:
             self._conditions.append(_not_admitted(self._admitted))
@@ -208,6 +211,16 @@ class _Expander:
             self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
             for pod in members:
                 self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
+
+    def _claim(self) -> None:
+        """Pods that were made have their claims for devices as far as these serve that many pods."""
+        claims, existing = self._manifests.resource_claims, self._manifests.pods
+        there = {pod.key for pod in existing} if claims else set()
+        made = [pod for key, pod in self._pods.items() if pod.resource_claims and key not in there]
+        if claims and made:
+            made.sort(key=lambda pod: (pod.namespace, natural_key(pod.name)))
+            resolving = Resolving((), claims, (*existing, *made))
+            self._pods.update({pod.key: resolving.pod(pod) for pod in made})
 
     def _open_gates(self) -> None:
         """Pods that Kueue holds count as admitted, as the suspended workloads of its queues do.

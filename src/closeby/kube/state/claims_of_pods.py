@@ -1,11 +1,10 @@
 """ResourceClaims of a cluster, and the pods that name them: claims may be allocated long after.
 
-A claim serves a limited number of pods. The API server and a controller reserve it for each of them once the
-pod has its node. The places that are left belong to the pods with a node for which it is not reserved yet,
-then to those that wait, as they came.
+A claim serves a limited number of pods (``ResourceClaim.places``). Those that wait stand in the order in
+which they came.
 """
 
-from itertools import chain, islice
+from itertools import chain
 
 from closeby.objects.pods import Pod
 from closeby.objects.resource_claims import ResourceClaim
@@ -130,7 +129,5 @@ class ClaimsOfPods:
         if users is None:
             return frozenset()
         if users.served is None:
-            come = chain(users.placed, users.waiting)
-            unreserved = (uid for uid in come if not claim.reserves(self._pods[uid]))
-            users.served = frozenset(islice(unreserved, max(0, claim.places_left)))
+            users.served = claim.places(self._pods[uid] for uid in chain(users.placed, users.waiting))
         return users.served

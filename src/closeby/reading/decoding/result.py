@@ -13,6 +13,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
+from closeby.objects.resource_claims import ResourceClaim
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.volumes import StorageObject
@@ -46,6 +47,8 @@ class Manifests(Struct, frozen=True, kw_only=True):
     services: tuple[PodOwner, ...] = ()
     #: Claims, volumes, storage classes, and what nodes and drivers say of them.
     storage: tuple[StorageObject, ...] = ()
+    #: Their places are given to the pods; those that are made of workloads come after these.
+    resource_claims: tuple[ResourceClaim, ...] = ()
     budgets: tuple[PodDisruptionBudget, ...] = ()
     #: How many objects there were of each known kind that is not used.
     others: Mapping[str, int] = {}
