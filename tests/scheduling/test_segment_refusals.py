@@ -3,6 +3,8 @@
 import re
 from random import Random
 
+import pytest
+
 from closeby.objects.groups import Exclusive, Layer
 from closeby.objects.reasons import Reason
 from tests.scheduling.test_layers import BLOCKS, layered
@@ -43,6 +45,39 @@ def test_segments_with_a_domain_for_themselves() -> None:
     layer = Layer(level="rack", size=2, exclusive=Exclusive.KIND)
     said = message("a r1 : n1=4\na r2 : n2=4", layer, members=6)
     assert said.startswith("2 of 3 segments of 2 pods each find a rack of topology fabric for themselves")
+
+
+def test_the_largest_of_unequal_segments_is_named_where_no_domain_holds_it() -> None:
+    counts = Layer(level="rack", counts=(1, 5, 2))
+    said = message("a r1 : n1=4\na r2 : n2=3\na r3 : n3=3", Layer(level="block", size=8), counts, members=8)
+    assert said.startswith("segment 1 of 3 (train-1..5) finds no rack of topology fabric")
+    assert said.endswith("the roomiest rack holds 4 of its 5 pods")
+
+
+def test_the_domain_of_all_segments_is_named_where_it_is_no_larger_than_theirs() -> None:
+    """One rack for the whole gang, and one block for each segment."""
+    group = layered(8, Layer(level="block", size=4), required="rack")
+    found = world("a r1 : n1=4\na r2 : n2=5", levels=BLOCKS).run(group, members=pods("train", 8))
+    said = found.outcome("train").message or ""
+    assert said.startswith("no rack of topology fabric holds all 8 pods: the roomiest, a/r2, takes 5")
+
+
+@pytest.mark.parametrize(
+    ("exclusive", "fits"),
+    [(Exclusive.NONE, {"r1": 6, "r2": 3, "r3": 0}), (Exclusive.KIND, {"r1": 3, "r2": 3})],
+)
+def test_each_domain_is_explained_by_the_segments_that_it_holds(
+    exclusive: Exclusive, fits: dict[str, int]
+) -> None:
+    """Nothing is required of all segments together: so none asks for a rack that holds all pods."""
+    group = layered(12, Layer(level="rack", size=3, exclusive=exclusive))
+    drawn = world("a r1 : n1=8\na r2 : n2=5\na r3 : n3=2", levels=BLOCKS, explain=True)
+    found = drawn.run(group, members=pods("train", 12)).outcome("train").domains
+    told = {one.path[-1]: one for one in found}
+    assert {rack: told[rack].fits for rack in fits} == fits
+    assert all(
+        told[rack].lack.startswith(f"{pods // 3} of 4 segments of 3 pods") for rack, pods in fits.items()
+    )
 
 
 def test_the_subgroup_that_fits_nowhere_is_named() -> None:

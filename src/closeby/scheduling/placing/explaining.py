@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from closeby.objects.pods import Pod
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.placing.segment_refusals import segment_room, segments_text
+from closeby.scheduling.placing.segment_room import SegmentRoom
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
@@ -33,18 +34,23 @@ class Explaining:
         levels = asked.get("") or next(iter(asked.values()), None)
         if levels is None or not demand:
             return ()
-        level = levels.required if levels.required is not None else levels.preferred
-        if level is None or levels.by_default:
-            level = max(levels.tree.node_level - 1, ROOT_LEVEL)
-        limit = None if self._tools.explain_everything else 20
-        found = self._tools.diagnosis.survey(demand, levels.tree, level, limit, self._gang.group.strategy)
-        return self._by_segments(found, levels.tree, level)
-
-    def _by_segments(self, found: tuple[DomainFit, ...], tree: Tree, level: int) -> tuple[DomainFit, ...]:
-        """Of a gang with layers only what fits in whole segments counts."""
+        tree, level = levels.tree, levels.required if levels.required is not None else levels.preferred
         part = self._gang.parts(everyone=True)
         room = None if part.segments is None else segment_room(self._tools, self._gang.group, part)
-        if room is None or room.tree is not tree or level == ROOT_LEVEL:
+        if level is None or levels.by_default:
+            level = max(tree.node_level - 1, ROOT_LEVEL)
+            if room is not None:
+                # Then each segment asks for a domain, and nothing for all of them.
+                tree, level = room.tree, room.layers[0].level
+        limit = None if self._tools.explain_everything else 20
+        found = self._tools.diagnosis.survey(demand, tree, level, limit, self._gang.group.strategy)
+        return found if room is None else self._by_segments(found, room, tree, level)
+
+    def _by_segments(
+        self, found: tuple[DomainFit, ...], room: SegmentRoom, tree: Tree, level: int
+    ) -> tuple[DomainFit, ...]:
+        """Of a gang with layers only what fits in whole segments counts."""
+        if room.tree is not tree or level == ROOT_LEVEL:
             return found
         paths = {tree.path(Domain(level, index)): index for index in range(tree.count(level))}
         fits = []

@@ -43,15 +43,16 @@ def segment_room(
 
 def segments_text(room: SegmentRoom, level: int, domain: int, pods: int) -> tuple[int, str]:
     """Pods in whole segments that fit in a domain, and what that means for so many pods, for people."""
-    first = next((layer for layer in room.layers if layer.level > level), None)
+    first = next((layer for layer in room.layers if layer.level >= level), None)
     if first is None:
         return pods, ""
-    fits = int(room.room(level, 0)[domain]) // first.size
+    alone = first.level == level
+    fits = int(room.of(level)[domain]) if alone else int(room.room(level, 0)[domain]) // first.size
     wanted = -(-pods // first.size)
-    name = room.tree.level_names[first.level]
     if fits >= wanted:
         return pods, ""
-    return fits * first.size, f"{fits} of {plural(wanted, 'segment')} of {first.size} pods, a {name} each"
+    each = "" if alone else f", a {room.tree.level_names[first.level]} each"
+    return fits * first.size, f"{fits} of {plural(wanted, 'segment')} of {plural(first.size, 'pod')}{each}"
 
 
 def certainly_short(tools: Tools, group: PodGroup, whole: Part) -> bool:
@@ -92,7 +93,51 @@ def shortfall(tools: Tools, group: PodGroup, whole: Part) -> str:
             found = "" if room is None else _lacking(tools, room, part, whole)
             if found:
                 return found
+        found = _largest(tools, group, part, layering) or _bound(tools, part, whole)
+        if found:
+            return found
     return "there is room in the cluster, but no choice of domains holds all segments as their layers require"
+
+
+def _largest(tools: Tools, group: PodGroup, part: Part, layering: Layering) -> str:
+    """That no domain holds the first of the largest segments of equal pods, where their sizes differ."""
+    demand, tree = tools.table.beside_each_other(part.core), layering.tree
+    barred: Sequence[Bools | None] = [None] * len(layering.layers)
+    if tools.taken is not None:
+        barred = tools.taken(group, layering)
+    for layer, closed in zip(layering.layers, barred, strict=True):
+        sizes = layer.counts
+        if not layer.required or sum(sizes) != len(part.core) or len(demand) != 1:
+            continue
+        room = tools.table.counts(demand[0].pod_class, tree).of(layer.level)
+        most = int((room if closed is None else room[~closed]).max(initial=0))
+        number = max(range(len(sizes)), key=sizes.__getitem__)
+        if sizes[number] > most:
+            before = sum(sizes[:number])
+            names = names_text([pod.name for pod in part.core[before : before + sizes[number]]])
+            name = tree.level_names[layer.level]
+            return (
+                f"segment {number} of {len(sizes)} ({names}) finds no {name} of topology {tree.name}: the "
+                f"roomiest {name} holds {most} of its {sizes[number]} pods{_occupied([closed])}"
+            )
+    return ""
+
+
+def _bound(tools: Tools, part: Part, whole: Part) -> str:
+    """That no domain of the level that all of them require holds a leaf of equal pods."""
+    levels, demand = part.levels or whole.levels, tools.table.beside_each_other(part.core)
+    if levels is None or levels.required is None or len(demand) != 1:
+        return ""
+    best = tools.diagnosis.roomiest(demand, levels.tree, levels.required)
+    if best is None or best[1] >= len(part.core):
+        return ""
+    domain, fit, _, lack = best
+    who = f" of subgroup {part.name!r}" if part.name else ""
+    return (
+        f"no {levels.tree.level_names[levels.required]} of topology {levels.tree.name} holds "
+        f"{all_pods(len(part.core))}{who}: the roomiest, {path_text(levels.tree.path(domain))}, takes {fit}"
+        + (f" ({lack})" if lack else "")
+    )
 
 
 def _lacking(tools: Tools, room: SegmentRoom, part: Part, whole: Part) -> str:
@@ -119,8 +164,8 @@ def _lacking(tools: Tools, room: SegmentRoom, part: Part, whole: Part) -> str:
         return f"the {len(lost)} pods{who} are one segment, and no {where} holds it: the roomiest {best}"
     alone = " for themselves" if first.exclusive is not Exclusive.NONE else ""
     return (
-        f"{most} of {number} segments{who} of {first.size} pods each find a {where}{alone}; segment {most} "
-        f"({names_text([pod.name for pod in lost])}) finds none: the roomiest {name} {best}"
+        f"{most} of {number} segments{who} of {plural(first.size, 'pod')} each find a {where}{alone}; "
+        f"segment {most} ({names_text([pod.name for pod in lost])}) finds none: the roomiest {name} {best}"
     )
 
 
@@ -139,19 +184,10 @@ def subgroups_apart(tools: Tools, group: PodGroup, whole: Part) -> str:
     """That subgroups find no domains: the first one of equal pods that finds none whatever the others do."""
     any_of_them = any(one.min_subgroups is not None for one in group.subgroups)
     for part in () if any_of_them else whole.leaves():
-        levels = part.levels
-        demand = tools.table.beside_each_other(part.core) if part.core else ()
-        if levels is None or levels.required is None or part.anchors or len(demand) != 1:
-            continue
-        best = tools.diagnosis.roomiest(demand, levels.tree, levels.required)
-        if best is None or best[1] >= len(part.core):
-            continue
-        domain, fit, _, lack = best
-        return (
-            f"no {levels.tree.level_names[levels.required]} of topology {levels.tree.name} holds "
-            f"{all_pods(len(part.core))} of subgroup {part.name!r}: the roomiest, "
-            f"{path_text(levels.tree.path(domain))}, takes {fit}" + (f" ({lack})" if lack else "")
-        )
+        if part.levels is not None and part.core and not part.anchors:
+            found = _bound(tools, part, part)
+            if found:
+                return found
     return "there is room in the cluster, but no choice of domains holds all subgroups as they require"
 
 
