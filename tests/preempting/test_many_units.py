@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.groups import Layer
 from closeby.objects.pods import Pod
 from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged, GroupChanged, PodUpserted
@@ -111,3 +112,25 @@ def test_a_member_that_goes_stays_chosen_where_the_budget_keeps_the_rest_of_its_
     site.waiting("train", 1, gpu=2)
     [plan] = site.tick()
     assert names(plan) == ["beside", "spare-0"]
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (Layer(level="zone", size=12), Layer(level="rack", size=4)),
+        (Layer(level="zone", max_domains=1, size=4),),
+    ],
+)
+def test_a_layer_of_one_segment_is_the_domain_to_clear(layers: tuple[Layer, ...]) -> None:
+    """Zone c costs one gang, of which all of it and the spare half of another go; the others cost two."""
+    nodes = [f"{zone}{at}" for zone in "abcd" for at in range(12)]
+    drawing = "\n".join(f"{one[0]} {one[0]}-{int(one[1:]) // 4} : {one}=1" for one in nodes)
+    site = Site(drawing)
+    for number in range(6):
+        minimum = 8 if number in (1, 2) else 4
+        site.running(f"low-{number}", nodes[number * 8 : number * 8 + 8], priority=10, minimum=minimum)
+    site.waiting("high", 12, group=replace(gang("high", 12), layers=layers))
+    (plan,) = site.tick()
+    assert (plan.cost.gangs_broken, len(plan.victims)) == (1, 12)
+    assert site.evict(plan) == []
+    assert {node[0] for node in site.where.values()} == {"c"}

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod
+from closeby.scheduling.gangs.segments import TreeLayer
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 from closeby.scheduling.preempting.clearing import Clearing, FoundVictims
@@ -65,6 +66,14 @@ class GangQuestion:
         self._one_of_each = [share.pods[0] for share in demand]
         self.rows, kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
         self._anchors = minimum.all_anchors()
+        layering = None if gang.group.subgroups or self._anchors else gang.constraints.layerings.get("")
+        if layering is not None and (levels is None or levels.by_default or layering.tree is self.tree):
+            # The one segment of a coarse layer is all of the minimum: it requires that level.
+            one = [
+                layer.level for layer in layering.layers if layer.required and _undivided(layer, len(core))
+            ]
+            if one and one[-1] > self.level:
+                self.tree, self.level = layering.tree, one[-1]
         if minimum.may_leave_out:  # Not all of these need a place.
             kinds = tuple(PodKind(wanted=0, asks=one.asks, usable=one.usable, plain=False) for one in kinds)
         self.kinds = kinds
@@ -308,3 +317,8 @@ class _Search(Struct, frozen=True, eq=False):
                 lambda kind, slot: bool(kinds[kind].usable[slot]),
             )
             yield bound, ROOT if level == ROOT_LEVEL else Domain(level, index), units, domain_room
+
+
+def _undivided(layer: TreeLayer, pods: int) -> bool:
+    """Whether a layer puts so many pods in one domain: they are one segment, or may use no second one."""
+    return layer.size >= pods or layer.max_domains == 1
