@@ -111,6 +111,15 @@ def constraints(*layers: tuple[str, int]) -> str:
     return f"kueue.x-k8s.io/podset-slice-required-topology-constraints: '[{text}]'"
 
 
+@pytest.mark.parametrize(("least", "workers"), [(1, 0), (2, 4), (9, 8), (10, 12), (16, 16), (17, 16)])
+def test_a_minimum_of_all_pods_leaves_the_later_segments_out(least: int, workers: int) -> None:
+    # kai-scheduler/KAI-Scheduler: docs/topology/segments.md, Elasticity
+    keys = f"kai.scheduler/segment-size: '4', kai.scheduler/segment-topology-required-placement: {RACK}"
+    policy = f"spec:\n  runPolicy: {{schedulingPolicy: {{minAvailable: {least}}}}}"
+    group = only_group(expanded(pytorch_job(16, keys).replace("spec:", policy, 1)))
+    assert {name: part[0] for name, part in parts(group).items()} == {"master": 1, "worker": workers}
+
+
 def test_kueues_slices_of_a_job_set() -> None:
     # kubernetes-sigs/kueue: site/static/examples/jobs/sample-jobset-tas-sliced.yaml and -combined.yaml
     group = the_gang(job_set(replicated("workers", 1, 8, SLICE)))

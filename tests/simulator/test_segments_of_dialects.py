@@ -87,6 +87,15 @@ def test_kais_segments_may_end_with_a_smaller_one() -> None:
     assert -1 not in set.union(*segments)
 
 
+def test_kais_segments_beyond_the_minimum_need_not_fit() -> None:
+    """The master and two segments must start. A fourth segment has no rack."""
+    keys = f"kai.scheduler/segment-size: '4', kai.scheduler/segment-topology-required-placement: {RACK}"
+    policy = "spec:\n  runPolicy: {schedulingPolicy: {minAvailable: 9}}"
+    found = placed(pytorch_job(16, keys).replace("spec:", policy, 1))
+    assert found["train-master"] != [None]
+    assert racks(found["train-worker"], 4) == [{1}, {2}, {3}, {-1}]
+
+
 def test_kais_preferred_segments_are_split_where_they_must() -> None:
     keys = f"kai.scheduler/segment-size: '4', kai.scheduler/segment-topology-preferred-placement: {RACK}"
     found = placed(job(15, keys))["train"]

@@ -92,6 +92,23 @@ def _subgroups(
     return tuple(found)
 
 
+def with_shared_minimum(group: PodGroup, sets: Mapping[int, PodSet]) -> PodGroup:
+    """The gang with subgroups that need no more pods than it does: leading roles all of theirs, then
+    the others what is left, in whole segments.
+    """
+    left, least = group.min_member, dict[str, int]()
+    for pods in sorted(sets.values(), key=lambda one: one.part):
+        least[pods.name] = least.get(pods.name, 0) + min(max(left, 0), pods.replicas)
+        left -= pods.replicas
+    subgroups = []
+    for one in group.subgroups:
+        number = min(one.min_member, least.get(one.name, one.min_member))
+        if one.layers and one.layers[0].size:
+            number = min(-(-number // one.layers[0].size) * one.layers[0].size, one.min_member)
+        subgroups.append(msgspec.structs.replace(one, min_member=number))
+    return msgspec.structs.replace(group, subgroups=tuple(subgroups))
+
+
 def _wrongly_together(
     workload: Workload, sets: Mapping[int, PodSet], asks: Mapping[int, PlacementAsk]
 ) -> Iterator[Condition]:

@@ -15,7 +15,7 @@ from closeby.objects.groups import Layer, PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason, few, invalid
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.workloads import PodSet, Workload
-from closeby.reading.common.dividing import divided
+from closeby.reading.common.dividing import divided, with_shared_minimum
 from closeby.reading.common.layers import layer_problems, size_of
 from closeby.reading.common.podgroups import STRATEGY_FIELD, PlacementAsk, with_condition, with_strategy
 from closeby.reading.decoding.keys import (
@@ -206,6 +206,8 @@ def _gang(
     strategy = workload.annotations.get(PLACEMENT_STRATEGY)
     group = with_strategy(group, strategy, STRATEGY_FIELD, owner=workload.id)
     group = _with_batch_minimum(group, workload)
+    if name not in workload.gangs and not (workload.gang and workload.gang.subgroups):
+        group = with_shared_minimum(group, sets)
     names = {subgroup.name for subgroup in group.subgroups}
     members = {i: pods.name if pods.name in names else None for i, pods in sets.items()}
     starting = {i: 0 if i in alone else pods.starting for i, pods in sets.items()}
