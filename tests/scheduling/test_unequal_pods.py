@@ -51,6 +51,14 @@ def test_a_rack_that_holds_each_pod_but_not_both_is_passed_over() -> None:
     assert drawn.used() == {"b1": 1, "b2": 1}
 
 
+def test_a_rack_with_room_for_each_pod_alone_is_not_said_to_take_them_all() -> None:
+    drawn = world("z r0 : a1=2 a2=2\nz r1 : b1=1")
+    members = [*pods("train", 1, spec(gpu=1), prefix="x"), *pods("train", 2, spec(gpu=2), prefix="y")]
+    found = drawn.run(gang(min_member=3, required="rack"), members=members)
+    said = found.outcome("train").message or ""
+    assert said.startswith("no rack of topology fabric holds all 3 pods: the roomiest, z/r0, takes each kind")
+
+
 def test_a_gang_that_spreads_is_not_kept_together() -> None:
     drawn = world("z r0 : a1=4\nz r1 : b1=4")
     members = [*pods("train", 2, spec(gpu=1), prefix="x"), *pods("train", 2, TOLERANT, prefix="y")]

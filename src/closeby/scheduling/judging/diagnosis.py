@@ -325,7 +325,7 @@ class Diagnosis:
         Those that hold it come first, in the strategy's order, then the others, the roomiest first.
         """
         wanted = sum(len(share.pods) for share in demand)
-        counts = [self._table.counts(share.pod_class, tree) for share in demand]
+        counts = self._counts(demand, tree)
         room = self._room(demand, counts, tree, level)
         labelled = np.flatnonzero(tree.labelled[level]) if level > ROOT_LEVEL else np.zeros(1, dtype=np.intp)
         holds = room[labelled] >= wanted
@@ -341,7 +341,7 @@ class Diagnosis:
         self, demand: Sequence[Share], tree: Tree, level: int
     ) -> tuple[Domain, int, tuple[ResourceLack, ...], str] | None:
         """The labelled domain of a level with the most room for a gang, how many fit, and what it lacks."""
-        counts = [self._table.counts(share.pod_class, tree) for share in demand]
+        counts = self._counts(demand, tree)
         room = np.where(tree.labelled[level], self._room(demand, counts, tree, level), -1)
         best = int(room.argmax()) if len(room) else 0
         if not len(room) or room[best] < 0:
@@ -352,6 +352,12 @@ class Diagnosis:
         slots = slots[self._cluster.alive[slots]]
         lacks = self.lacks(demand, slots)
         return domain, int(room[best]), lacks, self._lack(demand, slots, lacks)
+
+    def _counts(self, demand: Sequence[Share], tree: Tree) -> list[DomainCounts]:
+        """Pods of each class that fit per domain as things are, after the trials of a search were undone."""
+        for share in demand:
+            self._table.refresh(share.pod_class)
+        return [self._table.counts(share.pod_class, tree) for share in demand]
 
     def _room(
         self, demand: Sequence[Share], counts: Sequence[DomainCounts], tree: Tree, level: int

@@ -387,7 +387,7 @@ class _GangCycle:
             domain, room, lacks, lack = best
             self._lacks = lacks
             path = "/".join(value or "-" for value in levels.tree.path(domain))
-            message += f": the roomiest, {path}, takes {room}" + (f" ({lack})" if lack else "")
+            message += f": the roomiest, {path}, {_takes(room, wanted)}" + (f" ({lack})" if lack else "")
         if bare is not None:
             message += f"{': ' if best is None else '; '}{bare.text}"
         message += constrained
@@ -453,3 +453,8 @@ class _GangCycle:
 def _short_of_room(demand: Sequence[Share]) -> Share | None:
     """The first class with too little room in the whole cluster; the classes are up to date."""
     return next((share for share in demand if share.pod_class.total < len(share.pods)), None)
+
+
+def _takes(room: int, wanted: int) -> str:
+    """How many of its unequal pods a domain takes, where those of each kind are counted alone."""
+    return f"takes {room}" if room < wanted else "takes each kind of them alone, not all together"

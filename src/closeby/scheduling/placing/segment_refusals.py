@@ -27,6 +27,8 @@ def segment_room(
     if layering is None or not demand or any(layer.counts for layer in layering.layers):
         return None
     tree = layering.tree
+    for share in demand:
+        tools.table.refresh(share.pod_class)
     if len(demand) == 1:
         counts = tools.table.counts(demand[0].pod_class, tree)
     else:
