@@ -1,11 +1,14 @@
 """PodDisruptionBudgets, and what else preemption goes by in objects that are read."""
 
+from random import Random
+
 import pytest
+from msgspec.structs import replace
 
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
-from closeby.objects.selectors import LabelSelector, selector_of
+from closeby.objects.selectors import LabelRequirement, LabelSelector, matches, selector_of
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted
 from closeby.scheduling.intake.budgets import NONE, SEVERAL, Budgets
 from tests.reading.manifest_text import read, read_good
@@ -144,21 +147,87 @@ def budgets(**fields: object) -> Budgets:
     ],
 )
 def test_how_many_may_go(fields: dict[str, object], allowed: int) -> None:
-    assert budgets(**fields).of(pods(4)) == ([0, 0, 0, 0], [allowed])
+    found = budgets(**fields)
+    assert [found.covering(pod) for pod in pods(4)] == [0, 0, 0, 0]
+    assert found.allowed(pods(4)) == [allowed]
 
 
 def test_pods_that_wait_count_for_a_percentage_but_are_not_available() -> None:
-    assert budgets(max_unavailable="50%").of(pods(2), pods(2, "Pending", None))[1] == [0]
+    assert budgets(max_unavailable="50%").allowed(pods(2), pods(2, "Pending", None)) == [0]
 
 
 def test_a_pod_under_two_budgets_is_noted() -> None:
     found = budgets(max_unavailable=1)
     found.take(BudgetChanged(PodDisruptionBudget(namespace="d", name="all", selector=LabelSelector())))
-    assert found.of(pods(1))[0] == [SEVERAL]
+    assert found.covering(*pods(1)) == SEVERAL
     found.take(BudgetDeleted("d/b"))
     found.take(BudgetDeleted("d/all"))
-    assert found.of(pods(1)) == ([NONE], [])
+    assert found.covering(*pods(1)) == NONE
+    assert found.allowed(pods(1)) == []
 
 
 def test_pods_that_are_not_healthy_may_go_where_the_budget_says_so() -> None:
-    assert budgets(unhealthy_may_go=True).of(pods(1, "Pending"))[0] == [NONE]
+    assert budgets(unhealthy_may_go=True).covering(*pods(1, "Pending")) == NONE
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_many_budgets_cover_is_what_each_of_them_selects(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(50):
+        found, known = Budgets(), dict[str, PodDisruptionBudget]()
+        for number in range(random.randint(1, 6)):
+            one = PodDisruptionBudget(
+                namespace=random.choice("de"),
+                name=f"b{number}",
+                selector=random.choice((None, LabelSelector(_requirements(random)))),
+                max_unavailable=random.randint(0, 4),
+                allowed=random.choice((None, None, 1)),
+                unhealthy_may_go=random.random() < 0.5,
+            )
+            found.take(BudgetChanged(one))
+            known[one.key] = one
+        crowd = [
+            replace(
+                one,
+                namespace=random.choice("de"),
+                labels={key: random.choice("xy") for key in random.sample("klm", 2)},
+                phase=random.choice(("Running", "Pending")),
+                terminating=random.random() < 0.3,
+            )
+            for one in pods(12)
+        ]
+        there, waiting = crowd[:8], crowd[8:]
+        order = sorted(known)
+        for pod in crowd:
+            over = [
+                order.index(key)
+                for key, one in known.items()
+                if _selects(one, pod) and not (one.unhealthy_may_go and pod.phase != "Running")
+            ]
+            expected = SEVERAL if len(over) > 1 else next(iter(over), NONE)
+            assert found.covering(pod) == expected
+        allowed = [_still_allowed(known[key], there, waiting) for key in order]
+        assert found.allowed(there, waiting) == allowed
+
+
+def _still_allowed(one: PodDisruptionBudget, there: list[Pod], waiting: list[Pod]) -> int:
+    if one.allowed is not None:
+        return one.allowed
+    available = sum(_selects(one, pod) and not pod.terminating for pod in there)
+    expected = sum(_selects(one, pod) for pod in (*there, *waiting))
+    assert isinstance(one.max_unavailable, int)
+    return max(available - max(expected - one.max_unavailable, 0), 0)
+
+
+def _selects(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    return budget.namespace == pod.namespace and matches(budget.selector, pod.labels)
+
+
+def _requirements(random: Random) -> tuple[LabelRequirement, ...]:
+    return tuple(
+        LabelRequirement(random.choice("klm"), operator, values)
+        for operator, values in random.sample(
+            [("In", ("x",)), ("In", ("x", "y")), ("NotIn", ("y",)), ("Exists", ()), ("DoesNotExist", ())],
+            random.randint(0, 2),
+        )
+    )

@@ -165,7 +165,7 @@ class VictimEvictions:
 
         Those that a budget covers are asked for first, without effect, then one by one.
         """
-        budget_of, _ = self._state.budgets.of(left)
+        budget_of = list(map(self._state.budgets.covering, left))
         covered = [pod for pod, budget in zip(left, budget_of, strict=True) if budget != NONE]
         for only_ask in (True, False):
             for pod in covered:
