@@ -8,6 +8,8 @@ from msgspec.structs import replace
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.selectors import LabelSelector, selector_of
 from closeby.scheduling.events import BudgetChanged, PodUpserted
+from closeby.scheduling.preempting.domain_room import DomainRoom
+from closeby.scheduling.preempting.units import VictimUnit
 from tests.preempting.site import Site
 from tests.worlds import GPU, node, pods, spec
 
@@ -43,3 +45,21 @@ def test_a_budget_is_asked_about_pods_that_it_may_cover_alone(monkeypatch: pytes
     (plan,) = site.tick()
     assert len(plan.victims) == 8
     assert asked["times"] < 2_000, "pods were compared with all budgets"
+
+
+def test_the_room_of_a_domain_is_counted_as_often_as_it_has_victims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each of 300 gangs one member can go alone, and for most of them that is not enough."""
+    site = Site([node(f"n{number}", {"zone": "z", "rack": "r"}, {GPU: 6}) for number in range(100)])
+    for number in range(300):
+        site.running(f"old{number}", [f"n{number % 100}", f"n{(number + 1) % 100}"], minimum=1)
+    freed, free = Counter[str](), DomainRoom.free
+
+    def counting(self: DomainRoom, unit: VictimUnit, sign: int = 1) -> None:
+        freed["times"] += 1
+        free(self, unit, sign)
+
+    monkeypatch.setattr(DomainRoom, "free", counting)
+    site.waiting("train", 90, gpu=6)
+    (plan,) = site.tick()
+    assert 540 <= len(plan.victims) <= 600
+    assert freed["times"] < 10 * 900

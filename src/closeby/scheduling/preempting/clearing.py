@@ -14,7 +14,7 @@ from closeby.objects.arrays import Ints
 from closeby.scheduling.preempting.domain_room import DomainRoom
 from closeby.scheduling.preempting.records import EvictionCost
 from closeby.scheduling.preempting.tried_sets import TriedSets
-from closeby.scheduling.preempting.units import MemberLimits, VictimTally, VictimUnit
+from closeby.scheduling.preempting.units import MemberLimits, VictimCounts, VictimTally, VictimUnit
 
 #: Units of a domain of which every set is judged.
 EXACT: Final = 20
@@ -23,6 +23,8 @@ NODES: Final = 20_000
 TIES: Final = 2_000
 #: Nodes of the search for members of one gang that go instead of all of it.
 MEMBER_NODES: Final = 500
+#: Units that are counted besides the members of such gangs, summed over all these searches.
+MEMBER_UNITS: Final = 250_000
 
 
 class FoundVictims(NamedTuple):
@@ -122,49 +124,74 @@ class Clearing(Struct, kw_only=True, eq=False):
 
     def _taken(self, domain_room: DomainRoom, ordered: Sequence[VictimUnit]) -> list[VictimUnit] | None:
         """One unit after the other until it is enough; None if it never is."""
-        tally = self._tally_of(())
-        taken: list[VictimUnit] = []
+        counts = VictimCounts(self.allowed, self.limits)
+        taken: dict[VictimUnit, None] = {}
+        of_holder: dict[int, list[VictimUnit]] = {}
         # Where sets are tried, ever more units go between one trial and the next.
         step, due = 1, 0
         for number, unit in enumerate(ordered):
             if domain_room.enough and number >= due:
-                if self._accepted(domain_room, taken):
+                if self._accepted(domain_room, list(taken)):
                     break
                 due = number + step
                 step *= 2 if self.tries_blocks else 1
             # With all of a gang the members go that went before.
-            gang = unit.whole and unit.gang
-            mine = [one for one in taken if one.holder == unit.holder] if gang else []
-            rest = [one for one in taken if one not in mine] if mine else taken
-            after = self._tally_of(rest) if mine else tally
-            if not after.may_take(unit):
-                continue
-            after.take(unit)
-            if not self.soft and after.cost.pdb_violations:
-                after.drop()
+            mine = of_holder.get(unit.holder, ()) if unit.whole and unit.gang else ()
+            for one in mine:
+                counts.count(one, -1)
+            if not self._take_one(counts, unit):
+                for one in mine:
+                    counts.count(one)
                 continue
             for one in mine:
                 domain_room.free(one, -1)
-            tally, taken = after, rest
-            taken.append(unit)
+                del taken[one]
+            if mine:
+                del of_holder[unit.holder]
+            of_holder.setdefault(unit.holder, []).append(unit)
+            taken[unit] = None
             domain_room.free(unit)
-        if self._accepted(domain_room, taken):
-            return taken
+        if self._accepted(domain_room, list(taken)):
+            return list(taken)
         for unit in taken:
             domain_room.free(unit, -1)
         return None
+
+    def _take_one(self, counts: VictimCounts, unit: VictimUnit) -> bool:
+        """Whether a unit can go besides those that were counted; it is counted then."""
+        if not counts.may_take(unit):
+            return False
+        counts.count(unit)
+        if self.soft or not counts.violations:
+            return True
+        counts.count(unit, -1)
+        return False
 
     def _with_members(
         self, domain_room: DomainRoom, units: Sequence[VictimUnit], found: FoundVictims
     ) -> FoundVictims:
         """The same with members of gangs instead of all of them where these are enough, the dearest first."""
-        wholes = [unit for unit in found.units if unit.whole and unit.gang]
+        members: dict[int, list[VictimUnit]] = {}
+        for unit in units:
+            if not unit.whole:
+                members.setdefault(unit.holder, []).append(unit)
+        wholes = [unit for unit in found.units if unit.whole and unit.gang and unit.holder in members]
+        for unit in found.units:
+            domain_room.free(unit)
+        counted = 0
         for whole in sorted(wholes, key=lambda one: self._order(one, domain_room), reverse=True):
-            members = [unit for unit in units if unit.holder == whole.holder and not unit.whole]
-            if members:
-                others = [unit for unit in found.units if unit is not whole]
-                search = _Exact(self, domain_room, members, None, others, self.nodes + MEMBER_NODES)
-                found = search.run() or found
+            counted += len(found.units)
+            if counted > MEMBER_UNITS:
+                break
+            others = [unit for unit in found.units if unit is not whole]
+            domain_room.free(whole, -1)
+            some = members[whole.holder]
+            better = _Exact(self, domain_room, some, None, others, self.nodes + MEMBER_NODES).run()
+            found = better or found
+            for unit in (whole,) if better is None else better.units[len(others) :]:
+                domain_room.free(unit)
+        for unit in found.units:
+            domain_room.free(unit, -1)
         return found
 
     @property
@@ -174,33 +201,37 @@ class Clearing(Struct, kw_only=True, eq=False):
 
     def _needed(self, domain_room: DomainRoom, gone: Sequence[VictimUnit]) -> FoundVictims:
         """Of units that are enough those that are needed: the dearest stay first. All are back in the end."""
-        taken = self._in_the_way(domain_room, list(gone))
+        taken = dict.fromkeys(self._in_the_way(domain_room, list(gone)))
         left = sorted(taken, key=lambda one: self._order(one, domain_room), reverse=True)
-        size = 1
-        while left:
-            some, rest = left[:size], [one for one in taken if one not in left[:size]]
+        size, at = 1, 0
+        while at < len(left):
+            some = dict.fromkeys(left[at : at + size])
             for unit in some:
                 domain_room.free(unit, -1)
-            if self._accepted(domain_room, rest):
-                taken, left = rest, left[size:]
+            if domain_room.enough and (
+                self.tried is None or self.tried.accepts([one for one in taken if one not in some])
+            ):
+                for unit in some:
+                    del taken[unit]
+                at += size
                 size *= 2 if self.tries_blocks else 1
                 continue
             for unit in some:
                 domain_room.free(unit)
-            if size == 1:
-                left = left[1:]
+            at += size == 1
             size = max(size // 2, 1)
         for unit in taken:
             domain_room.free(unit, -1)
-        return FoundVictims(self.costs(taken), tuple(taken))
+        return FoundVictims(self.costs(tuple(taken)), tuple(taken))
 
     def _in_the_way(self, domain_room: DomainRoom, taken: list[VictimUnit]) -> list[VictimUnit]:
         """Those on the nodes that the item would have without all, if these are enough."""
         slots = None if self.tried is None or not self.tried.monotone else self.tried.slots(taken)
         if slots is None:
             return taken
-        there = [unit for unit in taken if not slots.isdisjoint(self.slots[list(unit.pods)].tolist())]
-        others = [unit for unit in taken if unit not in there]
+        meets = [not slots.isdisjoint(self.slots[list(unit.pods)].tolist()) for unit in taken]
+        there = [unit for unit, met in zip(taken, meets, strict=True) if met]
+        others = [unit for unit, met in zip(taken, meets, strict=True) if not met]
         for unit in others:
             domain_room.free(unit, -1)
         if self._accepted(domain_room, there):
@@ -235,7 +266,7 @@ class _Exact:
         others: Sequence[VictimUnit] = (),
         nodes: int = NODES,
     ) -> None:
-        """``others`` go in any case. The search ends with the node of this number."""
+        """``others`` go in any case, and are out of the room. The node of this number ends the search."""
         self._others = others
         self._nodes = nodes
         self._clearing = clearing
@@ -266,10 +297,7 @@ class _Exact:
         """The cheapest set that was found; it may not be the cheapest of all once the search is ``spent``."""
         for unit in self._others:
             self._tally.take(unit)
-            self._domain_room.free(unit)
         self._descend(0)
-        for unit in self._others:
-            self._domain_room.free(unit, -1)
         return self.best
 
     def _descend(self, at: int) -> None:

@@ -50,6 +50,8 @@ class TriedSets:
 
     def accepts(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the item fits without these units; False if there is no trial left."""
+        if self._left <= 0 and self.spent and not self._accepted:
+            return False
         gone = frozenset(pod for unit in units for pod in unit.pods)
         if gone in self._accepted:
             return True

@@ -44,23 +44,19 @@ class MemberLimits(NamedTuple):
     of_leaf: Mapping[str, int]
 
 
-class VictimTally:
-    """The cost of the units that go, kept as they come and go."""
+class VictimCounts:
+    """How many go of each gang and budget, while units go and come back in any order."""
 
     def __init__(self, allowed: Sequence[int], limits: Mapping[int, MemberLimits]) -> None:
         self._allowed = allowed
         self._limits = limits
-        self.units: list[VictimUnit] = []
         self._budgets: dict[int, int] = {}
         self._single: dict[int, int] = {}
         self._leaves: dict[tuple[int, str], int] = {}
         self._wholes: set[int] = set()
-        self._costs: list[EvictionCost] = [EvictionCost()]
-
-    @property
-    def cost(self) -> EvictionCost:
-        """Without the nodes that are left partly free."""
-        return self._costs[-1]
+        #: Pods that go beyond what budgets allow, and gangs that are left with less than their minimum.
+        self.violations = 0
+        self.broken = 0
 
     def may_take(self, unit: VictimUnit) -> bool:
         """Whether a unit can go besides the others."""
@@ -77,30 +73,49 @@ class VictimTally:
         most = limits.of_leaf.get(unit.leaf)
         return most is None or self._leaves.get((unit.holder, unit.leaf), 0) < most
 
-    def take(self, unit: VictimUnit) -> None:
-        """A unit goes."""
-        cost = self._costs[-1]
-        violations, broken = cost.pdb_violations, cost.gangs_broken
+    def count(self, unit: VictimUnit, sign: int = 1) -> None:
+        """A unit goes; with -1 it is back."""
         for budget, pods in unit.budgets:
             before = self._budgets.get(budget, 0)
-            self._budgets[budget] = before + pods
+            after = self._budgets[budget] = before + sign * pods
             most = self._allowed[budget]
-            violations += max(before + pods - most, 0) - max(before - most, 0)
+            self.violations += max(after - most, 0) - max(before - most, 0)
         limits = self._limits.get(unit.holder)
         if unit.whole:
-            self._wholes.add(unit.holder)
-            broken += unit.gang
+            self._wholes.symmetric_difference_update((unit.holder,))
+            self.broken += sign * unit.gang
         elif limits is not None:
-            gone = self._single[unit.holder] = self._single.get(unit.holder, 0) + 1
+            gone = self._single.get(unit.holder, 0)
+            after = self._single[unit.holder] = gone + sign
             leaf = unit.holder, unit.leaf
-            self._leaves[leaf] = self._leaves.get(leaf, 0) + 1
-            broken += gone == limits.surplus + 1
+            self._leaves[leaf] = self._leaves.get(leaf, 0) + sign
+            self.broken += (after > limits.surplus) - (gone > limits.surplus)
+
+
+class VictimTally:
+    """The cost of the units that go, kept as they come and go; the last one comes back first."""
+
+    def __init__(self, allowed: Sequence[int], limits: Mapping[int, MemberLimits]) -> None:
+        self._counts = VictimCounts(allowed, limits)
+        self.may_take = self._counts.may_take
+        self.units: list[VictimUnit] = []
+        self._costs: list[EvictionCost] = [EvictionCost()]
+
+    @property
+    def cost(self) -> EvictionCost:
+        """Without the nodes that are left partly free."""
+        return self._costs[-1]
+
+    def take(self, unit: VictimUnit) -> None:
+        """A unit goes."""
+        cost, counts = self._costs[-1], self._counts
+        counts.count(unit)
         self.units.append(unit)
         self._costs.append(
             EvictionCost(
-                violations,
+                counts.violations,
                 max(cost.highest, unit.priority),
-                broken,
+                counts.broken,
                 cost.lost + unit.lost,
                 cost.accelerators + unit.accelerators,
                 cost.outside + unit.outside,
@@ -110,12 +125,5 @@ class VictimTally:
 
     def drop(self) -> None:
         """The last unit stays after all."""
-        unit = self.units.pop()
         self._costs.pop()
-        for budget, pods in unit.budgets:
-            self._budgets[budget] -= pods
-        if unit.whole:
-            self._wholes.discard(unit.holder)
-        elif unit.holder in self._limits:
-            self._single[unit.holder] -= 1
-            self._leaves[unit.holder, unit.leaf] -= 1
+        self._counts.count(self.units.pop(), -1)
