@@ -6,10 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.disruption import PodDisruptionBudget
-from closeby.objects.selectors import LabelSelector, selector_of
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.pods import Pod
+from closeby.objects.selectors import LabelSelector, PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import BudgetChanged, PodUpserted
+from closeby.scheduling.extension import Undo
+from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.preempting.domain_room import DomainRoom
+from closeby.scheduling.preempting.possible_victims import PossibleVictims
 from closeby.scheduling.preempting.units import VictimUnit
+from closeby.scheduling.preempting.victims import Victims
 from tests.preempting.site import Site
 from tests.worlds import GPU, node, pods, spec
 
@@ -63,3 +69,69 @@ def test_the_room_of_a_domain_is_counted_as_often_as_it_has_victims(monkeypatch:
     (plan,) = site.tick()
     assert 540 <= len(plan.victims) <= 600
     assert freed["times"] < 10 * 900
+
+
+def test_trials_lift_each_victim_about_as_often_as_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang keeps off some pods, so that sets of victims are tried; most pods of three racks must go."""
+    site = Site([node(f"n{number}", {"zone": "z", "rack": "r"}, {GPU: 8}) for number in range(60)])
+    site.tell(
+        *(
+            PodUpserted(replace(one, node_name=f"n{number % 60}", labels={"app": f"a{number % 7}"}))
+            for number, one in enumerate(pods(None, 480, spec(gpu=1, cpu=0), on="n0", created=0.0))
+        )
+    )
+    lifted, lift = Counter[str](), Holdings.lift
+
+    def counting(self: Holdings, pod: Pod) -> Undo:
+        lifted["pods"] += 1
+        return lift(self, pod)
+
+    monkeypatch.setattr(Holdings, "lift", counting)
+    apart = PodAffinity(forbidden=(PodAffinityTerm(HOSTNAME, selector_of({"app": "a3"})),))
+    site.waiting("train", 50, gpu=8, needs={"pod_affinity": apart})
+    (plan,) = site.tick()
+    assert len(plan.victims) == 400
+    assert lifted["pods"] < 20_000
+
+
+def test_trials_for_one_pod_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each node a member of a large elastic gang must go, and the gang as a whole could."""
+    site = Site([node(f"n{number}", {"zone": "z", "rack": "r"}, {GPU: 8}) for number in range(100)])
+    site.running("old", [f"n{number % 100}" for number in range(800)], minimum=400, labels={"app": "a3"})
+    monkeypatch.setattr("closeby.scheduling.preempting.trials.TRIAL_STEPS", 4_000)
+    monkeypatch.setattr("closeby.scheduling.preempting.tried_sets.TRIAL_STEPS", 4_000)
+    lifted, lift = Counter[str](), Holdings.lift
+
+    def counting(self: Holdings, pod: Pod) -> Undo:
+        lifted["pods"] += 1
+        return lift(self, pod)
+
+    monkeypatch.setattr(Holdings, "lift", counting)
+    apart = PodAffinity(forbidden=(PodAffinityTerm(HOSTNAME, selector_of({"app": "a3"})),))
+    site.alone("one", gpu=2, priority=100, needs={"pod_affinity": apart})
+    (plan,) = site.tick()
+    assert len(plan.victims) == 8
+    assert lifted["pods"] < 9_000
+
+
+def test_of_many_priorities_few_are_tried_to_explain_which_would_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """300 pods of as many priorities hold all nodes, ten a node."""
+    site = Site(
+        [node(f"n{number}", {"zone": "z", "rack": "r"}, {GPU: 10}) for number in range(30)], explain=True
+    )
+    for number in range(300):
+        site.alone(f"old{number}", f"n{number // 10}", priority=100 + number)
+    asked, below = Counter[str](), PossibleVictims.below
+
+    def counting(self: PossibleVictims, key: str, priority: int) -> Victims | None:
+        asked["times"] += 1
+        return below(self, key, priority)
+
+    monkeypatch.setattr(PossibleVictims, "below", counting)
+    site.alone("one", gpu=10, priority=50)
+    assert not site.tick()
+    found = site.why("one")
+    assert found is not None and found.above == 109
+    assert asked["times"] < 20

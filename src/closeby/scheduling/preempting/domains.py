@@ -122,7 +122,10 @@ class GangQuestion:
 
     def _tried_sets(self, victims: Victims) -> TriedSets:
         return TriedSets(
-            lambda units: self._fits(victims, units), self._tools.cluster.capacity, monotone=self._counted
+            lambda units: self._fits(victims, units),
+            self._trials,
+            self._tools.cluster.capacity,
+            monotone=self._counted,
         )
 
     def _search(self, victims: Victims) -> "_Search | None":
@@ -153,7 +156,8 @@ class GangQuestion:
             bound, domain, units, domain_room = candidate
             if best is not None and bound > best[1].cost[:7]:
                 break
-            found = clearing.cheapest(domain_room, units, None if best is None else best[1].cost)
+            with self._trials.keeping():
+                found = clearing.cheapest(domain_room, units, None if best is None else best[1].cost)
             if found is None:
                 continue
             key = (found.cost, not self._close(search.room, found, victims, domain), domain.index)
@@ -164,7 +168,8 @@ class GangQuestion:
         _, found, (_, domain, units, domain_room) = best
         exact = clearing.exact and not (clearing.tried is not None and clearing.tried.spent)
         if not exact:
-            found = clearing.reprieved(domain_room, units, found)
+            with self._trials.keeping():
+                found = clearing.reprieved(domain_room, units, found)
         placed = self._fits(victims, found.units) or ()
         choice = DomainChoice(
             tree=self.tree, domain=domain, cost=found.cost, units=found.units, placed=placed, exact=exact

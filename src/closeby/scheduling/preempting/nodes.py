@@ -91,7 +91,7 @@ class PodQuestion:
         #: Nodes of which more must go than for room: they come by what that costs.
         dearer: list[tuple[NodeCandidate, tuple[Placed, ...]]] = []
         for one in islice(self._promising(nodes.in_order(), victims), most):
-            if dearer and dearer[0][0].key <= one.key:
+            if self._trials.costly or (dearer and dearer[0][0].key <= one.key):
                 break
             spared = nodes.reprieved(one)
             placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.running, spared.units)))
@@ -165,7 +165,7 @@ class PodQuestion:
             partly_free=partly_free_in(running, victims.leaving),
         )
         units = Units(victims, room, self.tree, self.tree.node_level)
-        return _Nodes(cluster, self.tree, self.kinds[0], victims, room, units, clearing)
+        return _Nodes(cluster, self.tree, self.kinds[0], victims, room, units, clearing, self._trials)
 
 
 class _Nodes(NamedTuple):
@@ -178,6 +178,7 @@ class _Nodes(NamedTuple):
     room: NodeRoom
     units: Units
     clearing: Clearing
+    trials: PreemptionTrials
 
     def in_order(self, *, one_by_one: bool = False) -> Iterator[NodeCandidate]:
         """Those that may be cleared, the best first; ``one_by_one`` compares each by its exact cost."""
@@ -206,8 +207,9 @@ class _Nodes(NamedTuple):
         """Who must go on a node as all filters see it, and where the pod is then; None if it never fits."""
         units, shared = self.units.of(self._place(slot))
         if _some_alone(units):
-            tried = TriedSets(places, self.cluster.capacity, monotone=True)
-            found = self._cheapest(self._domain_room(slot, shared), units, tried)
+            tried = TriedSets(places, self.trials, self.cluster.capacity, monotone=True)
+            with self.trials.keeping():
+                found = self._cheapest(self._domain_room(slot, shared), units, tried)
             placed = None if found is None else places(found)
             return None if found is None or placed is None else (self._candidate(slot, found), placed)
         gone = self._in_turn(units)

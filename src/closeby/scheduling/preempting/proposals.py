@@ -18,6 +18,8 @@ from closeby.topology.tree import ROOT_LEVEL
 
 #: Pods that are being deleted, of which it is tried whether their end is needed.
 _SPARED: Final = 16
+#: Priorities that are tried one by one for an explanation.
+_ABOVE: Final = 8
 
 
 class Proposals:
@@ -41,6 +43,7 @@ class Proposals:
         self, key: str, gang: WaitingGang, priority: int, *, soft: bool
     ) -> Preemption | NoPreemption | None:
         """The domain that a gang clears; why there is none where that is explained."""
+        self._trials.begin()
         question = GangQuestion(self._tools, self._trials, gang, soft=soft)
         explained = self._tools.explains(key)
         if not len(question.holding()) and not explained:
@@ -71,6 +74,7 @@ class Proposals:
 
     def for_pod(self, key: str, pod: Pod, priority: int, *, soft: bool) -> Preemption | NoPreemption | None:
         """The node that a plain pod clears; why there is none where that is explained."""
+        self._trials.begin()
         question = PodQuestion(self._tools, self._trials, pod, soft=soft)
         explained = self._tools.explains(pod.key)
         if not question.holding():
@@ -119,6 +123,8 @@ class Proposals:
             else:
                 placed = found
         for pod in needed[:_SPARED]:
+            if self._trials.over:
+                break
             left = [one for one in needed if one is not pod]
             found = self._trials.place(item, (*others, *left, *gone))
             if found is not None:
@@ -140,18 +146,37 @@ class Proposals:
         if isinstance(question, GangQuestion) and not len(question.holding()):
             return None  # What it lacks is said in any case.
         domains = () if victims is None else self._table(who, question, victims)
-        for above in self._possible.higher(who.priority):
-            more = self._possible.below(who.key, above + 1)
-            path = None if more is None else self._chosen(question, more)
-            if path is not None:
-                why = "pods of lower priority do not hold enough"
-                domains = domains or self._table(who, question, None)
-                return NoPreemption(why=why, domains=domains, above=above, path=path)
+        above, path = self._lowest_that_helps(who, question)
+        if above is not None and path is not None:
+            why = "pods of lower priority do not hold enough"
+            domains = domains or self._table(who, question, None)
+            return NoPreemption(why=why, domains=domains, above=above, path=path)
         if victims is None and self._possible.protected(who, None).any_lower:
             domains = self._table(who, question, None)
         if not domains:
             return None  # There are no pods whose priority matters.
         return NoPreemption(why="no victims of any priority make room", domains=domains)
+
+    def _lowest_that_helps(
+        self, who: WhoAsks, question: GangQuestion | PodQuestion
+    ) -> tuple[int | None, tuple[str | None, ...] | None]:
+        """The lowest priority above which pods would make room, and the path of what would be cleared.
+
+        Of many priorities not each is tried: where pods up to one are not enough, those up to a lower one
+        are not either.
+        """
+        left = self._possible.higher(who.priority)
+        found: tuple[int | None, tuple[str | None, ...] | None] = None, None
+        while left:
+            at = 0 if len(left) <= _ABOVE else len(left) // 2
+            self._trials.begin()
+            more = self._possible.below(who.key, left[at] + 1)
+            path = None if more is None else self._chosen(question, more)
+            if path is None:
+                left = left[at + 1 :]
+                continue
+            found, left = (left[at], path), left[:at]
+        return found
 
     def _chosen(
         self, question: GangQuestion | PodQuestion, victims: Victims

@@ -2,19 +2,25 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
+from typing import Final
 
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Counts
 from closeby.objects.pods import Pod
 from closeby.scheduling.commit_points import TryOnly
-from closeby.scheduling.extension import Handle
+from closeby.scheduling.extension import Handle, Undo
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.deciding import place_pod
 from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
+
+#: What the search for one item's victims may cost in trials, and as much again to spare some of them. In
+#: steps of a decision; each pod that is lifted counts as one.
+TRIAL_STEPS: Final = 50_000
 
 
 class PreemptionTrials:
@@ -27,6 +33,25 @@ class PreemptionTrials:
         self._tools = tools.for_fork()
         self._tools.profile = replace(self._tools.profile, permits=(*tools.profile.permits, self._trial))
         self._exclusives = Exclusives(self._tools, state)
+        #: The pods that are lifted now, and how each is put back.
+        self._lifted: list[tuple[Pod, Undo]] = []
+        self._keeping = False
+        #: What trials have cost since ``begin``.
+        self.steps = 0
+
+    def begin(self) -> None:
+        """The search for the victims of one item begins."""
+        self.steps = 0
+
+    @property
+    def costly(self) -> bool:
+        """Whether nothing more should be tried than to spare victims that were found."""
+        return self.steps >= TRIAL_STEPS
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more should be tried for this item."""
+        return self.steps >= 2 * TRIAL_STEPS
 
     def place(self, item: WaitingGang | Pod, gone: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the item's pods would go without the pods that are gone; None if it does not fit."""
@@ -37,6 +62,7 @@ class PreemptionTrials:
                 place_pod(self._tools, item)
             else:
                 place_gang(self._tools, item)
+        self.steps += self._tools.pace.steps
         return self._trial.placed
 
     def most(
@@ -55,11 +81,35 @@ class PreemptionTrials:
             return tuple(table.of(pod).fits.copy() for pod in kinds)
 
     @contextmanager
-    def _without(self, gone: Sequence[Pod], item: WaitingGang | Pod) -> Iterator[None]:
-        put_back = [self._holdings.lift(pod) for pod in gone]
-        put_back.append(self._exclusives.keep_off_in_trial(item))
+    def keeping(self) -> Iterator[None]:
+        """Pods that one trial lifted stay so until the next, which then need not lift the same ones again.
+
+        Nothing but trials may look at the cluster meanwhile.
+        """
+        self._keeping = True
         try:
             yield
         finally:
-            while put_back:
-                put_back.pop()()
+            self._keeping = False
+            self._put_back_to(0)
+
+    @contextmanager
+    def _without(self, gone: Sequence[Pod], item: WaitingGang | Pod) -> Iterator[None]:
+        lifted = self._lifted
+        same = sum(1 for _ in takewhile(lambda two: two[0][0] is two[1], zip(lifted, gone, strict=False)))
+        self._put_back_to(same)
+        lifted.extend((pod, self._holdings.lift(pod)) for pod in gone[same:])
+        self.steps += len(gone) - same
+        undo = self._exclusives.keep_off_in_trial(item)
+        try:
+            yield
+        finally:
+            undo()
+            if not self._keeping:
+                self._put_back_to(0)
+
+    def _put_back_to(self, first: int) -> None:
+        """Put back the pods that were lifted after the first ones, the last one first."""
+        while len(self._lifted) > first:
+            _, put_back = self._lifted.pop()
+            put_back()

@@ -5,6 +5,7 @@ from math import inf
 from typing import Final
 
 from closeby.scheduling.placing.tools import Placed
+from closeby.scheduling.preempting.trials import TRIAL_STEPS, PreemptionTrials
 from closeby.scheduling.preempting.units import VictimUnit
 
 #: Cycles that are tried for one item: at the least, and where the cluster has few nodes.
@@ -26,10 +27,16 @@ class TriedSets:
     """Whether an item fits without some units; no set is tried twice."""
 
     def __init__(
-        self, fits: Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None], nodes: int, *, monotone: bool
+        self,
+        fits: Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None],
+        trials: PreemptionTrials,
+        nodes: int,
+        *,
+        monotone: bool,
     ) -> None:
-        """``monotone``: what fits without some units also fits without these and others."""
+        """``fits`` asks the ``trials``. ``monotone``: what fits without some units also fits without more."""
         self._fits = fits
+        self._trials = trials
         self.monotone = monotone
         #: Trials left; half of them are kept for what comes after the exact search.
         self._left: float = most_trials(nodes)
@@ -42,15 +49,18 @@ class TriedSets:
     @property
     def tired(self) -> bool:
         """Whether the exact search has had its share of the trials."""
-        return self._left <= self._kept
+        if self._left == inf:
+            return self._trials.over
+        return self._left <= self._kept or 2 * self._trials.steps >= TRIAL_STEPS
 
     def go_on(self) -> None:
-        """Try from now on whatever is asked."""
+        """Try from now on whatever is asked, until no more may be tried for the item at all."""
         self._left = inf
 
     def accepts(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the item fits without these units; False if there is no trial left."""
-        if self._left <= 0 and self.spent and not self._accepted:
+        ended = self._left <= 0 or (self._trials.over if self._left == inf else self._trials.costly)
+        if ended and self.spent and not self._accepted:
             return False
         gone = frozenset(pod for unit in units for pod in unit.pods)
         if gone in self._accepted:
@@ -59,7 +69,7 @@ class TriedSets:
             return False
         if self.monotone and any(gone > one for one in self._accepted):
             return True
-        if self._left <= 0:
+        if ended:
             self.spent = True
             return False
         self._left -= 1
