@@ -9,10 +9,11 @@ from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.selectors import LabelSelector, PodAffinity, PodAffinityTerm, selector_of
-from closeby.scheduling.events import BudgetChanged, PodUpserted
+from closeby.scheduling.events import BudgetChanged, PodDeleted, PodUpserted
 from closeby.scheduling.extension import Undo
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.preempting.domain_room import DomainRoom
+from closeby.scheduling.preempting.plans import PlanInForce, Plans
 from closeby.scheduling.preempting.possible_victims import PossibleVictims
 from closeby.scheduling.preempting.units import VictimUnit
 from closeby.scheduling.preempting.victims import Victims
@@ -135,3 +136,23 @@ def test_of_many_priorities_few_are_tried_to_explain_which_would_help(
     found = site.why("one")
     assert found is not None and found.above == 109
     assert asked["times"] < 20
+
+
+def test_a_victim_that_leaves_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang of 600 goes as a whole, one pod after the other."""
+    site = Site([node(f"n{number}", {"zone": "z", "rack": "r"}, {GPU: 6}) for number in range(100)])
+    members = site.running("old", [f"n{number % 100}" for number in range(600)])
+    site.alone("one", gpu=6, priority=100)
+    (plan,) = site.tick()
+    assert len(plan.victims) == 600
+    asked, left = Counter[str](), Plans.left
+
+    def counting(self: Plans, plan: PlanInForce) -> tuple[Pod, ...]:
+        asked["times"] += 1
+        return left(self, plan)
+
+    monkeypatch.setattr(Plans, "left", counting)
+    site.tell(*(PodDeleted(pod.uid) for pod in members))
+    assert not asked
+    site.tick()
+    assert site.where["one"] == "n0"

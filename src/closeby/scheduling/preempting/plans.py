@@ -146,11 +146,15 @@ class Plans:
         """The victims that are still there, as they are now."""
         return tuple(pod for one in plan.said.victims if (pod := self._pods.get(one.uid)) is not None)
 
+    def any_left(self, plan: PlanInForce) -> bool:
+        """Whether a victim is still there. That is asked for each one that leaves."""
+        return not self._pods.keys().isdisjoint(plan.victims)
+
     def last_victim_of(self, uid: str) -> str | None:
         """The item whose plan waited for this pod alone, which is gone; None if there is none."""
         for plan in self._plans.values():
             if uid in plan.victims:
-                return None if self.left(plan) else plan.said.item
+                return None if self.any_left(plan) else plan.said.item
         return None
 
     def keep_off(self, key: str, priority: int) -> None:

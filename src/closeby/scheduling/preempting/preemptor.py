@@ -367,7 +367,7 @@ class Preemptor:
         """Whether the time has come for an item, of which this is a pod, to preempt."""
         now, plan = self._now, self._plans.of(by)
         if plan is not None:
-            if self._plans.left(plan):
+            if self._plans.any_left(plan):
                 return False
             self._plans.end(by, "all victims are gone, and its room was taken by others", now)
         if now is None:
