@@ -1,10 +1,15 @@
 """What a scheduler says about a pod, gang or application: in its status, and in the story that it serves."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 
 from closeby.objects.problems import Problem
+
+#: Pods of a plan that are written with their names; of more their uids alone. etcd keeps no object above
+#: 1.5 MiB.
+MOST_NAMES: Final = 2_000
 
 
 class Recorded(Struct, frozen=True, kw_only=True):

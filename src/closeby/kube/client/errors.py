@@ -29,6 +29,8 @@ FAULT: Final = "SchedulerError"
 
 #: The server gave up, and may have begun: of all its 4xx the only one that may have had an effect.
 _TIMED_OUT: Final = 408
+#: What the server says with a 500 where etcd refuses the object for its size, or it does not send it there.
+_TOO_LARGE: Final = ("etcdserver: request is too large", "trying to send message larger than max")
 #: Of the body, for messages, where the answer is not a Status (a proxy's page, say).
 _SHOWN: Final = 300
 #: Bytes of a message: the server quotes what it refuses.
@@ -98,7 +100,12 @@ class ApiError(Struct, frozen=True):
         """Whether the same request may succeed later, without a change of anything."""
         if self.code is None:
             return self.reason != CERTIFICATE
-        return self.code in (_TIMED_OUT, 429) or self.code >= 500
+        return not self.too_large and (self.code in (_TIMED_OUT, 429) or self.code >= 500)
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the server, or etcd behind it, keeps no object of that size."""
+        return self.code == 413 or any(words in self.message for words in _TOO_LARGE)
 
 
 class _NullableDetails(Struct, rename="camel"):

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from closeby.objects.pods import Pod
 from closeby.objects.recorded import (
+    MOST_NAMES,
     ClearedNode,
     PlannedMember,
     PreemptionCost,
@@ -46,11 +47,12 @@ class PodPlan(Struct, frozen=True, kw_only=True):
 
 
 def status_of(plan: Preemption, id_: str, made: str, pods: Mapping[str, Pod]) -> PreemptionStatus:
-    """The plan as it is written; ``pods`` by uid, of which members have their names."""
+    """The plan as it is written; ``pods`` by uid, of which members have their names unless they are many."""
     namespace = name_of(plan.item).partition("/")[0]
     by_node: dict[str, list[PlannedMember]] = {}
+    named = len(plan.places) + len(plan.victims) <= MOST_NAMES
     for uid, node in plan.places:
-        name = pods[uid].name if uid in pods else ""
+        name = pods[uid].name if named and uid in pods else ""
         by_node.setdefault(node, []).append(PlannedMember(name=name, uid=uid))
     cost = plan.cost
     return PreemptionStatus(
@@ -61,7 +63,7 @@ def status_of(plan: Preemption, id_: str, made: str, pods: Mapping[str, Pod]) ->
         domain=tuple(value or "" for value in plan.path),
         nodes=tuple(ClearedNode(name=node, pods=tuple(members)) for node, members in by_node.items()),
         victims=tuple(
-            PreemptionVictim(uid=pod.uid, name=pod.name if pod.namespace == namespace else "")
+            PreemptionVictim(uid=pod.uid, name=pod.name if named and pod.namespace == namespace else "")
             for pod in plan.victims
         ),
         cost=PreemptionCost(

@@ -10,11 +10,12 @@ import msgspec
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
+from closeby.objects.recorded import MOST_NAMES
 from closeby.reading.decoding.wire import Wire
 
 
-class PlannedPod(Wire, gc=False):
-    """``nodes[].pods[]``."""
+class PlannedPod(Wire, gc=False, omit_defaults=False):
+    """``nodes[].pods[]``; the definition requires a name, be it empty."""
 
     name: str = ""
     uid: str = ""
@@ -39,11 +40,12 @@ class PlanWire(Wire):
 
 
 def planned_nodes(pods: Iterable[tuple[Pod, str]]) -> list[PlannedNode]:
-    """``nodes`` of a plan, by node and in the order given."""
+    """``nodes`` of a plan, by node and in the order given; of very many pods without their names."""
+    planned = tuple(pods)
     by_node: dict[str, PlannedNode] = {}
-    for pod, node in pods:
+    for pod, node in planned:
         by_node.setdefault(node, PlannedNode(name=node, pods=[])).pods.append(
-            PlannedPod(name=pod.name, uid=pod.uid)
+            PlannedPod(name=pod.name if len(planned) <= MOST_NAMES else "", uid=pod.uid)
         )
     return list(by_node.values())
 
