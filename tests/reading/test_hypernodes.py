@@ -165,3 +165,38 @@ def test_what_makes_no_sense_is_said_and_the_rest_counts(
 def test_a_node_in_two_hypernodes_of_a_tier_is_in_the_first_by_name() -> None:
     manifests = read_objects(hypernode("b", 1, regex("n")), hypernode("a", 1, exact("n0")), node("n0"))
     assert places(manifests)["n0"][-1] == "a"
+
+
+@pytest.mark.parametrize("pattern", ["(n+)+$", "(a|aa)+$", "((a|b)c){1,30}$", "(?P<n>a+)*", ".*" * 9 + "x"])
+def test_a_pattern_that_may_take_very_long_has_no_members(pattern: str) -> None:
+    """Python would try 2^26 ways for the first one on the first node."""
+    manifests = read_objects(hypernode("a", 1, regex(pattern)), node("n" * 26 + "0"), node("n"))
+    (notice,) = manifests.notices
+    assert notice.field == "spec.members[0].selector.regexMatch.pattern"
+    assert places(manifests, 1) == {"n" * 26 + "0": [None], "n": [None]}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["^(n-|m-)?[0-9]+$", "^n-([0-9]{2})+$", "^n-c?\\d{2,4}?$", "^(?:n|m)[-](?i:[0-9])[0-9]", "[^)(+*]+1+"],
+)
+def test_usual_patterns_have_members(pattern: str) -> None:
+    manifests = read_objects(hypernode("a", 1, regex(pattern)), node("n-11"))
+    assert manifests.notices == ()
+    assert places(manifests, 1) == {"n-11": ["a"]}
+
+
+def test_of_more_tiers_than_levels_no_node_is_labelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each HyperNode is the only member of the next."""
+    asked: list[int] = []
+
+    def counting(tier: int) -> str:
+        asked.append(tier)
+        return tier_level(tier)
+
+    monkeypatch.setattr("closeby.reading.dialects.hypernodes.tier_level", counting)
+    chain = [hypernode(f"h{tier}", tier, nested(f"h{tier - 1}")) for tier in range(1, 200)]
+    manifests = read_objects(hypernode("h0", 0, exact("n")), *chain, node("n"))
+    (topology,) = manifests.topologies
+    assert any(one.blocking for one in topology.conditions)
+    assert len(asked) <= 2 * 200

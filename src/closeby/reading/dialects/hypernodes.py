@@ -17,6 +17,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition, few, invalid
 from closeby.objects.topologies import HYPERNODES, HyperMember, HyperNode, Topology, TopologyLevel, tier_level
+from closeby.reading.common.patterns import takes_too_long
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.selectors import LabelSelectorWire, Refusal, label_selector
@@ -112,6 +113,9 @@ def _member(wire: MemberWire, field: str) -> tuple[HyperMember | None, list[tupl
         except (re.error, OverflowError, RecursionError) as error:
             message = f"{quoted(pattern)} is not a regular expression ({error}), so it has no members"
             return None, [(f"{field}.selector.regexMatch.pattern", message, "correct it")]
+        if (why := takes_too_long(pattern)) is not None:
+            message = f"{quoted(pattern)} may take very long to match ({why}), so it has no members"
+            return None, [(f"{field}.selector.regexMatch.pattern", message, "write a simpler one")]
         return HyperMember(pattern=pattern), []
     refused: list[Refusal] = []
     labels = label_selector(selector.label_match, (), refused)
@@ -137,8 +141,9 @@ class HyperTree:
                 self._add(member, one, by_name)
         self._tiers = sorted({one.tier for one in by_name.values()})
         self._names = self._tier_names(by_name.values())
-        #: The labels of a node, by the HyperNode that holds it.
-        self._labels = {one.name: self._labels_below(one) for one in by_name.values()}
+        #: The labels of a node, by the HyperNode that holds it; none where there are more tiers than levels.
+        counted = by_name.values() if len(self._tiers) <= _MOST_TIERS else ()
+        self._labels = {one.name: self._labels_below(one) for one in counted}
 
     @property
     def topology(self) -> Topology | None:
@@ -167,7 +172,7 @@ class HyperTree:
         if not holders:
             return {}
         # The lowest tier says most; of several at one tier the first by name counts.
-        return self._labels[min(holders, key=lambda one: (one.tier, natural_key(one.name))).name]
+        return self._labels.get(min(holders, key=lambda one: (one.tier, natural_key(one.name))).name, {})
 
     def _add(self, member: HyperMember, owner: HyperNode, by_name: Mapping[str, HyperNode]) -> None:
         if not member.nested:
