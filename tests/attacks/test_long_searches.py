@@ -32,7 +32,11 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
 )
+from closeby.scheduling.gangs.parts import NodeSet
+from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.outcomes import Outcome, Output, Suspended, outcomes_of
+from closeby.scheduling.placing.search import Search
+from closeby.topology.tree import Tree
 from tests.attacks.crowds import cluster, complete, engine, in_namespace
 from tests.worlds import GPU, fabric, gang, node, pods, spec
 
@@ -289,3 +293,27 @@ def test_host_ports_are_compared_with_the_same_ports_alone(monkeypatch: pytest.M
     it.handle(*map(PodUpserted, members), Tick())
     assert all(it.cluster.placement(one.uid) is not None for one in members)
     assert compared.total() < 100_000
+
+
+def test_looking_ahead_of_segments_of_many_sizes_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 450 pods asks for another amount, and three of them go to one node."""
+    it, size = engine(), 450
+    it.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 8, "cpu": 8000})) for i in range(300)))
+    layer = Layer(level=HOSTNAME, size=3)
+    members = [
+        replace(one, spec=spec(gpu=1 + number % 8, cpu=1 + number * 7 % 3001))
+        for number, one in enumerate(pods("sizes", size))
+    ]
+    it.handle(TopologyChanged(fabric(HOSTNAME)), GroupChanged(replace(gang("sizes", size), layers=(layer,))))
+    it.handle(*map(PodUpserted, members))
+    counted, most, rooms = 0, 0, Search._rooms
+
+    def counting(self: Search, share: Share, tree: Tree, level: int, scope: NodeSet) -> list[int]:
+        nonlocal counted
+        counted += 1
+        return rooms(self, share, tree, level, scope)
+
+    monkeypatch.setattr(Search, "_rooms", counting)
+    for _, _ in zip(range(40), turns(it), strict=False):
+        most, counted = max(most, counted), 0
+    assert most < 8_000

@@ -14,11 +14,19 @@ FEW: Final = 16
 PER_KIND: Final = 100
 #: Steps for a kind that is judged for all nodes, for each term of a pod, and for as many nodes in one.
 _JUDGING, _TERM, _NODES = 100, 10, 20
+#: Steps for the room of one kind where groups are looked ahead of, and for how many domains one more.
+_ROOM: Final = 4
+_DOMAINS: Final = 64
 
 
 def steps_beyond(kinds: int) -> int:
     """Steps for so many kinds in one candidate, beyond those of a gang with few."""
     return PER_KIND * max(0, kinds - FEW)
+
+
+def steps_to_look_ahead(kinds: int, domains: int) -> int:
+    """Steps to see whether groups of so many kinds fit into so many domains, beyond those of few kinds."""
+    return (_ROOM + domains // _DOMAINS) * max(0, kinds - FEW)
 
 
 def judge_one_by_one(table: ClassTable, pods: Sequence[Pod], nodes: int, pace: Pace) -> None:

@@ -26,6 +26,7 @@ from closeby.scheduling.judging.pod_classes import Share, masks_of
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.limits import most_inside
+from closeby.scheduling.placing.many_kinds import steps_to_look_ahead
 from closeby.scheduling.placing.segment_search import SegmentSearch
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Tools
@@ -244,6 +245,8 @@ class Search:
                 judged.setdefault(key, []).append(len(share.pods))
                 if key not in rooms:
                     rooms[key] = self._rooms(share, levels.tree, levels.required, scope)
+        domains = max(map(len, rooms.values()), default=0)
+        self._state.pace.note(steps_to_look_ahead(len(rooms), domains))
         outlooks = {outlook(sizes, rooms[key], self.budget) for key, sizes in judged.items()}
         if len(outlooks) == 1:
             return outlooks.pop()
