@@ -20,6 +20,8 @@ from closeby.scheduling.preempting.victims import Victims
 from tests.preempting.site import Site
 from tests.worlds import GPU, node, pods, spec
 
+APART = PodAffinity(forbidden=(PodAffinityTerm(HOSTNAME, selector_of({"app": "a3"})),))
+
 
 def test_a_budget_is_asked_about_pods_that_it_may_cover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """200 budgets, of which each covers one of 400 pods."""
@@ -72,7 +74,20 @@ def test_the_room_of_a_domain_is_counted_as_often_as_it_has_victims(monkeypatch:
     assert freed["times"] < 10 * 900
 
 
-def test_trials_lift_each_victim_about_as_often_as_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def lifted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often pods were lifted in trials, under ``pods``."""
+    counts, lift = Counter[str](), Holdings.lift
+
+    def counting(self: Holdings, pod: Pod) -> Undo:
+        counts["pods"] += 1
+        return lift(self, pod)
+
+    monkeypatch.setattr(Holdings, "lift", counting)
+    return counts
+
+
+def test_trials_lift_each_victim_about_as_often_as_they_must(lifted: Counter[str]) -> None:
     """A gang keeps off some pods, so that sets of victims are tried; most pods of three racks must go."""
     site = Site([node(f"n{number}", {"zone": "z", "rack": "r"}, {GPU: 8}) for number in range(60)])
     site.tell(
@@ -81,35 +96,19 @@ def test_trials_lift_each_victim_about_as_often_as_they_must(monkeypatch: pytest
             for number, one in enumerate(pods(None, 480, spec(gpu=1, cpu=0), on="n0", created=0.0))
         )
     )
-    lifted, lift = Counter[str](), Holdings.lift
-
-    def counting(self: Holdings, pod: Pod) -> Undo:
-        lifted["pods"] += 1
-        return lift(self, pod)
-
-    monkeypatch.setattr(Holdings, "lift", counting)
-    apart = PodAffinity(forbidden=(PodAffinityTerm(HOSTNAME, selector_of({"app": "a3"})),))
-    site.waiting("train", 50, gpu=8, needs={"pod_affinity": apart})
+    site.waiting("train", 50, gpu=8, needs={"pod_affinity": APART})
     (plan,) = site.tick()
     assert len(plan.victims) == 400
     assert lifted["pods"] < 20_000
 
 
-def test_trials_for_one_pod_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_for_one_pod_end_in_time(monkeypatch: pytest.MonkeyPatch, lifted: Counter[str]) -> None:
     """On each node a member of a large elastic gang must go, and the gang as a whole could."""
     site = Site([node(f"n{number}", {"zone": "z", "rack": "r"}, {GPU: 8}) for number in range(100)])
     site.running("old", [f"n{number % 100}" for number in range(800)], minimum=400, labels={"app": "a3"})
     monkeypatch.setattr("closeby.scheduling.preempting.trials.TRIAL_STEPS", 4_000)
     monkeypatch.setattr("closeby.scheduling.preempting.tried_sets.TRIAL_STEPS", 4_000)
-    lifted, lift = Counter[str](), Holdings.lift
-
-    def counting(self: Holdings, pod: Pod) -> Undo:
-        lifted["pods"] += 1
-        return lift(self, pod)
-
-    monkeypatch.setattr(Holdings, "lift", counting)
-    apart = PodAffinity(forbidden=(PodAffinityTerm(HOSTNAME, selector_of({"app": "a3"})),))
-    site.alone("one", gpu=2, priority=100, needs={"pod_affinity": apart})
+    site.alone("one", gpu=2, priority=100, needs={"pod_affinity": APART})
     (plan,) = site.tick()
     assert len(plan.victims) == 8
     assert lifted["pods"] < 9_000
