@@ -103,6 +103,21 @@ def test_places_are_held_in_one_rack_and_nothing_else_goes_there() -> None:
     assert site.free() == 0
 
 
+def test_a_pod_that_waits_takes_its_place_in_the_turn_in_which_places_are_found() -> None:
+    site = Site()
+    site.take(NodeDeleted("a2"), NodeDeleted("b1"))
+    site.take(PlacesAsked(asked()))
+    site.take(PodUpserted(real(1)[0]))
+    assert site.where() == {}
+    site.take(NodeUpserted(site.nodes["a2"]))
+    assert site.where() == {
+        "train-pod-0": "a1",
+        "train-main-1": "a1",
+        "train-main-2": "a2",
+        "train-main-3": "a2",
+    }
+
+
 def test_a_workload_that_fits_in_no_rack_is_refused_and_holds_nothing() -> None:
     site = Site()
     (refused,) = site.take(PlacesAsked(asked(count=5)))

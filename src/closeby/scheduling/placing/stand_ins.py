@@ -223,7 +223,8 @@ class StandIns:
             for output in outputs:
                 if isinstance(output, Decision) and output.outcome.is_gang and output.outcome.key in self:
                     for one in output.outcome.bindings:
-                        self._put(replace(one.pod, node_name=one.node))
+                        if one.pod.uid in self._state.pods:  # Else a pod took its place meanwhile.
+                            self._put(replace(one.pod, node_name=one.node))
             self._tidy()
 
     # Inside
