@@ -239,10 +239,8 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         node = self.handle.cluster.node_at(slot)
         if isinstance(mask, _Apart):
             term, count = mask.cause(slot)
-            pods, there = (
-                f"{count} pod{'s' if count != 1 else ''}",
-                f"{mask.key}={node.labels.get(mask.key, '')}",
-            )
+            pods = f"{count} pod{'s' if count != 1 else ''}"
+            there = f"{mask.key}={node.labels.get(mask.key, '')}"
             if mask.own:
                 text = f"required pod anti-affinity to {term}: {pods} there in {there}"
             else:

@@ -135,8 +135,7 @@ class PlaceRecords:
 
     def wanted(self, key: str, one: PlaceSet) -> int:
         """How many pods of a set are still to come."""
-        asked = self._asked[key].places
-        there = None if asked is None else self._there.get(asked.uid)
+        asked, there = self._arrivals(key)
         if asked is None or there is None:
             return one.count
         came = there.staying[asked.namespace, one.name]
@@ -146,15 +145,12 @@ class PlaceRecords:
 
     def runs(self, key: str) -> bool:
         """Whether a pod of the Workload has a node, and is not ending."""
-        asked = self._asked[key].places
-        there = None if asked is None else self._there.get(asked.uid)
+        asked, there = self._arrivals(key)
         return asked is not None and there is not None and there.staying_in[asked.namespace] > 0
 
     def started(self, key: str) -> bool:
         """Whether a pod of the Workload has a node, be it one that is ending."""
-        group = self._asked.get(key)
-        asked = None if group is None else group.places
-        there = None if asked is None else self._there.get(asked.uid)
+        asked, there = self._arrivals(key)
         if asked is None or there is None:
             return False
         return any(pod.namespace == asked.namespace for pod in there.pods.values())
@@ -195,6 +191,12 @@ class PlaceRecords:
         """Whether it is known that this pod of a Workload has a node."""
         there = self._there.get(pod.annotations.get(WORKLOAD, ""))
         return there is not None and pod.uid in there.pods
+
+    def _arrivals(self, key: str) -> "tuple[AskedPlaces | None, _Arrivals | None]":
+        """What a gang asks for, and the pods of the Workload that have a node; None where none is there."""
+        group = self._asked.get(key)
+        asked = None if group is None else group.places
+        return asked, None if asked is None else self._there.get(asked.uid)
 
 
 class HeldForPods(Protocol):
