@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 import pytest
 from msgspec.structs import replace
 
+from closeby.cluster.population import Population
+from closeby.cluster.tallies import LabelClass
 from closeby.objects.groups import Layer
 from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
@@ -270,6 +272,46 @@ def test_many_terms_that_no_other_pod_has_are_counted_together() -> None:
         if (slot := it.cluster.placement(one.uid)) is not None
     ]
     assert len(zones) == len(set(zones)) > 1
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["from-each-other", "from-others"])
+def test_kinds_with_anti_affinity_are_compared_label_by_label(
+    apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eighty pods of a gang with eighty terms want a zone of eight nodes.
+
+    Where each keeps off all others, no search is begun: they are more than the nodes. Where they keep off
+    pods that are not there, no two of them are compared.
+    """
+    it = engine()
+    it.handle(*cluster(), TopologyChanged(fabric(ZONE, HOSTNAME)))
+
+    def term(number: int) -> PodAffinityTerm:
+        operator, app = ("NotIn", f"b{number}") if apart else ("In", f"c{number}")
+        return PodAffinityTerm(HOSTNAME, LabelSelector((LabelRequirement("app", operator, (app,)),)))
+
+    members = [
+        replace(
+            one,
+            spec=replace(one.spec, pod_affinity=PodAffinity(forbidden=(term(number),))),
+            labels={"app": f"b{number}"},
+        )
+        for number, one in enumerate(pods("train", 80, spec(cpu=1)))
+    ]
+    it.handle(GroupChanged(gang(min_member=80, required=ZONE)), *map(PodUpserted, members))
+    compared = 0
+    selects = Population.selects
+
+    def counting(population: Population, term: PodAffinityTerm, found: LabelClass) -> bool:
+        nonlocal compared
+        compared += 1
+        return selects(population, term, found)
+
+    monkeypatch.setattr(Population, "selects", counting)
+    [found] = outcomes_of(it.handle(Tick()))
+    assert len(found.bindings) == (0 if apart else 80)
+    assert compared <= (4 * 80 * 80 if apart else 4 * 80)
+    assert not apart or "80 of them keep off each other per kubernetes.io/hostname" in str(found.message)
 
 
 def test_host_ports_are_compared_with_the_same_ports_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from closeby.objects.arrays import Bools, Counts, Scores
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm
-from closeby.scheduling.by_domain import DomainFilter, DomainLimit, DomainMask
+from closeby.scheduling.by_domain import CountedPods, DomainFilter, DomainLimit, DomainMask
 from closeby.scheduling.extension import Handle, NormalizeScore, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.repeats import UNSCORED, Repeats, SumsByDomain
@@ -212,19 +212,12 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
             return ()
         return self._judgement(pod).masks
 
-    def affects(self, one: Pod, other: Pod) -> bool:
-        if one.spec.pod_affinity is None and other.spec.pod_affinity is None:
-            return False
-        population = self._population
-        of_one, of_other = population.class_of(one), population.class_of(other)
-        for term in _own(one).forbidden:
-            if population.selects(term.of_pod(one.namespace, one.labels), of_other):
-                return True
-        for term in _own(other).forbidden:
-            if population.selects(term.of_pod(other.namespace, other.labels), of_one):
-                return True
-        required = [term.of_pod(other.namespace, other.labels) for term in _own(other).required]
-        return bool(required) and all(population.selects(term, of_one) for term in required)
+    def counts(self, pod: Pod) -> Sequence[CountedPods]:
+        affinity = _own(pod)
+        forbidden = [term.of_pod(pod.namespace, pod.labels) for term in affinity.forbidden]
+        required = tuple([term.of_pod(pod.namespace, pod.labels) for term in affinity.required])
+        counted = [CountedPods((term,), apart=term.topology_key) for term in forbidden]
+        return [*counted, CountedPods(required)] if required else counted
 
     def constrained(self, pod: Pod) -> bool:
         return pod.spec.pod_affinity is not None

@@ -17,9 +17,9 @@ from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, Taint, tolerated
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
-from closeby.objects.selectors import TopologySpreadConstraint
+from closeby.objects.selectors import PodAffinityTerm, TopologySpreadConstraint
 from closeby.objects.words import plural
-from closeby.scheduling.by_domain import DomainFilter, DomainLimit, DomainMask
+from closeby.scheduling.by_domain import CountedPods, DomainFilter, DomainLimit, DomainMask
 from closeby.scheduling.extension import Handle, NormalizeScore, Scope
 from closeby.scheduling.plugin_view import CycleState, NodeColumn, Nodes
 from closeby.scheduling.repeats import UNSCORED, Repeats, Spread, SpreadScores
@@ -248,16 +248,12 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
     def masks(self, pod: Pod) -> Sequence[DomainMask]:
         return self._judgement(pod).masks if self._may_be_kept_out(pod) else ()
 
-    def affects(self, one: Pod, other: Pod) -> bool:
-        if one.namespace != other.namespace or not self._may_be_kept_out(other):
-            return False
-        labels = self._population.class_of(one).labels
-        return any(
-            mask.tally is not None
-            and mask.constraint.selector is not None
-            and mask.constraint.selector.matches(labels)
-            for mask in self._judgement(other).masks
-        )
+    def counts(self, pod: Pod) -> Sequence[CountedPods]:
+        return [
+            CountedPods((PodAffinityTerm("", mask.constraint.selector, (pod.namespace,)),))
+            for mask in (self._judgement(pod).masks if self._may_be_kept_out(pod) else ())
+            if mask.tally is not None
+        ]
 
     def constrained(self, pod: Pod) -> bool:
         return self._may_be_kept_out(pod)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools, Counts
 from closeby.objects.pods import Pod
+from closeby.objects.selectors import PodAffinityTerm
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.labels import LabelColumn
@@ -36,6 +37,15 @@ class DomainLimit(Struct, frozen=True, kw_only=True, eq=False):
     max_skew: int = 1
     #: With fewer eligible domains than this, the least counts as 0.
     min_domains: int = 1
+
+
+class CountedPods(Struct, frozen=True):
+    """Pods that a constraint of another pod counts: those that all its terms, for that pod, select."""
+
+    terms: tuple[PodAffinityTerm, ...]
+    #: Of anti-affinity the topology key of which no domain may hold both pods, whichever comes first. Empty:
+    #: placing such pods may also let the other one go where it could not before.
+    apart: str = ""
 
 
 class DomainMask:
@@ -96,12 +106,12 @@ class DomainFilter(Filter):
     def concerns(self, pod: Pod) -> bool:
         return bool(self.masks(pod))
 
-    def affects(self, one: Pod, other: Pod) -> bool:
-        """Whether a placement of ``one`` may change where ``other`` may go, both of them waiting."""
+    def counts(self, pod: Pod) -> Sequence[CountedPods]:
+        """For each constraint of a pod the pods whose placement may change where this one may go."""
         raise NotImplementedError
 
     def constrained(self, pod: Pod) -> bool:
-        """Whether the pod has constraints of its own; of two pods that affect each other one has."""
+        """Whether a pod may have constraints, by its spec alone."""
         return True
 
     def helped_by_pods(self, pod: Pod) -> bool:

@@ -167,10 +167,13 @@ class SearchedPart:
         At least ``needed`` exactly where every class of pods fits on its own, and 0 where fewer of them are
         let in beside each other than must be; shape (tree.count(level),).
         """
+        most = None if self._most is None else self._most(tree, level)
+        room = self._by_class(tree, level)
+        return room if most is None else np.where(most >= self.needed, room, 0)
+
+    def _by_class(self, tree: Tree, level: int) -> Counts:
         if len(self._demand) == 1:
-            room = self._level(tree, 0, level)
-            most = None if self._most is None else self._most(tree, level)
-            return room if most is None else np.where(most >= self.needed, room, 0)
+            return self._level(tree, 0, level)
         least: Counts | None = None
         for index, share in enumerate(self._demand):
             scaled = self._level(tree, index, level) * self._asked // len(share.pods)

@@ -5,8 +5,7 @@ up to date.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from itertools import compress
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple
 
 from closeby.cluster.columns import Cluster
@@ -18,9 +17,14 @@ from closeby.scheduling.judging.figures import (
     Weighted,
     cacheable,
 )
+from closeby.scheduling.judging.interactions import Interactions, KnownInteractions
 from closeby.scheduling.judging.keys import ClassKeys, ToldApart, all_equal
 from closeby.scheduling.judging.pod_classes import PodClass, Share, masks_of
 from closeby.scheduling.judging.reserved import ReservedMask
+from closeby.scheduling.pace import UNPACED, Pace
+
+#: Sets of pods of which it is remembered what classes they are of.
+_REMEMBERED_PODS: Final = 64
 
 
 class ClassTable:
@@ -32,8 +36,12 @@ class ClassTable:
         filters: Sequence[Filter],
         scorers: Sequence[Weighted],
         reserved: ReservedMask | None = None,
+        pace: Pace = UNPACED,
     ) -> None:
-        """``reserved``: pods that must keep off reserved nodes are of other classes while it applies."""
+        """``reserved``: pods that must keep off reserved nodes are of other classes while it applies.
+
+        ``pace`` counts work that can't be suspended.
+        """
         self._cluster = cluster
         self._filters = tuple(filters)
         #: Scorers whose scores are never kept: they depend on other nodes or on what was placed.
@@ -49,6 +57,9 @@ class ClassTable:
             and not plugin.honoured_by_descent
         )
         self.domain_filters = tuple(one for one in self._filters if isinstance(one, DomainFilter))
+        #: None: none are known.
+        self._interactions: KnownInteractions | None = None
+        self._pace = pace
         self._reserved = ReservedMask() if reserved is None else reserved
         self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._keys = ClassKeys(self._filters, [scorer for scorer, _ in scorers])
@@ -65,8 +76,8 @@ class ClassTable:
         self._equal: tuple[Pod, ...] = ()
         #: How often all was forgotten.
         self._epoch = 0
-        #: The pods that were sorted into classes last, with the result.
-        self._last: tuple[Sequence[Pod], Hashable, tuple[tuple[Pod, ...], ...]] = ((), None, ())
+        #: By their id the pods that were sorted into classes last, with the result.
+        self._sorted: dict[int, tuple[Sequence[Pod], Hashable, tuple[tuple[Pod, ...], ...]]] = {}
 
     @property
     def stamp(self) -> tuple[int, ...]:
@@ -106,17 +117,30 @@ class ClassTable:
         """Whether a pod that is placed may let one of these go where it could not before."""
         return any(plugin.helped_by_pods(pod) for plugin in self.domain_filters for pod in pods)
 
+    def interactions(self, demand: Sequence[Share]) -> Interactions | None:
+        """How pods that are placed together constrain each other; None: none of them has a constraint."""
+        return self._among(demand, self._pace.note)
+
     def affect_each_other(self, demand: Sequence[Share]) -> bool:
         """Whether a placement of one of these pods may change where others of them may go."""
-        for plugin in self.domain_filters:
-            minding = [any(map(plugin.constrained, (one.pods[0], one.pods[-1]))) for one in demand]
-            if any(
-                (one is not other or len(one.pods) > 1) and plugin.affects(one.pods[0], other.pods[-1])
-                for one, minds in zip(demand, minding, strict=True)
-                for other in (demand if minds else compress(demand, minding))
-            ):
-                return True
-        return False
+        if len(demand) == 1 and len(demand[0].pods) == 1:
+            return False
+        found = self.interactions(demand)
+        return found is not None and found.any
+
+    def compare_terms(self, pods: Sequence[Pod], pace: Pace) -> None:
+        """See how pods constrain each other before it is asked: this may be suspended."""
+        among = self._among(self.shares(pods), pace.take)
+        if among is not None:
+            among.compare()
+
+    def _among(self, demand: Sequence[Share], steps: Callable[[int], None]) -> Interactions | None:
+        filters = self.domain_filters
+        if not any(plugin.constrained(share.pods[0]) for plugin in filters for share in demand):
+            return None
+        if self._interactions is None:
+            self._interactions = KnownInteractions(self._cluster.population, filters)
+        return self._interactions.among(demand, steps)
 
     def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class, in order of first appearance; the classes are up to date."""
@@ -142,8 +166,9 @@ class ClassTable:
         """
         stamp = self._epoch, self._cluster.population.keys_stamp
         lasts = self._keys.by_domain
-        if self._last[0] is pods and self._last[1] == stamp and lasts and isinstance(pods, tuple):
-            return self._last[2]
+        known = self._sorted.get(id(pods))
+        if known is not None and known[0] is pods and known[1] == stamp and lasts:
+            return known[2]
         by_key: dict[Hashable, list[Pod]] = {}
         if lasts and all_alike(pods):
             by_key[self.key_of(pods[0])] = list(pods)
@@ -153,7 +178,10 @@ class ClassTable:
         kinds = tuple(tuple(members) for members in by_key.values())
         # Asking may have made selectors known.
         stamp = self._epoch, self._cluster.population.keys_stamp
-        self._last = pods, stamp, kinds
+        if isinstance(pods, tuple):
+            if len(self._sorted) >= _REMEMBERED_PODS:
+                self._sorted.clear()
+            self._sorted[id(pods)] = pods, stamp, kinds
         return kinds
 
     def beside_each_other(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
@@ -164,23 +192,29 @@ class ClassTable:
         demand = self.shares(pods)
         if not any(share.pod_class.masks for share in demand):
             return demand
-        return tuple(self._widened(share, demand) for share in demand)
+        among = self.interactions(demand)
+        if among is None:
+            return demand
+        return tuple([self._widened(place, share, among) for place, share in enumerate(demand)])
 
     def asked_among(self, demand: Sequence[Share]) -> tuple[str, ...]:
         """What pods that are placed together ask of each other, for people."""
         found: dict[str, None] = {}
-        for share in demand:
-            others = [one.pods[0] for one in demand if one is not share or len(one.pods) > 1]
+        among = self.interactions(demand)
+        if among is not None and len(demand) > 1:
+            for apart in among.apart:
+                found[f"{sum(apart.pods.values())} of them keep off each other per {apart.key}"] = None
+        for place, share in enumerate(demand):
             for mask in masks_of(self.domain_filters, share.pods[0]):
-                if mask.apart or mask.gathers or any(map(mask.grows_with, others)):
+                helpers = () if among is None else among.helpers(place)
+                if mask.apart or mask.gathers or any(map(mask.grows_with, helpers)):
                     found[mask.asks] = None
         return tuple(found)
 
-    def _widened(self, share: Share, demand: Sequence[Share]) -> Share:
+    def _widened(self, place: int, share: Share, among: Interactions) -> Share:
         pod = share.pods[0]
-        others = [one.pods[0] for one in demand if one is not share or len(one.pods) > 1]
         masks = masks_of(self.domain_filters, pod)
-        kept = [mask for mask in masks if not any(mask.grows_with(other) for other in others)]
+        kept = [mask for mask in masks if not any(map(mask.grows_with, among.helpers(place)))]
         if len(kept) == len(masks):
             return share
         places = tuple(place for place, mask in enumerate(masks) if mask in kept)
@@ -228,11 +262,14 @@ class ClassTable:
     def forget_pods(self) -> None:
         """The pods that were asked about are decided: they are not kept for that any longer."""
         self._equal = ()
+        self._sorted.clear()
+        self._interactions = None
 
     def forget_all(self) -> None:
         """A plugin judges by something else than before: all that is known of classes may be wrong."""
         self._epoch += 1
         self._by_key.clear()
+        self._interactions = None
         self._results.forget()
 
     def forget_barred(self) -> None:
@@ -244,6 +281,7 @@ class ClassTable:
         if self._keys.follow():
             self._epoch += 1
             self._by_key.clear()
+            self._interactions = None
 
 
 class _Widened(NamedTuple):

@@ -28,6 +28,8 @@ from closeby.topology.tree import Domain, Tree
 
 #: Finer domains of a level that are tried for unequal pods.
 FINER_DOMAINS: Final = 3
+#: Steps for placing equal pods beside others of the same part.
+_PER_KIND: Final = 30
 
 
 class Filler:
@@ -148,7 +150,6 @@ class Filler:
     ) -> bool:
         """Pods that count for each other; by score where a score depends on what was just placed."""
         demand = self._table.beside_each_other(pods)
-        by_score = any(self._must_go_by_score(share) for share in demand)
         mutual = Mutual(
             cluster=self._cluster,
             table=self._table,
@@ -160,7 +161,14 @@ class Filler:
         )
         at_once = len(demand) == 1 and not demand[0].reaches_beyond
         mark = self._statement.checkpoint()
+        by_score: bool | None = None
         for meeting in mutual.meetings():
+            if mutual.in_vain(meeting) or (len(demand) > 1 and self._in_vain(demand, tree, meeting)):
+                if not budget.take_candidate():
+                    break
+                continue
+            if by_score is None:
+                by_score = any(self._must_go_by_score(share) for share in demand)
             if by_score and self._by_score.place(pods, candidate, meeting, strategy, tree):
                 return True
             self._statement.rollback(mark)
@@ -237,6 +245,7 @@ class Filler:
         for close in (True, False) if not spread else (False,):
             moved = False
             for share in hardest_first:
+                self._state.pace.take(_PER_KIND)
                 start = self._beside(share, mark, inside, tree) if close else None
                 moved |= start is not None
                 if not self._by_descent(share, candidate, inside, strategy, tree, start):

@@ -5,10 +5,11 @@ anti-affinity allows one, a spread constraint as many as its least domain and ``
 equal pods the limits are worked out for all of them at once, so that they need not be placed one by one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from closeby.cluster.columns import UNLIMITED
 from closeby.objects.arrays import Bools, Counts, Ints
@@ -108,6 +109,35 @@ def _least_inside(
     least[:] = np.append(limit.counts[emptiest], UNLIMITED)[reached]
     np.minimum.at(least, owners, limit.counts[codes[order]] + held[order])
     return least
+
+
+def most_apart(codes: NDArray[np.int32], owners: Ints, count: int, number: int) -> Counts:
+    """How many of ``number`` pods that keep off each other each of ``count`` sets of nodes takes at the most.
+
+    ``codes`` is the domain of each node (-1: it takes none of them, 0: it has none), ``owners`` its set (-1:
+    none); both (slots,).
+    """
+    known = np.flatnonzero((codes >= 0) & (owners >= 0))
+    there = np.unique(np.stack((owners[known], codes[known])), axis=1)
+    most: Counts = np.bincount(there[0], minlength=count).astype(np.int64)
+    most[there[0][there[1] == 0]] = number
+    return np.minimum(most, number)
+
+
+def exceed_domains(number_by_usable: Mapping[bytes, int]) -> bool:
+    """Whether pods certainly can't have a domain each; given how many can use which domains (packed bits).
+
+    By Hall's theorem it is so where all pods that can use no others than some domains are more than these.
+    That is tried with the domains of each kind of pods, which settles it where those of two kinds are apart
+    or the ones inside the others, and with all domains.
+    """
+    if not number_by_usable:
+        return False
+    usable = np.stack([np.unpackbits(np.frombuffer(one, dtype=np.uint8)) for one in number_by_usable])
+    numbers = np.array([*number_by_usable.values(), 0])
+    ways = np.concatenate((usable, usable.any(axis=0, keepdims=True))).astype(np.float32)
+    inside = ways @ (1 - ways).T == 0
+    return bool((numbers @ inside > ways.sum(axis=1)).any())
 
 
 def room_of(limit: DomainLimit, fits: Counts) -> Counts:

@@ -46,6 +46,7 @@ def judge_one_by_one(table: ClassTable, pods: Sequence[Pod], nodes: int, pace: P
         pace.take(_TERM * _terms(pod) + (0 if id(pod.spec) in seen else each))
         seen.add(id(pod.spec))
         table.of(pod)
+    table.compare_terms(pods, pace)
 
 
 def _terms(pod: Pod) -> int:

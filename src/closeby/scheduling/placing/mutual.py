@@ -5,10 +5,12 @@ limits (``limits``), all at once. What that does not settle is searched pod by p
 step is one that all filters allow at that moment, so that some order of the pods leads to every placement.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
@@ -19,12 +21,18 @@ from closeby.scheduling.by_domain import DomainLimit, DomainMask
 from closeby.scheduling.gangs.parts import NodeSet
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
+from closeby.scheduling.judging.interactions import Apart
 from closeby.scheduling.judging.pod_classes import Share, masks_of
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.descent import descend
-from closeby.scheduling.placing.limits import bounds, capped, finest_first, room_of
+from closeby.scheduling.placing.limits import bounds, capped, exceed_domains, finest_first, room_of
 from closeby.scheduling.placing.statement import Statement
 from closeby.topology.tree import Tree
+
+#: Nodes for which the room of a kind of pods is looked at in one step.
+_PER_STEP: Final = 1000
+#: Steps for bringing a kind of pods up to date.
+_JUDGING: Final = 3
 
 
 class Mutual:
@@ -50,14 +58,16 @@ class Mutual:
         self._tree = tree
         self._strategy = strategy
         self._masks = [masks_of(table.domain_filters, share.pods[0]) for share in demand]
+        self._among = table.interactions(demand)
+        self._reaches_beyond = any(share.reaches_beyond for share in demand)
 
     def meetings(self) -> Iterator[NodeSet]:
         """Node sets to try one after another: the domains in which all pods may have to meet, then all."""
         found = [
             mask
-            for share, masks in zip(self._demand, self._masks, strict=True)
+            for place, (share, masks) in enumerate(zip(self._demand, self._masks, strict=True))
             for mask in masks
-            if (mask.gathers and (len(share.pods) > 1 or len(self._demand) > 1)) or self._opens(mask, share)
+            if (mask.gathers and (len(share.pods) > 1 or len(self._demand) > 1)) or self._opens(mask, place)
         ]
         if not found:
             yield self._inside
@@ -65,6 +75,12 @@ class Mutual:
         yield from self._domains(found)
         if len(self._demand) > 1:
             yield self._inside
+
+    def in_vain(self, inside: NodeSet) -> bool:
+        """Whether more pods keep off each other than there are domains for them: then no order helps."""
+        return self._among is not None and any(
+            self._too_few_domains(apart, inside) for apart in self._among.apart
+        )
 
     def share_out(self, inside: NodeSet) -> bool | None:
         """Place equal pods by their limits; None where only trying can tell whether they fit."""
@@ -96,10 +112,29 @@ class Mutual:
         search = _Search(self, self._slots(inside), budget)
         return search.run()
 
-    def _opens(self, mask: DomainMask, share: Share) -> bool:
-        """Whether nodes are closed to some pods until others of them are placed there."""
-        others = (one.pods[0] for one in self._demand if one is not share)
-        return not mask.allowed().any() and any(mask.grows_with(pod) for pod in others)
+    def _too_few_domains(self, apart: Apart, inside: NodeSet) -> bool:
+        slots = self._slots(inside)
+        column = self._cluster.labels.column(apart.key)
+        there, codes = np.unique(column.codes[slots], return_inverse=True)
+        free = len(there) and there[0] == 0  # Nodes without the label take any number of the pods.
+        if not free and sum(apart.pods.values()) > len(there):
+            return True
+        number_by_usable: Counter[bytes] = Counter()
+        for place, number in apart.pods.items():
+            share = self._demand[place]
+            self._statement.state.pace.note(1 + len(slots) // _PER_STEP)
+            self._table.refresh(share.pod_class)
+            usable = np.zeros(len(there), dtype=np.bool_)
+            usable[codes[share.pod_class.fits[slots] > 0]] = True
+            if not (free and usable[0]):
+                number_by_usable[np.packbits(usable).tobytes()] += number
+        return exceed_domains(number_by_usable)
+
+    def _opens(self, mask: DomainMask, place: int) -> bool:
+        """Whether nodes are closed to pods of a share until those of others are placed there."""
+        if self._among is None or mask.allowed().any():
+            return False
+        return any(map(mask.grows_with, self._among.helpers(place, own=False)))
 
     def _domains(self, masks: Sequence[DomainMask]) -> Iterator[NodeSet]:
         """The domains of all keys together that could hold the pods, the tightest or the emptiest first."""
@@ -169,6 +204,20 @@ class Mutual:
         """What the pods are placed on."""
         return self._statement
 
+    def most_taken(self, place: int, fits: Counts, slots: Ints) -> int | None:
+        """How much room for a share one pod that is placed takes at the most; None: that is not known.
+
+        A pod takes room on its own node, and may close its own domains.
+        """
+        masks = self._masks[place]
+        if self._reaches_beyond or any(mask.gathers for mask in masks):
+            return None
+        most = int(fits.max(initial=0))
+        for key in dict.fromkeys(mask.key for mask in masks):
+            codes = self._cluster.labels.column(key).codes[slots]
+            most += int(np.bincount(codes, weights=fits)[1:].max(initial=0))
+        return most
+
     def kinds(self, slots: Ints) -> Ints:
         """Rows of figures in which nodes differ, one column for each slot."""
         cluster = self._cluster
@@ -225,6 +274,9 @@ class _Search:
         #: The classes in the order in which they are offered a node, and how many pods of each are placed.
         self._demand = sorted(mutual.demand, key=self._hardness)
         self._placed = [0] * len(self._demand)
+        #: Pods that were placed so far, also those taken back; until how many each class certainly fits.
+        self._steps = 0
+        self._sure_until = [-1] * len(self._demand)
         #: Fingerprints of the sets that were tried, and of the one in hand: a sum, so that order is nothing.
         self._seen: set[int] = set()
         self._fingerprint = 0
@@ -242,6 +294,7 @@ class _Search:
                 kind, slot = step
                 statement.assume_one(self._demand[kind].pods[self._placed[kind]], slot)
                 self._placed[kind] += 1
+                self._steps += 1
                 self._fingerprint += _fingerprint(kind, slot)
                 path.append(step)
                 if len(path) == wanted:
@@ -298,10 +351,19 @@ class _Search:
 
     def _enough(self) -> bool:
         """Whether what is left could still fit, each class by itself."""
-        for share, placed in zip(self._demand, self._placed, strict=True):
+        for kind, share in enumerate(self._demand):
+            if self._steps <= self._sure_until[kind]:
+                continue
+            self._mutual.statement.state.pace.note(_JUDGING)
             self._mutual.table.refresh(share.pod_class)
-            if int(share.pod_class.fits[self._slots].sum()) < len(share.pods) - placed:
+            fits = share.pod_class.fits[self._slots]
+            room = int(fits.sum())
+            if room < len(share.pods) - self._placed[kind]:
                 return False
+            most = self._mutual.most_taken(kind, fits, self._slots)
+            if most is not None:
+                # Also where pods are taken back in between, which only leaves more room.
+                self._sure_until[kind] = self._steps + (room - len(share.pods)) // max(most, 1)
         return True
 
     def _hardness(self, share: Share) -> tuple[bool, float]:

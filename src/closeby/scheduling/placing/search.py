@@ -25,7 +25,7 @@ from closeby.scheduling.gangs.parts import (
 from closeby.scheduling.judging.pod_classes import Share, masks_of
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.fill import Filler
-from closeby.scheduling.placing.limits import most_inside
+from closeby.scheduling.placing.limits import most_apart, most_inside
 from closeby.scheduling.placing.many_kinds import steps_to_look_ahead
 from closeby.scheduling.placing.segment_search import SegmentSearch
 from closeby.scheduling.placing.statement import Statement
@@ -267,20 +267,33 @@ class Search:
             found = self._shared[part.name] = self._table.beside_each_other(part.core)
         return found
 
-    def _most(self, share: Share, scope: NodeSet, tree: Tree, level: int) -> Counts | None:
-        """How many equal pods each domain of a level takes by their own limits; None where they have none."""
-        found: Counts | None = None
-        for mask in masks_of(self._table.domain_filters, share.pods[0]):
-            limit = mask.limit()
-            if limit is None:
-                continue
-            self._table.refresh(share.pod_class)
-            allowed = scope.allowed(self._cluster.capacity)
-            room = share.pod_class.fits if allowed is None else np.where(allowed, share.pod_class.fits, 0)
-            slots = np.arange(self._cluster.capacity)
-            most = most_inside(limit, room, tree.owners_of_slots(slots, level), tree.count(level))
-            found = most if found is None else np.minimum(found, most)
-        return found
+    def _most(self, demand: Sequence[Share], scope: NodeSet, tree: Tree, level: int) -> Counts | None:
+        """How many of some pods each domain of a level takes by their own terms; None where these don't say.
+
+        They say it of equal pods, and of pods of which each keeps off all others.
+        """
+        found: list[Counts] = []
+        owners = tree.owners_of_slots(np.arange(self._cluster.capacity), level)
+        if len(demand) == 1:
+            share = demand[0]
+            limits = [mask.limit() for mask in masks_of(self._table.domain_filters, share.pods[0])]
+            for limit in [one for one in limits if one is not None]:
+                room = self._fits(share, scope)
+                found.append(most_inside(limit, room, owners, tree.count(level)))
+        elif (among := self._table.interactions(demand)) is not None:
+            number = sum(len(share.pods) for share in demand)
+            for apart in among.apart:
+                usable = np.logical_or.reduce([self._fits(demand[place], scope) > 0 for place in apart.pods])
+                codes = np.where(usable, self._cluster.labels.column(apart.key).codes[: len(usable)], -1)
+                free = number - sum(apart.pods.values())
+                found.append(free + most_apart(codes, owners, tree.count(level), number))
+        return np.minimum.reduce(found) if found else None
+
+    def _fits(self, share: Share, scope: NodeSet) -> Counts:
+        self._table.refresh(share.pod_class)
+        allowed = scope.allowed(self._cluster.capacity)
+        fits = share.pod_class.fits
+        return fits if allowed is None else np.where(allowed, fits, 0)
 
     def candidates(self, part: Part, scope: NodeSet) -> Iterator[Candidate] | None:
         """What the plugins propose for a part inside a scope; None when none has anything to say."""
@@ -288,7 +301,7 @@ class Search:
         extra = [pod for leaf in part.leaves() for pod in leaf.extra]
         # Where nothing is needed, the room for those that would like to come orders the domains.
         demand = self._table.beside_each_other(core or extra)
-        most = partial(self._most, demand[0], scope) if core and len(demand) == 1 else None
+        most = partial(self._most, demand, scope) if core else None
         view = SearchedPart(self._group, part, scope, demand, self._table, self._cluster.capacity, most)
         return self._proposed(view)
 

@@ -111,7 +111,7 @@ class Tools:
         self._pod_by_pod = profile.pod_by_pod
         #: Counts the work of the decision in hand.
         self.pace = Pace()
-        self.table = ClassTable(cluster, profile.filters, profile.scores, self.reserved)
+        self.table = ClassTable(cluster, profile.filters, profile.scores, self.reserved, self.pace)
         self.rooms = RoomIndex(cluster, self.table, topologies, self.reserved)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
         #: Per layer the domains that a gang may not have for itself; None where no gang wants any.
