@@ -303,6 +303,16 @@ def test_fewer_places_are_held_for_fewer_pods() -> None:
     assert len(site.where()) == 4
 
 
+def test_more_places_that_fit_beside_no_others_are_looked_for_elsewhere_together() -> None:
+    site = Site()
+    written = {"uid-train/main/0": "a1", "uid-train/main/1": "a1"}
+    site.take(*map(PodUpserted, pods(None, 1, prefix="other", on="a2")))
+    (refused,) = site.take(PlacesAsked(replace(asked(), plan=written)))
+    assert refused.reason == Reason.TOPOLOGY_PLACEMENT_FAILED
+    (placed,) = site.take()
+    assert {one.node for one in placed.bindings} == {"b1", "b2"}
+
+
 def test_the_places_of_other_pods_are_looked_for_again() -> None:
     site = Site()
     site.take(PlacesAsked(asked()))

@@ -22,7 +22,7 @@ from closeby.objects.places import POD_SET, PlaceSet
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import Decision, Output
+from closeby.scheduling.outcomes import Decision, Outcome, Output
 from closeby.scheduling.placing.place_records import PlaceRecords, PlacesForPods, asks_otherwise, set_of
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
@@ -222,10 +222,22 @@ class StandIns:
         if self._places:
             for output in outputs:
                 if isinstance(output, Decision) and output.outcome.is_gang and output.outcome.key in self:
-                    for one in output.outcome.bindings:
-                        if one.pod.uid in self._state.pods:  # Else a pod took its place meanwhile.
-                            self._put(replace(one.pod, node_name=one.node))
+                    self._decided(output.outcome)
             self._tidy()
+
+    # Inside
+
+    def _decided(self, outcome: Outcome) -> None:
+        for one in outcome.bindings:
+            if one.pod.uid in self._state.pods:  # Else a pod took its place meanwhile.
+                self._put(replace(one.pod, node_name=one.node))
+        group, members = self._places.group(outcome.key), self._state.members.get(outcome.key)
+        if group is None or members is None or not (members.waiting and members.placed):
+            return
+        known = self._state.gated.keys().isdisjoint(members.waiting)
+        if outcome.refused and known and not self.started(outcome.key):
+            # Beside those that have places there is no room for the rest: there may be for all elsewhere.
+            self._look_again(group)
 
     # Inside
 
