@@ -74,11 +74,27 @@ def flavor(name: str) -> Flavor:
     return read_flavor(msgspec.json.encode({"metadata": {"name": name}, "spec": spec}))
 
 
-def test_counts_are_those_that_kueue_admitted_less_the_pods_that_are_done() -> None:
-    admission = {"podSetAssignments": [{"name": "work", "count": 3}]}
-    done = [{"name": "work", "count": 1}, {"name": "lead", "count": 4}]
-    asked = places_for(workload(admission=admission, reclaimablePods=done), {}, {})
-    assert [(one["name"], one["count"]) for one in asked["podSets"]] == [("lead", 0), ("work", 2)]
+@pytest.mark.parametrize(
+    ("admitted", "done", "count"),
+    [
+        (4, 1, 3),
+        # Evicted after one was done, and admitted again without that one.
+        (3, 1, 3),
+        # Fewer were admitted than there are.
+        (2, 0, 2),
+        (2, 1, 2),
+        (None, 1, 3),
+        (4, 4, 0),
+    ],
+)
+def test_counts_are_as_kueue_counts_what_it_admitted_and_what_is_done(
+    admitted: int | None, done: int, count: int
+) -> None:
+    status: Object = {"reclaimablePods": [{"name": "work", "count": done}]}
+    if admitted is not None:
+        status["admission"] = {"podSetAssignments": [{"name": "work", "count": admitted}]}
+    _, asked = places_for(workload(**status), {}, {})["podSets"]
+    assert (asked["name"], asked["count"], asked.get("size", 4)) == ("work", count, 4)
 
 
 def test_what_the_pod_set_asks_for_goes_with_it_and_with_its_size() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from closeby.objects.groups import Layer, PodGroup, TopologyConstraint
+from closeby.objects.groups import Layer, PodGroup, Remainder, TopologyConstraint
 from closeby.objects.pods import ClaimName, ClaimRequest, PodClaim
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import PlacesAsked, Tick
@@ -69,6 +69,33 @@ def test_slices_are_layers() -> None:
     several = question(pod_set(request={"required": BLOCK, "podsetSliceRequiredTopologyConstraints": slices}))
     assert several.layers == (Layer(level=BLOCK, size=4), Layer(level=RACK, size=2))
     assert several.constraint == TopologyConstraint(required=BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("request_", "annotations"),
+    [
+        ({"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 4}, {}),
+        (
+            None,
+            {"kai.scheduler/segment-size": "4", "kai.scheduler/segment-topology-required-placement": RACK},
+        ),
+    ],
+)
+@pytest.mark.parametrize("count", [7, 2, 0])
+def test_pods_that_are_done_leave_segments_that_may_be_smaller(
+    request_: Any, annotations: dict[str, str], count: int
+) -> None:
+    asked = pod_set(count=count, request=request_, **annotations) | {"size": 8}
+    group = question(asked)
+    assert (group.layers, group.conditions) == ((Layer(level=RACK, size=4, remainder=Remainder.ALLOW),), ())
+    assert group.places is not None and group.places.sets[0].count == count
+
+
+def test_a_leader_that_is_done_leaves_its_workers_together() -> None:
+    request = {"required": RACK, "podSetGroupName": "together"}
+    leader = pod_set("leader", 0, request) | {"size": 1}
+    group = question(leader, pod_set("workers", 4, request))
+    assert (group.constraint, group.conditions) == (TopologyConstraint(required=RACK), ())
 
 
 def test_pod_sets_of_one_group_are_together() -> None:

@@ -74,17 +74,20 @@ def places_for(
     sets = []
     for one in workload.pod_sets:
         given = assigned.get(one.name, AssignmentWire())
-        count = one.count if given.count is None else given.count
+        # As Kueue counts it: what it admits after pods were done is without them already.
+        left = one.count - done.get(one.name, 0)
+        left = max(left if given.count is None else min(given.count, left), 0)
         own = [
             flavors[name].spec for name in dict.fromkeys((given.flavors or {}).values()) if name in flavors
         ]
         added = [{"nodeSelector": each.node_labels, "tolerations": each.tolerations} for each in own]
         added += [update for update in updates if update.get("name") == one.name]
         template = _with_additions(one.template, added)
-        left = max(count - done.get(one.name, 0), 0)
         asked: Object = {"name": one.name, "count": left, "template": template}
+        if one.topology_request or left != one.count:
+            asked["size"] = one.count
         if one.topology_request:
-            asked |= {"size": count, "topologyRequest": _without_nulls(one.topology_request)}
+            asked["topologyRequest"] = _without_nulls(one.topology_request)
         sets.append(asked)
     about = {
         "namespace": workload.metadata.namespace,

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from closeby.objects.bounds import quoted
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import MOST_PODS, Layer, PodGroup, Remainder
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
 from closeby.objects.pods import ClaimName, Pod, PodClaim
 from closeby.objects.reasons import Condition, Reason, invalid
@@ -66,10 +66,11 @@ def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> 
     number = sum(max(one.count, 0) for one in wires)
     # One place of each set says then why there are no others.
     most = number if number <= MOST_PLACES else 1
+    counts = [min(max(one.count, 0), most) for one in wires]
     sets = [
         PodSet(
             name=one.name,
-            replicas=min(max(one.count, 0), most),
+            replicas=max(min(one.size or 0, MOST_PODS), counts[i]),
             template=_standing(read[i], one, about, reading, i),
             part=i,
             template_annotations=one.template.meta.annotation_map if one.template else {},
@@ -82,7 +83,7 @@ def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> 
         namespace=about.namespace,
         workload=about.name,
         uid=about.uid,
-        sets=tuple(_place_set(one, pods) for one, pods in zip(wires, sets, strict=True)),
+        sets=tuple(_place_set(*one) for one in zip(wires, sets, counts, strict=True)),
         asker=group.key,
     )
     workload = Workload(kind="Workload", namespace=about.namespace, name=about.name, pod_sets=tuple(sets))
@@ -104,7 +105,7 @@ def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> 
     workload = msgspec.structs.replace(workload, gang=base)
     gangs = gangs_of(workload, queues_of((), (), ()), instead).gangs
     if not gangs:
-        return msgspec.structs.replace(base, places=asked)
+        return _to_come(msgspec.structs.replace(base, places=asked), sets)
     gang = gangs[0]
     members = tuple(
         msgspec.structs.replace(
@@ -113,21 +114,53 @@ def with_places(group: PodGroup, wire: PlacesWire, reading: DocumentReading) -> 
         )
         for i, one in enumerate(asked.sets)
     )
-    return msgspec.structs.replace(gang.group, places=msgspec.structs.replace(asked, sets=members))
+    group = msgspec.structs.replace(gang.group, places=msgspec.structs.replace(asked, sets=members))
+    return _to_come(group, sets)
 
 
-def _place_set(wire: PlaceSetWire, pods: PodSet) -> PlaceSet:
+def _place_set(wire: PlaceSetWire, pods: PodSet, count: int) -> PlaceSet:
     """The places of a pod set, and how its pods are numbered."""
     index, group, groups = numbering_of(wire.topology_request or {})
-    size = pods.replicas if wire.size is None else max(wire.size, pods.replicas)
     return PlaceSet(
         name=pods.name,
-        count=pods.replicas,
+        count=count,
         template=pods.template,
         index_label=index,
         group_label=group if groups > 1 else "",
-        group_size=size // groups if groups > 1 else 0,
+        group_size=pods.replicas // groups if groups > 1 else 0,
     )
+
+
+def _to_come(group: PodGroup, sets: Sequence[PodSet]) -> PodGroup:
+    """What was divided as all pods of the sets ask for it, for those of them that get places.
+
+    Of these the last segment may be smaller.
+    """
+    places = () if group.places is None else group.places.sets
+    counts: dict[str | None, int] = {}
+    fewer: set[str | None] = set()
+    for one, pods in zip(places, sets, strict=True):
+        name = one.template.subgroup
+        counts[name] = counts.get(name, 0) + one.count
+        if one.count < pods.replicas:
+            fewer.add(name)
+    return msgspec.structs.replace(
+        group,
+        min_member=sum(counts.values()),
+        layers=_with_remainder(group.layers) if None in fewer else group.layers,
+        subgroups=tuple(
+            msgspec.structs.replace(
+                one,
+                min_member=counts.get(one.name, 0),
+                layers=_with_remainder(one.layers) if one.name in fewer else one.layers,
+            )
+            for one in group.subgroups
+        ),
+    )
+
+
+def _with_remainder(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    return tuple(msgspec.structs.replace(one, remainder=Remainder.ALLOW, min_segments=None) for one in layers)
 
 
 def _requested(
