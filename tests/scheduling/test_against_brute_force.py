@@ -1,13 +1,15 @@
 """Random small clusters: what is placed is right, what is refused cannot be placed, judged the slow way."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from closeby.objects.groups import Strategy, SubGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.scheduling.events import PodDeleted
 from tests.scheduling.drawn import Site, levels_asked, on_nodes, sites, specs, strategies
 from tests.scheduling.oracle import (
     Oracle,
@@ -215,16 +217,30 @@ def level_of(site: Site, one: SubGroup) -> int:
     return index(site, None if one.constraint is None else one.constraint.required)
 
 
-def subgroups_fit(site: Site, oracle: Oracle, groups: Sequence[SubGroup], rooms: dict[str, int]) -> bool:
-    """Whether some choice of domains for parents and leaves holds all leaves beside each other."""
+def subgroups_fit(
+    site: Site,
+    oracle: Oracle,
+    groups: Sequence[SubGroup],
+    rooms: dict[str, int],
+    stayed: Mapping[str, Set[str]] = {},
+) -> bool:
+    """Whether some choice of domains for parents and leaves holds all leaves beside each other.
+
+    ``stayed``: the nodes of the members that run, by subgroup.
+    """
+
+    def usable(one: SubGroup) -> list[frozenset[str]]:
+        domains = oracle.domains(level_of(site, one))
+        return [where for where in domains if stayed.get(one.name, set()) <= where]
+
     parents = [one for one in groups if one.name.startswith("p")]
     leaves = [one for one in groups if not one.name.startswith("p")]
-    for chosen in choices([oracle.domains(level_of(site, one)) for one in parents]):
+    for chosen in choices([usable(one) for one in parents]):
         inside = {one.name: where for one, where in zip(parents, chosen, strict=True)}
         options = []
         for leaf in leaves:
             bound = inside.get(leaf.parent or "", frozenset(oracle.nodes))
-            options.append({where & bound for where in oracle.domains(level_of(site, leaf))})
+            options.append({where & bound for where in usable(leaf)})
         for picked in choices([[where for where in one if where] for one in options]):
             demands = [(leaf.min_member, where) for leaf, where in zip(leaves, picked, strict=True)]
             if shares_out(demands, rooms):
@@ -255,3 +271,40 @@ def test_subgroups_of_equal_pods_are_placed_if_any_choice_of_domains_holds_them(
         below = [placed[leaf.name] for leaf in leaves if one.name in (leaf.name, leaf.parent)]
         used = set().union(*below)
         assert any(used <= where for where in oracle.domains(level_of(site, one)))
+
+
+@given(st.data())
+def test_members_of_subgroups_that_come_again_join_those_that_stayed(data: st.DataObject) -> None:
+    site = data.draw(sites(most_nodes=6))
+    spec = data.draw(specs())
+    groups = data.draw(subgroups_asked(site))
+    leaves = [one for one in groups if not one.name.startswith("p")]
+    members = [pod for one in leaves for pod in pods("train", one.min_member, spec, one.name)]
+    drawn = site.world().run(gang(min_member=1, subgroups=groups), members=members)
+    if not drawn.used("s"):
+        return
+    gone = [pod for pod in members if data.draw(st.booleans())]
+    for pod in gone:
+        drawn.tell(PodDeleted(pod.uid))
+        del drawn.where[pod.name]
+    stayed = {one.name: set(drawn.used(f"{one.name}-")) for one in groups}
+    for one in groups:
+        stayed[one.name] |= set().union(*(stayed[leaf.name] for leaf in leaves if leaf.parent == one.name))
+    # Others take some of their room.
+    drawn.run(members=pods(None, data.draw(st.integers(0, 3)), spec, prefix="other"))
+    kept = [pod for pod in members if pod not in gone]
+    others = [pod for pod in pods(None, 3, spec, prefix="other") if pod.name in drawn.where]
+    oracle = site.oracle(on_nodes(drawn, [*kept, *others]))
+    drawn.run(members=[replace(pod, uid=f"{pod.uid}-again", name=f"{pod.name}-again") for pod in gone])
+    check_no_overcommit(site, drawn)
+
+    placed = {one.name: set(drawn.used(f"{one.name}-")) for one in leaves}
+    for one in groups:
+        below = [placed[leaf.name] for leaf in leaves if one.name in (leaf.name, leaf.parent)]
+        used = set().union(*below)
+        assert any(used <= where for where in oracle.domains(level_of(site, one)))
+    rooms = {name: oracle.fits(name, spec) for name in oracle.nodes}
+    late = [replace(one, min_member=sum(pod.subgroup == one.name for pod in gone)) for one in leaves]
+    parents = [one for one in groups if one.name.startswith("p")]
+    feasible = subgroups_fit(site, oracle, [*parents, *late], rooms, stayed)
+    assert feasible == all(f"{pod.name}-again" in drawn.where for pod in gone), drawn.outcome("train").message

@@ -38,6 +38,16 @@ class TestSomeMembersRun:
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
         golden("refusals", drawn.outcome("train").message or "")
 
+    def test_each_part_joins_its_own_members_though_another_part_is_where_there_is_room(self) -> None:
+        drawn = world("zone-a rack-1 : a1=4\nzone-a rack-2 : b1=8")
+        parts = (subgroup("lead", 1, required="rack"), subgroup("work", 4, required="rack"))
+        running = [*pods("train", 3, subgroup="work", on="a1"), *pods("train", 1, subgroup="lead", on="b1")]
+        full = pods(None, 1, prefix="full", on="a1")
+        late = pods("train", 1, subgroup="work", prefix="late")
+        drawn.run(gang(min_member=5, subgroups=parts), members=[*running, *full, *late])
+        assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+        assert drawn.where == {}
+
     def test_the_rest_joins_their_preferred_domain(self) -> None:
         drawn = world(TWO_RACKS)
         running = pods("train", 1, prefix="old", on="a2")

@@ -122,6 +122,11 @@ def _candidates(part: PartView, levels: Levels) -> Iterator[Candidate]:
             yield _candidate(levels, domain, anchors)
     if bound > confines.level or not tree.is_labelled(tree.ancestor(confines, bound)):
         return
+    if len(anchors) and bound > ROOT_LEVEL:
+        # The gang as a whole may be confined by members of other parts.
+        here = tree.ancestor(confines, bound).index
+        if not (tree.owners(anchors, bound) == here).any():
+            return
     # Everything the part may use is in one domain of the level it asks for.
     if int(part.room(tree, confines.level)[max(confines.index, 0)]) >= part.needed:
         yield _candidate(levels, confines, anchors)

@@ -27,13 +27,15 @@ def confines(part: PartView, tree: Tree) -> tuple[Domain, ...]:
     outer = part.domain_in(tree)
     levels = part.levels
     level = outer.level if levels is None or levels.required is None else levels.required
+    bound = bool(part.anchors) and levels is not None and levels.required is not None
+    owners = tree.owners_of_slots(part.anchors, level) if bound else None
     if level <= outer.level:
-        return (outer,) if _room(part, tree, outer) >= part.needed else ()
+        beside = owners is None or (owners == tree.ancestor(outer, level).index).all()
+        return (outer,) if beside and _room(part, tree, outer) >= part.needed else ()
     first, end = tree.within(outer, level)
     room = part.room(tree, level)[first:end]
     usable = (room >= part.needed) & tree.labelled[level][first:end]
-    if part.anchors:
-        owners = tree.owners_of_slots(part.anchors, level)
+    if owners is not None:
         usable &= (owners == owners[0]).all() & (np.arange(first, end) == owners[0])
     found = np.flatnonzero(usable)
     order = found[np.argsort(room[found], kind="stable")]
