@@ -4,6 +4,7 @@ No other tenant may wait for that: a long search is suspended after a number of 
 turns of other namespaces' items. Time is counted in steps, not measured (``closeby.scheduling.pace``).
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -20,6 +21,7 @@ from closeby.objects.selectors import (
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
+    WeightedPodTerm,
     selector_of,
 )
 from closeby.plugins.inter_pod_affinity import InterPodAffinity
@@ -312,6 +314,33 @@ def test_kinds_with_anti_affinity_are_compared_label_by_label(
     assert len(found.bindings) == (0 if apart else 80)
     assert compared <= (4 * 80 * 80 if apart else 4 * 80)
     assert not apart or "80 of them keep off each other per kubernetes.io/hostname" in str(found.message)
+
+
+def test_a_pod_with_many_preferences_costs_no_more_than_one_with_few() -> None:
+    """Every pod has another label, and all have the same preferences, which select nearly all pods."""
+
+    def calls(preferences: int) -> int:
+        """Python calls to place 40 pods beside 40 others."""
+        it, found = engine(), 0
+        others = [LabelRequirement("app", "NotIn", (f"x{number}",)) for number in range(preferences)]
+        terms = (PodAffinityTerm(ZONE, LabelSelector((one,))) for one in others)
+        preferred = tuple(WeightedPodTerm(1, term) for term in terms)
+        needs = replace(spec(cpu=1), pod_affinity=PodAffinity(preferred=preferred))
+        made = [replace(one, labels={"app": one.name}) for one in pods(None, 80, needs)]
+        it.handle(*cluster(nodes=16), *map(PodUpserted, made[:40]), Tick())
+        it.handle(*map(PodUpserted, made[40:]))
+
+        def count(frame: object, event: str, _: object) -> None:
+            nonlocal found
+            found += event == "call"
+
+        sys.setprofile(count)
+        it.handle(Tick())
+        sys.setprofile(None)
+        assert all(it.cluster.placement(one.uid) is not None for one in made)
+        return found
+
+    assert calls(800) < 1.5 * calls(4)
 
 
 def test_host_ports_are_compared_with_the_same_ports_alone(monkeypatch: pytest.MonkeyPatch) -> None:

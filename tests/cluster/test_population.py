@@ -8,7 +8,13 @@ from msgspec.structs import replace
 from closeby.cluster.columns import Cluster
 from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.pods import Pod
-from closeby.objects.selectors import LabelRequirement, LabelSelector, PodAffinity, PodAffinityTerm
+from closeby.objects.selectors import (
+    LabelRequirement,
+    LabelSelector,
+    PodAffinity,
+    PodAffinityTerm,
+    WeightedPodTerm,
+)
 from tests.worlds import node, pods, spec
 
 SELECTOR = LabelSelector((LabelRequirement("app", "In", ("new",)),))
@@ -19,12 +25,20 @@ def counted(cluster: Cluster) -> dict[object, object]:
     """How many pods each domain holds, of those that are selected and of those that carry the term."""
     population, structure = cluster.population, cluster.structure
     tallies = [population.tally_in("default", SELECTOR), *population._carried.values()]
-    return {
+    found: dict[object, object] = {
         (at, key): (view.by_code.tolist(), tally.total)
         for at, tally in enumerate(tallies)
         for key in KEYS
         for view in [tally.domains(structure, key)]
     }
+    weights = population.weights
+    for at, sums in enumerate(
+        [*map(weights.of_own, weights.sets), *(weights.of_placed(one, 3) for one in weights.classes)]
+    ):
+        found["weights", at] = {
+            key: some.tolist() for key, some in sums.by_key(structure).items() if some.any()
+        }
+    return found
 
 
 def marks(cluster: Cluster) -> list[tuple[int, int]]:
@@ -33,10 +47,23 @@ def marks(cluster: Cluster) -> list[tuple[int, int]]:
     return [(view.version, view.flips) for view in views]
 
 
+def some_affinity(dice: Random) -> PodAffinity:
+    term = PodAffinityTerm(HOSTNAME, SELECTOR)
+    preferred = (WeightedPodTerm(dice.choice([-3, 5]), PodAffinityTerm(ZONE, SELECTOR)),)
+    match dice.choice(["forbidden", "required", "preferred", "all"]):
+        case "forbidden":
+            return PodAffinity(forbidden=(term,))
+        case "required":
+            return PodAffinity(required=(term,))
+        case "preferred":
+            return PodAffinity(preferred=preferred)
+        case _:
+            return PodAffinity(required=(term,), forbidden=(term,), preferred=preferred)
+
+
 def drawn(dice: Random) -> tuple[list[Cluster], list[Pod]]:
     """The same cluster twice, and equal pods with a term, or without."""
-    term = PodAffinityTerm(HOSTNAME, SELECTOR)
-    needs = replace(spec(), pod_affinity=PodAffinity(forbidden=(term,)) if dice.random() < 0.7 else None)
+    needs = replace(spec(), pod_affinity=some_affinity(dice) if dice.random() < 0.7 else None)
     made = pods(None, dice.randint(8, 30), needs, labels={"app": dice.choice(["new", "other"])})
     clusters = [Cluster(), Cluster()]
     for index in range(6):

@@ -4,7 +4,13 @@ import pytest
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
-from closeby.objects.selectors import LabelSelector, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.selectors import (
+    LabelSelector,
+    PodAffinity,
+    PodAffinityTerm,
+    WeightedPodTerm,
+    selector_of,
+)
 from closeby.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArguments
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.plugins.among_pods import (
@@ -124,8 +130,39 @@ def test_of_many_terms_the_one_that_keeps_a_node_is_named() -> None:
 @pytest.mark.usefixtures("many_terms")
 @pytest.mark.parametrize("seed", range(60))
 def test_against_brute_force(seed: int) -> None:
-    played = Played(seed)
-    plugin = InterPodAffinity(InterPodAffinityArguments(hard_pod_affinity_weight=7), played.handle)
+    against_brute_force(seed, InterPodAffinityArguments(hard_pod_affinity_weight=7))
+
+
+@pytest.mark.parametrize("followed", [True, False], ids=["from changes alone", "counted again each time"])
+@pytest.mark.parametrize("seed", range(60, 100))
+def test_weights_against_brute_force(seed: int, followed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where hardly anything is remembered."""
+    for name, value in (("_FEW_CHANGES", 1 << 20 if followed else -(1 << 20)), ("_KNOWN", 1)):
+        monkeypatch.setattr(f"closeby.cluster.term_weights.{name}", value)
+    for name in ("KEPT_SUMS", "_KEPT_ANSWERS"):
+        monkeypatch.setattr(f"closeby.cluster.term_weights.{name}", 64)
+    own_only = seed % 2 == 0
+    arguments = InterPodAffinityArguments(
+        hard_pod_affinity_weight=seed % 3 * 50, ignore_preferred_terms_of_existing_pods=own_only
+    )
+    against_brute_force(seed, arguments)
+
+
+def test_a_preference_that_a_pod_has_twice_counts_twice() -> None:
+    plugin = plugin_on(*FIVE)
+    place(plugin.handle.cluster, pod("db", "db"), "a1")
+    place(plugin.handle.cluster, pod("web", "web"), "b1")
+    twice = (WeightedPodTerm(3, near("db")), WeightedPodTerm(3, near("db")), WeightedPodTerm(5, near("web")))
+    asked = pod("asked", "x", PodAffinity(preferred=twice))
+    assert plugin.score(STATE, asked, Nodes(plugin.handle.cluster)).tolist() == [6, 6, 5, 5, 0]
+    place(plugin.handle.cluster, asked, "b2")
+    db = pod("db-1", "db")
+    assert plugin.score(STATE, db, Nodes(plugin.handle.cluster)).tolist() == [0, 0, 6, 6, 0]
+
+
+def against_brute_force(seed: int, arguments: InterPodAffinityArguments) -> None:
+    played, weight = Played(seed), arguments.hard_pod_affinity_weight
+    plugin = InterPodAffinity(arguments, played.handle)
     for _ in range(25):
         played.step()
         asked, cluster, placed = played.some_pod(), played.cluster, played.where()
@@ -137,4 +174,8 @@ def test_against_brute_force(seed: int) -> None:
         if plugin.scores(asked):
             nodes = Nodes(cluster, slots)
             scores = plugin.normalize(STATE, asked, plugin.score(STATE, asked, nodes))
-        assert scores.tolist() == affinity_score(asked, played.nodes, placed, NAMESPACES, 7)
+        counted = placed
+        own = asked.spec.pod_affinity
+        if arguments.ignore_preferred_terms_of_existing_pods and not (own and own.preferred):
+            counted = []
+        assert scores.tolist() == affinity_score(asked, played.nodes, counted, NAMESPACES, weight)

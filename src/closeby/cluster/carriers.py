@@ -5,9 +5,9 @@ a pod with many terms costs nothing for all the classes that wait.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from closeby.cluster.tallies import FORBIDDEN, CarriedTerm, LabelClass, Tally, TermCounts
+from closeby.cluster.tallies import CarriedTerm, LabelClass, Tally, TermCounts
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.selectors import PodAffinityTerm
 from closeby.topology.labels import LabelTable
@@ -17,15 +17,14 @@ MOST: Final = 1 << 14
 #: To count again costs as much as reading a change for each so many terms.
 _TERMS_PER_CHANGE: Final = 4
 
-#: Pods with a term came (1) to a slot or some slots, or left (-1).
-Change = tuple[CarriedTerm, int | Ints, int]
+_Kind = TypeVar("_Kind")
 
 
-class CarriedChanges:
-    """What pods with required anti-affinity did lately."""
+class PlacedChanges(Generic[_Kind]):
+    """What pods of some kinds did lately: they came (1) to a slot or some slots, or left (-1)."""
 
     def __init__(self) -> None:
-        self._kept: list[Change] = []
+        self._kept: list[tuple[_Kind, int | Ints, int]] = []
         self._dropped = 0
 
     @property
@@ -33,14 +32,14 @@ class CarriedChanges:
         """How many there were so far."""
         return self._dropped + len(self._kept)
 
-    def add(self, change: Change) -> None:
+    def add(self, change: tuple[_Kind, int | Ints, int]) -> None:
         """One more."""
         if len(self._kept) >= MOST:
             self._dropped += len(self._kept)
             self._kept.clear()
         self._kept.append(change)
 
-    def since(self, place: int) -> Sequence[Change] | None:
+    def since(self, place: int) -> Sequence[tuple[_Kind, int | Ints, int]] | None:
         """Those after the first ``place``; None if they are not remembered any more."""
         return None if place < self._dropped else self._kept[place - self._dropped :]
 
@@ -58,7 +57,7 @@ class Carriers(Tally):
         labels: LabelTable,
         found: LabelClass,
         key: str,
-        changes: CarriedChanges,
+        changes: PlacedChanges[CarriedTerm],
         selects: Callable[[PodAffinityTerm, LabelClass], bool],
     ) -> None:
         super().__init__(labels)
@@ -79,7 +78,7 @@ class Carriers(Tally):
     def _catch_up(self, structure: object) -> None:
         carried = self._class.carried
         for one in carried[self._seen :]:
-            if one.kind == FORBIDDEN and one.term.topology_key == self._key:
+            if one.term.topology_key == self._key:
                 self.where += one.where
                 self.sources.append(one.term)
         self._seen = len(carried)

@@ -13,18 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from closeby.cluster.carriers import CarriedChanges, Carriers
+from closeby.cluster.carriers import Carriers, PlacedChanges
+from closeby.cluster.matching import TermMatcher
 from closeby.cluster.selector_index import Label, SelectorIndex, required_labels
-from closeby.cluster.tallies import (
-    FORBIDDEN,
-    PREFERRED,
-    REQUIRED,
-    CarriedTerm,
-    LabelClass,
-    PerSlot,
-    Selection,
-    Tally,
-)
+from closeby.cluster.tallies import CarriedTerm, LabelClass, PerSlot, Selection, Tally
+from closeby.cluster.term_weights import ScoredTerms, TermWeights
 from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod, PodSpec, all_alike
 from closeby.objects.selectors import (
@@ -46,6 +39,25 @@ MANY: Final = 8
 _REMEMBERED: Final = 1 << 14
 #: Owners whose own selector default spread goes by.
 SELECTING: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "Deployment"})
+
+#: What a pod brings: its required anti-affinity, and its terms that count in scores.
+_Terms = tuple[tuple[CarriedTerm, ...], ScoredTerms | None]
+_NOTHING: Final[_Terms] = ((), None)
+
+
+class _CarriedBySpec:
+    """The terms of the pods of one spec in one namespace, by the values of the labels that terms add."""
+
+    __slots__ = ("by_values", "keys", "spec")
+
+    def __init__(self, spec: PodSpec, affinity: PodAffinity) -> None:
+        self.spec = spec
+        self.keys = tuple(
+            dict.fromkeys(
+                key for term in affinity.terms for key in (*term.match_label_keys, *term.mismatch_label_keys)
+            )
+        )
+        self.by_values: dict[tuple[str | None, ...], _Terms] = {}
 
 
 class Population:
@@ -71,16 +83,21 @@ class Population:
         #: Specs, by id, whose terms' labels are all among the keys.
         self._learnt: dict[int, PodSpec] = {}
         self._stale = False
+        #: How many classes and terms were left when all was counted.
+        self._in_use = (0, 0)
         self._classes: dict[tuple[str, frozenset[tuple[str, str]]], LabelClass] = {}
         self._tallies: dict[tuple[tuple[PodAffinityTerm, ...], bool, bool], Selection] = {}
-        self._carried: dict[object, CarriedTerm] = {}
-        #: The same by the labels of classes, and those that selectors require.
+        self._carried: dict[PodAffinityTerm, CarriedTerm] = {}
+        self._numbered: list[CarriedTerm] = []
+        #: The terms that count in scores.
+        self.weights = TermWeights(labels, TermMatcher(self.labels_of))
+        #: The same by the labels of classes, those that selectors require, and by which terms select whom.
         self._classes_with: dict[Label, list[LabelClass]] = {}
         self._tallies_for: SelectorIndex[Selection] = SelectorIndex()
-        self._carried_for: SelectorIndex[CarriedTerm] = SelectorIndex()
+        self._matcher = TermMatcher(self.labels_of)
         #: Kept since it was asked first who keeps a class off.
-        self._changes: CarriedChanges | None = None
-        self._carried_by: dict[tuple[int, str], tuple[PodSpec, tuple[CarriedTerm, ...]]] = {}
+        self._changes: PlacedChanges[CarriedTerm] | None = None
+        self._carried_by: dict[tuple[int, str], _CarriedBySpec] = {}
 
     # What is there
 
@@ -175,8 +192,9 @@ class Population:
 
     def trim(self) -> None:
         """Forget what is not in use, if that is much. Only between decisions."""
+        classes, terms = self._in_use
         most = 2 * len(self._placed) + _SPARE
-        if len(self._classes) > most or len(self._tallies) + len(self._carried) > most:
+        if len(self._classes) > most + 2 * classes or self._terms > most + 2 * terms:
             self._void()
             self._keys.clear()
             self._learnt.clear()
@@ -196,8 +214,13 @@ class Population:
             self._rebuild()
         if pod.spec.pod_affinity is not None:
             # What it will carry is known before it is placed: nothing new turns up during a decision.
-            self._carried_of(pod, pod.spec.pod_affinity)
+            self._terms_of(pod, pod.spec.pod_affinity)
         return self._class(pod)
+
+    def scored_terms(self, pod: Pod) -> ScoredTerms | None:
+        """The terms of a pod that count in scores, once its class was asked for; None without any."""
+        affinity = pod.spec.pod_affinity
+        return None if affinity is None else self._terms_of(pod, affinity)[1]
 
     def tally(
         self, selectors: Iterable[PodAffinityTerm], *, of_any: bool = False, staying: bool = False
@@ -219,7 +242,7 @@ class Population:
     def carriers(self, found: LabelClass, key: str) -> Carriers:
         """The placed pods with a required anti-affinity, of a topology key, to pods of a class."""
         if self._changes is None:
-            self._changes = CarriedChanges()
+            self._changes = PlacedChanges()
         place = ("carriers", key)
         made = found.notes.get(place)
         if not isinstance(made, Carriers):
@@ -266,6 +289,10 @@ class Population:
 
     # Inside
 
+    @property
+    def _terms(self) -> int:
+        return len(self._tallies) + len(self._carried) + self.weights.size
+
     def _void(self) -> None:
         self.epoch = object()
         self._stale = self.active
@@ -284,7 +311,7 @@ class Population:
         self._learnt[id(spec)] = spec
 
     def _learn(self, affinity: PodAffinity) -> None:
-        for term in (*affinity.required, *affinity.forbidden, *(one.term for one in affinity.preferred)):
+        for term in affinity.terms:
             self._know(
                 (
                     *(term.selector.keys if term.selector else ()),
@@ -312,8 +339,10 @@ class Population:
                 self._classes_with.setdefault(label, []).append(found)
             for tally in self._tallies_for.candidates(known):
                 tally.offer(found, self.selects)
-            carried = self._carried_for.candidates(known)
-            found.carried += [one for one in carried if self.selects(one.term, found)]
+            self._matcher.add_class(pod.namespace, known)
+            forbidden = self._matcher.terms_for(pod.namespace, known).nonzero()[0].tolist()
+            found.carried += [self._numbered[number] for number in forbidden]
+            self.weights.add_class(found)
         return found
 
     def _classes_for(self, selectors: Iterable[LabelSelector | None]) -> Iterable[LabelClass]:
@@ -338,11 +367,16 @@ class Population:
         for tally in found.tallies:
             if not (tally.staying and pod.terminating):
                 tally.note(slot, number, structure)
-        if pod.spec.pod_affinity is not None:
-            for one in self._carried_of(pod, pod.spec.pod_affinity):
-                _count(one.where[0], slot, number)
-                one.note(slot, number, structure)
-                self._write_down(one, slot, number)
+        carried, scored = (
+            _NOTHING if pod.spec.pod_affinity is None else self._terms_of(pod, pod.spec.pod_affinity)
+        )
+        for one in carried:
+            _count(one.where[0], slot, number)
+            one.note(slot, number, structure)
+            self._write_down(one, slot, number)
+        if scored is not None:
+            _count(scored.placed, slot, number)
+        self.weights.note(found, scored, slot, number)
 
     def _note_many(self, pod: Pod, slots: Sequence[int], sign: int, structure: object) -> None:
         """The same for pods that are all like this one."""
@@ -350,10 +384,14 @@ class Population:
         if found is None:
             return
         numbers, at = Counter(slots), np.asarray(slots, dtype=np.intp)
-        carried = () if pod.spec.pod_affinity is None else self._carried_of(pod, pod.spec.pod_affinity)
+        carried, scored = (
+            _NOTHING if pod.spec.pod_affinity is None else self._terms_of(pod, pod.spec.pod_affinity)
+        )
         counted = [found.placed, *(one.where[0] for one in carried)]
         if not pod.terminating:
             counted.append(found.staying)
+        if scored is not None:
+            counted.append(scored.placed)
         for where in counted:
             for slot, number in numbers.items():
                 _count(where, slot, sign * number)
@@ -362,9 +400,10 @@ class Population:
                 tally.note_all(at, sign, structure)
         for one in carried:
             self._write_down(one, at, sign)
+        self.weights.note(found, scored, at, sign)
 
     def _write_down(self, carried: CarriedTerm, at: int | Ints, sign: int) -> None:
-        if self._changes is not None and carried.kind == FORBIDDEN:
+        if self._changes is not None:
             self._changes.add((carried, at, sign))
 
     def _noticed(self, pod: Pod) -> LabelClass | None:
@@ -381,31 +420,32 @@ class Population:
             self.active = self._stale = True
             self.label_keys_version += 1
 
-    def _carried_of(self, pod: Pod, affinity: PodAffinity) -> tuple[CarriedTerm, ...]:
-        """The terms that a placed pod carries."""
+    def _terms_of(self, pod: Pod, affinity: PodAffinity) -> _Terms:
+        """The terms of a pod: which keep others off, and those that count in scores."""
         key = (id(pod.spec), pod.namespace)
-        known = self._carried_by.get(key)
-        if known is not None and known[0] is pod.spec:
-            return known[1]
-        terms = [(FORBIDDEN, one, 0) for one in affinity.forbidden]
-        terms += [(REQUIRED, one, 0) for one in affinity.required]
-        terms += [(PREFERRED, one.term, one.weight) for one in affinity.preferred]
-        found = tuple(
-            self._carry(kind, term.of_pod(pod.namespace, pod.labels), weight) for kind, term, weight in terms
-        )
-        if not any(term.match_label_keys or term.mismatch_label_keys for _, term, _ in terms):
-            self._carried_by[key] = (pod.spec, found)
-        return found
+        of_spec = self._carried_by.get(key)
+        if of_spec is None or of_spec.spec is not pod.spec:
+            of_spec = self._carried_by[key] = _CarriedBySpec(pod.spec, affinity)
+        values = tuple([pod.labels.get(one) for one in of_spec.keys])
+        known = of_spec.by_values.get(values)
+        if known is None:
 
-    def _carry(self, kind: str, term: PodAffinityTerm, weight: int) -> CarriedTerm:
-        key = (kind, term, weight)
-        found = self._carried.get(key)
+            def meant(term: PodAffinityTerm) -> PodAffinityTerm:
+                return term.of_pod(pod.namespace, pod.labels)
+
+            known = of_spec.by_values[values] = (
+                tuple(self._carry(meant(term)) for term in affinity.forbidden),
+                self.weights.set_of(affinity, meant),
+            )
+        return known
+
+    def _carry(self, term: PodAffinityTerm) -> CarriedTerm:
+        found = self._carried.get(term)
         if found is None:
-            found = self._carried[key] = CarriedTerm(self._labels, kind, term, weight)
-            self._carried_for.add((term.selector,), found)
-            for one in self._classes_for((term.selector,)):
-                if self.selects(term, one):
-                    one.carried.append(found)
+            found = self._carried[term] = CarriedTerm(self._labels, term)
+            self._numbered.append(found)
+            for number in self._matcher.classes_for(self._matcher.add_term(term)).nonzero()[0].tolist():
+                self.weights.classes[number].carried.append(found)
         return found
 
     def _rebuild(self) -> None:
@@ -415,15 +455,18 @@ class Population:
         self._classes.clear()
         self._tallies.clear()
         self._carried.clear()
+        self._numbered.clear()
         self._carried_by.clear()
         self._classes_with.clear()
         self._tallies_for.clear()
-        self._carried_for.clear()
+        self._matcher = TermMatcher(self.labels_of)
+        self.weights = TermWeights(self._labels, TermMatcher(self.labels_of))
         self._changes = None
         self.epoch = object()
         self._stale = False
         for pod, slot in self._placed.values():
             self._note(pod, slot, 1, None)
+        self._in_use = len(self._classes), self._terms
 
 
 def _count(where: PerSlot, slot: int, number: int) -> None:

@@ -8,9 +8,6 @@ from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.selectors import LabelSelector, PodAffinityTerm
 from closeby.topology.labels import LabelTable
 
-#: Kinds of terms that placed pods carry: required anti-affinity, required affinity, and preferences.
-FORBIDDEN, REQUIRED, PREFERRED = "forbidden", "required", "preferred"
-
 #: Slot -> how many pods.
 PerSlot = dict[int, int]
 
@@ -100,7 +97,17 @@ class TermCounts:
 class LabelClass:
     """Pods that no selector tells apart: of one namespace, with equal values of all labels that matter."""
 
-    __slots__ = ("carried", "labels", "namespace", "notes", "placed", "staying", "tallies")
+    __slots__ = (
+        "carried",
+        "labels",
+        "namespace",
+        "notes",
+        "number",
+        "placed",
+        "scored",
+        "staying",
+        "tallies",
+    )
 
     def __init__(self, namespace: str, labels: Mapping[str, str]) -> None:
         self.namespace = namespace
@@ -110,7 +117,7 @@ class LabelClass:
         self.placed: PerSlot = {}
         self.staying: PerSlot = {}
         self.tallies: list[Tally] = []
-        #: Terms of placed pods that select such pods; a term may have no pod any more.
+        #: Required anti-affinity of placed pods to such pods; a term may have no pod any more.
         self.carried: list[CarriedTerm] = []
         #: What plugins worked out about such pods, while the population's epoch lasts.
         self.notes: dict[object, object] = {}
@@ -209,16 +216,13 @@ class Selection(Tally):
 
 
 class CarriedTerm(Tally):
-    """A term of placed pods, and where those are that carry it."""
+    """A required anti-affinity of placed pods, and where those are that carry it."""
 
-    __slots__ = ("kind", "term", "weight")
+    __slots__ = ("term",)
 
-    def __init__(self, labels: LabelTable, kind: str, term: PodAffinityTerm, weight: int) -> None:
+    def __init__(self, labels: LabelTable, term: PodAffinityTerm) -> None:
         super().__init__(labels)
-        self.kind = kind
         #: For its pods: namespaces are named, label keys are part of the selector.
         self.term = term
-        #: Of a preference, below zero for anti-affinity; else 0.
-        self.weight = weight
         self.where.append({})
         self.sources.append(term)

@@ -145,6 +145,11 @@ class PodAffinity(Struct, frozen=True):
     forbidden: tuple[PodAffinityTerm, ...] = ()
     preferred: tuple[WeightedPodTerm, ...] = ()
 
+    @property
+    def terms(self) -> Iterable[PodAffinityTerm]:
+        """All of them."""
+        return *self.required, *self.forbidden, *(one.term for one in self.preferred)
+
 
 class TopologySpreadConstraint(Struct, frozen=True, kw_only=True):
     """``topologySpreadConstraints[]``, with the API server's defaults filled in."""

@@ -4,7 +4,8 @@ The rules are upstream's (``plugins/interpodaffinity``). What placed pods forbid
 where another scheduler placed them.
 """
 
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from msgspec import Meta, Struct, field
 
 from closeby.cluster.columns import Cluster
 from closeby.cluster.population import Population
-from closeby.cluster.tallies import FORBIDDEN, PREFERRED, REQUIRED, CarriedTerm, LabelClass, Tally, TermCounts
+from closeby.cluster.tallies import LabelClass, Tally, TermCounts
 from closeby.objects.arrays import Bools, Counts, Scores
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
@@ -248,20 +249,17 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         return self._own_only or not self._population.active
 
     def scores(self, pod: Pod) -> bool:
-        population = self._population
-        preferred = _own(pod).preferred
-        if preferred:
+        if _own(pod).preferred:
             return True
-        if self._own_only or not population.active:
+        if self._own_only or not self._population.active:
             return False
-        return any(True for _ in self._weighing(population.class_of(pod)))
+        return any(sums.any() for sums in self._sums(pod).values())
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
-        total: Scores | None = None
-        for key, weights in self._weights(pod).items():
-            more: Scores = weights.astype(np.float64).take(nodes.label_codes(key), mode="clip")
-            total = more if total is None else np.add(total, more, out=total)
-        return np.zeros(len(nodes)) if total is None else total
+        total = np.zeros(len(nodes))
+        for key, sums in self._sums(pod).items():
+            total += sums.take(nodes.label_codes(key), mode="clip")
+        return total
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         least, most = scores.item(scores.argmin()), scores.item(scores.argmax())
@@ -276,45 +274,29 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         """Each pod counts for the preferences of the next ones, and brings its own terms."""
         if self._own_only and not _own(pod).preferred:
             return UNSCORED
-        steps: dict[str, int] = {}
-        for term, weight in self._brought(pod):
-            steps[term.topology_key] = steps.get(term.topology_key, 0) + weight
-        moves = [(nodes.label_codes(key), step) for key, step in steps.items() if step]
+        population, moves = self._population, []
+        own, terms = population.class_of(pod), population.scored_terms(pod)
+        if terms is not None:
+            # Each counts as a preference of the next one and of this one, a required term only of this one.
+            mutual = population.weights.between(terms, own)
+            steps = Counter[str]()
+            for weight in (0, self._hard_weight):
+                for key, _, weights in population.weights.weights(mutual, weight):
+                    steps[key] += int(weights.sum())
+            moves = [(nodes.label_codes(key), step) for key, step in steps.items() if step]
         return SumsByDomain(self.score(state, pod, nodes), moves)
 
-    def _brought(self, pod: Pod) -> Iterator[tuple[PodAffinityTerm, int]]:
-        """What changes in the weights of the next such pods once one is placed."""
-        population, own = self._population, self._population.class_of(pod)
-        affinity = _own(pod)
-        for weighted in affinity.preferred:
-            term = weighted.term.of_pod(pod.namespace, pod.labels)
-            if population.selects(term, own):
-                yield term, 2 * weighted.weight  # As a preference of the next one, and of this one.
-        for required in affinity.required:
-            term = required.of_pod(pod.namespace, pod.labels)
-            if population.selects(term, own):
-                yield term, self._hard_weight
-
-    def _weights(self, pod: Pod) -> dict[str, Counts]:
-        """For each topology key what a node scores, by code of its value."""
+    def _sums(self, pod: Pod) -> Mapping[str, Counts]:
+        """What nodes score by code of their value of a topology key."""
         population, structure = self._population, self.handle.cluster.structure
-        found: dict[str, Counts] = {}
-        own = population.class_of(pod)
-        for weighted in _own(pod).preferred:
-            term = weighted.term.of_pod(pod.namespace, pod.labels)
-            _add(found, term.topology_key, weighted.weight, population.tally((term,)), structure)
-        for carried, weight in self._weighing(own):
-            _add(found, carried.term.topology_key, weight, carried, structure)
-        return found
-
-    def _weighing(self, own: LabelClass) -> Iterator[tuple[CarriedTerm, int]]:
-        """The terms of placed pods that count in the score of such pods."""
-        for carried in own.carried:
-            weight = carried.weight if carried.kind == PREFERRED else 0
-            if carried.kind == REQUIRED:
-                weight = self._hard_weight
-            if weight and carried.where[0]:
-                yield carried, weight
+        own, terms = population.class_of(pod), population.scored_terms(pod)
+        found = population.weights.of_placed(own, self._hard_weight).by_key(structure)
+        if terms is None or not _own(pod).preferred:
+            return found
+        both = dict(population.weights.of_own(terms).by_key(structure))
+        for key, sums in found.items():
+            both[key] = both[key] + sums if key in both else sums
+        return both
 
     # Inside
 
@@ -363,7 +345,7 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
 
     def _of_placed(self, own: LabelClass, terms: Container[PodAffinityTerm]) -> Iterator[_Part]:
         """The same by the terms of placed pods; ``terms`` are those that the pod has too."""
-        for key, some in _by_key((one.term, one) for one in own.carried if one.kind == FORBIDDEN):
+        for key, some in _by_key((one.term, one) for one in own.carried):
             if len(some) > _FEW:
                 itself = any(one.term in terms for one in some)
                 yield self._population.carriers(own, key), key, None, itself
@@ -392,13 +374,6 @@ def _by_key(terms: Iterable[tuple[PodAffinityTerm, _Item]]) -> Iterable[tuple[st
 
 def _own(pod: Pod) -> PodAffinity:
     return pod.spec.pod_affinity or _NO_TERMS
-
-
-def _add(found: dict[str, Counts], key: str, weight: int, tally: Tally, structure: object) -> None:
-    counts = tally.domains(structure, key).by_code
-    more = weight * counts
-    more[0] = 0
-    found[key] = found[key] + more if key in found else more
 
 
 def _why_not_together(pod: Pod, mask: DomainMask | None, labels: object) -> str:

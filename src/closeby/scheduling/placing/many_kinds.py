@@ -14,6 +14,8 @@ FEW: Final = 16
 PER_KIND: Final = 100
 #: Steps for a kind that is judged for all nodes, for each term of a pod, and for as many nodes in one.
 _JUDGING, _TERM, _NODES = 100, 10, 20
+#: So many preferred terms cost as much as one that is required.
+_PREFERRED: Final = 64
 #: Steps for the room of one kind where groups are looked ahead of, and for how many domains one more.
 _ROOM: Final = 4
 _DOMAINS: Final = 64
@@ -51,5 +53,7 @@ def judge_one_by_one(table: ClassTable, pods: Sequence[Pod], nodes: int, pace: P
 
 def _terms(pod: Pod) -> int:
     affinity = pod.spec.pod_affinity
-    terms = 0 if affinity is None else len(affinity.required) + len(affinity.forbidden)
+    terms = 0
+    if affinity is not None:
+        terms = len(affinity.required) + len(affinity.forbidden) + len(affinity.preferred) // _PREFERRED
     return terms + len(pod.spec.topology_spread)
