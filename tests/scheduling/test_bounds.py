@@ -6,8 +6,10 @@ from random import Random
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from closeby.cluster.columns import Demand
+from closeby.objects.pods import Toleration
 from closeby.objects.reasons import Reason
 from closeby.scheduling.placing.bounds import Bounds
 from tests.worlds import gang, pods, spec, world
@@ -108,7 +110,7 @@ def test_a_resource_that_does_not_limit_pods_is_left_out() -> None:
 
 def test_too_many_mixtures_are_not_judged() -> None:
     kinds = [((size,), 100) for size in (1, 2, 3)]
-    assert not exceeded(kinds, [(500,), (99,)])
+    assert not exceeded(kinds, [(500,), (100,)])
 
 
 def test_a_gang_that_is_ruled_out_does_not_fit_and_spends_no_budget() -> None:
@@ -118,5 +120,22 @@ def test_a_gang_that_is_ruled_out_does_not_fit_and_spends_no_budget() -> None:
         pods("train", count, spec(gpu=size), prefix=f"m{size}") for size, count in ((5, 58), (3, 68))
     )
     drawn.run(gang(min_member=126), members=[*large, *small])
+    assert drawn.where == {}
+    assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
+
+
+def test_hundreds_of_kinds_are_ruled_out_by_what_they_ask_for_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each kind of pods fits in each rack by itself, and all together ask for more than all racks have."""
+
+    def unexpected(*_: object) -> None:
+        raise AssertionError("a pod was placed on trial")
+
+    monkeypatch.setattr("closeby.scheduling.placing.fill.descend", unexpected)
+    drawn = world("a r1 : n1=150 n2=150\na r2 : n3=150 n4=150")
+    kinds = [replace(spec(gpu=3), tolerations=(Toleration(key=f"k{i}"),)) for i in range(300)]
+    members = [pod for i, kind in enumerate(kinds) for pod in pods("train", 1, kind, prefix=f"m{i}")]
+    drawn.run(gang(min_member=300, required="rack"), members=members)
     assert drawn.where == {}
     assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -271,8 +272,8 @@ class _Following(DomainWeights, Generic[_Other]):
             column = self._weights.labels.column(key)
             others = weights.nonzero()[0]
             where = [self._of_number(number).placed for number in others.tolist()]
-            slots = np.fromiter((slot for one in where for slot in one), dtype=np.intp)
-            pods = np.fromiter((count for one in where for count in one.values()), dtype=np.int64)
+            slots = np.fromiter(chain.from_iterable(where), dtype=np.intp)
+            pods = np.fromiter(chain.from_iterable(one.values() for one in where), dtype=np.int64)
             each = np.repeat(weights[others], [len(one) for one in where])
             sums = np.bincount(column.codes[slots], weights=pods * each, minlength=len(column.values))
             sums[0] = 0

@@ -1,7 +1,7 @@
 """Which of some pods constrain each other once they are placed: by affinity, anti-affinity or spread.
 
-Each constraint is compared with each class of labels once, however many pods have them, and only where a
-label that its selector requires is there. So thousands of different pods are not compared pair by pair.
+Each constraint is compared once with all classes of labels, in columns, however many pods have them. So
+thousands of different pods are not compared pair by pair.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from closeby.cluster.matching import TermMatcher
 from closeby.cluster.population import Population
-from closeby.cluster.selector_index import SelectorIndex
 from closeby.cluster.tallies import LabelClass
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.pods import Pod, all_alike
@@ -24,8 +24,8 @@ _REMEMBERED: Final = 64
 #: Topology keys, and kinds of pods, among which pods that keep off each other are looked for.
 _MOST_KEYS: Final = 4
 _MOST_KINDS: Final = 2048
-#: Comparisons of a constraint with a class of labels that count as one step.
-_PER_STEP: Final = 20
+#: Classes of labels with which a constraint is compared in one step.
+_PER_STEP: Final = 1000
 
 _Steps = Callable[[int], None]
 
@@ -72,31 +72,30 @@ class Interactions:
         self._constrained: list[int] = []
         self._kinds: dict[tuple[int, tuple[int, ...]], _Kind] = {}
         self._known: dict[tuple[int, int, str, bool], tuple[int, ...]] = {}
-        #: Which constraints select each class, packed along the constraints: (classes, constraints / 8).
-        self._bits: NDArray[np.uint8] | None = None
+        #: Which classes each constraint selects, as far as they were compared, packed: (classes / 8,).
+        self._packed: dict[int, NDArray[np.uint8]] = {}
         for place, share in enumerate(self._demand):
             self._gather(place, share.pods)
 
     @cached_property
     def any(self) -> bool:
         """Whether a placement of one of the pods may change where others of them may go."""
-        alone: set[tuple[int, int]] | None = None
-        for constraint, labels in self._selections() if self._bits is None else self._packed():
-            if self._labelled[labels] > 1 or self._constrained[constraint] > 1:
+        number_of_pods = np.array(self._labelled)
+        for constraint, carriers in enumerate(self._constrained):
+            selected = self._selected(constraint).nonzero()[0]
+            if len(selected) > 1 or (len(selected) and carriers + number_of_pods[selected[0]] > 2):
                 return True
-            if alone is None:
-                alone = {(kind.labels, one) for kind in self._kinds.values() for one in kind.constraints}
-            if (labels, constraint) not in alone:  # Else the pod with the constraint selects itself alone.
+            # Else one pod selects one pod, which may be itself.
+            if len(selected) and all(
+                kind.labels != selected[0] for kind in self._kind_list if constraint in kind.constraints
+            ):
                 return True
         return False
 
     def compare(self) -> None:
-        """Compare all constraints with all labels, if that has not been done. This takes the steps."""
-        if self._bits is None:
-            bits = np.zeros((len(self._labels), len(self._constraints) // 8 + 1), dtype=np.uint8)
-            for constraint, labels in self._selections():
-                bits[labels, constraint >> 3] |= 1 << (constraint & 7)
-            self._bits = bits
+        """Compare all constraints with all labels, as far as that has not been done. This takes the steps."""
+        for constraint in range(len(self._list)):
+            self._selected(constraint)
 
     def helpers(self, place: int, *, own: bool = True) -> Iterator[Pod]:
         """Pods that count for those of a share, other than by anti-affinity: for each set of constraints one.
@@ -157,36 +156,27 @@ class Interactions:
             known = self._known[key] = tuple(sorted(found))
         return known
 
-    def _selections(self) -> Iterator[tuple[int, int]]:
-        """Constraints and the classes of labels that they select, both by place."""
-        population, asked = self._population, 0
-        index: SelectorIndex[int] = SelectorIndex()
-        for one, place in self._constraints.items():
-            index.add((one.terms[0].selector,), place)
-        for labels, place in self._labels.items():
-            for constraint in index.candidates(labels.labels):
-                asked += 1
-                if asked % _PER_STEP == 0:
-                    self._steps(1)
-                if all(population.selects(term, labels) for term in self._list[constraint].terms):
-                    yield constraint, place
-
     @cached_property
     def _list(self) -> list[CountedPods]:
         return list(self._constraints)
 
-    def _packed(self) -> Iterator[tuple[int, int]]:
-        """The same once all were compared."""
-        for labels, bits in enumerate(() if self._bits is None else self._bits):
-            for constraint in np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist():
-                yield constraint, labels
+    @cached_property
+    def _matcher(self) -> TermMatcher:
+        matcher = TermMatcher(self._population.labels_of)
+        for labels in self._labels:
+            matcher.add_class(labels.namespace, labels.labels)
+        return matcher
 
     def _selected(self, constraint: int) -> Bools:
         """Which classes a constraint selects, (classes,)."""
-        self.compare()
-        assert self._bits is not None
-        selected: Bools = (self._bits[:, constraint >> 3] >> (constraint & 7) & 1).astype(np.bool_)
-        return selected
+        count = len(self._labels)
+        known = self._packed.get(constraint)
+        if known is None:
+            terms = self._list[constraint].terms
+            self._steps(1 + len(terms) * count // _PER_STEP)
+            rows = [self._matcher.classes_for(self._matcher.add_term(term)) for term in terms]
+            known = self._packed[constraint] = np.packbits(np.logical_and.reduce(rows))
+        return np.unpackbits(known, count=count).view(np.bool_)
 
     @cached_property
     def _kind_list(self) -> list[_Kind]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import MOST, Demand
-from closeby.objects.arrays import Amounts, Counts, Ints
+from closeby.objects.arrays import Amounts, Bools, Counts, Ints
 
 #: A node with more mixtures of pods than this is not judged, nor are all nodes together with more than that.
 MOST_OF_A_NODE: Final = 2_000
@@ -26,6 +26,8 @@ MOST_KINDS: Final = 256
 STEPS: Final = 300
 #: Weights are whole numbers up to this, so that sums are exact.
 _SCALE: Final = 1 << 20
+#: By how much sums of amounts may be wrong.
+_ROUNDING: Final = 1e-9
 
 Weights = NDArray[np.float64]
 #: What one node has free of each resource that is asked for, and how many pods of each kind it takes alone.
@@ -47,22 +49,35 @@ class Bounds:
         #: Weights that showed something before are tried first.
         self._telling: list[Ints] = []
 
+    def asked_beyond(self, free: Amounts) -> Bools:
+        """Of which resources the pods ask for more than is free on all nodes, (R,); ``free``: (R, n)."""
+        asked = self._wanted.astype(np.float64) @ self._asked
+        more: Bools = asked > free.astype(np.float64).sum(axis=1) * (1.0 + _ROUNDING)
+        return more
+
+    def limiting(self, kind: int, free: Amounts, room: Counts) -> Bools:
+        """Which resources limit the pods of a kind as they should, (R,); ``room``: how many fit, (n,).
+
+        One that is ignored does not.
+        """
+        limiting: Bools = (room * self._asked[kind][:, None].astype(np.float64) <= free).all(axis=1)
+        return limiting
+
     def exceeded(self, free: Amounts, room: Counts) -> bool:
         """Whether the pods certainly don't fit; ``free`` has shape (R, n), ``room`` (K, n).
 
         ``room`` is how many pods of one kind alone each node takes; the other kinds never make it more.
+        There are at most ``MOST_KINDS``.
         """
-        # A resource that does not limit the pods as it should, as one that is ignored, is left out.
-        limits = [
-            bool((room * asked[:, None].astype(np.float64) <= amounts).all())
-            for asked, amounts in zip(self._asked.T, free, strict=True)
-        ]
+        limits = np.logical_and.reduce([self.limiting(kind, free, one) for kind, one in enumerate(room)])
+        if (self.asked_beyond(free) & limits).any():
+            return True
         # So is one of which a node has enough for all that it could take: fewer nodes differ then.
         most = np.minimum(room, self._wanted[:, None]).astype(np.float64)
         ample = self._asked.T.astype(np.float64) @ most <= free
-        free = np.where(np.asarray(limits)[:, None] & ~ample, free, MOST)
+        free = np.where(limits[:, None] & ~ample, free, MOST)
         kinds, multiplicity = np.unique(np.concatenate([free, room]), axis=1, return_counts=True)
-        if kinds.shape[1] > MOST_KINDS or len(self._wanted) > MOST_KINDS:
+        if kinds.shape[1] > MOST_KINDS:
             return False
         found: list[Counts] = []
         for column in kinds.T.tolist():

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from closeby.cluster.columns import Cluster, Demand
+from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
@@ -17,12 +17,12 @@ from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Budget
-from closeby.scheduling.placing.bounds import MOST_KINDS, Bounds
 from closeby.scheduling.placing.by_score import ByScore
 from closeby.scheduling.placing.descent import descend, mean_scores
 from closeby.scheduling.placing.many_kinds import steps_beyond
 from closeby.scheduling.placing.mutual import Mutual
 from closeby.scheduling.placing.statement import Checkpoint, Statement
+from closeby.scheduling.placing.sums import Sums
 from closeby.scheduling.placing.trial import Trial
 from closeby.topology.tree import Domain, Tree
 
@@ -53,8 +53,6 @@ class Filler:
         self._flat_tree = flat_tree
         self._before_pod = before_pod
         self._one_by_one = pod_by_pod
-        #: By the needs of unequal pods.
-        self._bounds: dict[tuple[tuple[Demand, int], ...], Bounds] = {}
 
     def fill(
         self,
@@ -83,7 +81,7 @@ class Filler:
                     return True
                 self._statement.rollback(mark)
             if beyond or any(share.pod_class.blind_filters for share in demand):
-                if self._lacks_room(demand, tree, inside):
+                if self._sums.lack_room(demand, tree, inside):
                     return False
                 if self._one_after_another(demand, inside, tree, budget):
                     return True
@@ -105,7 +103,7 @@ class Filler:
 
     def fits_nowhere(self, demand: Sequence[Share]) -> bool:
         """Whether unequal pods certainly don't fit beside each other in the whole cluster."""
-        return self.counts_exactly(demand) and self._in_vain(demand, self._flat_tree(), EVERYWHERE)
+        return self.counts_exactly(demand) and self._sums.in_vain(demand, self._flat_tree(), EVERYWHERE)
 
     def at_once(self, share: Share) -> bool:
         """Whether equal pods need not be placed one by one."""
@@ -163,7 +161,7 @@ class Filler:
         mark = self._statement.checkpoint()
         by_score: bool | None = None
         for meeting in mutual.meetings():
-            if mutual.in_vain(meeting) or (len(demand) > 1 and self._in_vain(demand, tree, meeting)):
+            if mutual.in_vain(meeting) or (len(demand) > 1 and self._sums.in_vain(demand, tree, meeting)):
                 if not budget.take_candidate():
                     break
                 continue
@@ -235,6 +233,8 @@ class Filler:
         rooms = {id(share): of.inside(domain) for share, of in zip(demand, counts, strict=True)}
         if any(rooms[id(share)] < len(share.pods) for share in demand):
             return False
+        if self._sums.ask_more(demand, tree, domain) and self._sums.in_vain(demand, tree, inside):
+            return False
         hardest_first = sorted(demand, key=lambda share: rooms[id(share)] / len(share.pods))
         mark = self._statement.checkpoint()
         spread = strategy is Strategy.SPREAD
@@ -255,7 +255,7 @@ class Filler:
             self._statement.rollback(mark)
             if close and not moved:
                 break
-        if self._in_vain(demand, tree, inside):
+        if self._sums.in_vain(demand, tree, inside):
             return False
         return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
 
@@ -290,33 +290,6 @@ class Filler:
         trial = self._trial(inside, tree, budget)
         return any(True for _ in trial.ways(hardest_first, each_node=True))
 
-    def _lacks_room(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
-        """Whether pods certainly don't fit beside each other, even if none took a volume from another."""
-        domain, capacity = inside.domain_in(tree), self._cluster.capacity
-        return any(
-            scoped_counts(self._table, share.pod_class, tree, inside, capacity).inside(domain)
-            < len(share.pods)
-            for share in demand
-        ) or self._in_vain(demand, tree, inside)
-
-    def _in_vain(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
-        """Whether unequal pods certainly don't fit beside each other: sums show it, without any trial."""
-        self._state.pace.take(500)
-        if len(demand) > MOST_KINDS:
-            return False
-        cluster, domain = self._cluster, inside.domain_in(tree)
-        needs = tuple([(cluster.demand(share.pod_class.pod.spec), len(share.pods)) for share in demand])
-        bounds = self._bounds.get(needs)
-        if bounds is None:
-            bounds = self._bounds[needs] = Bounds(needs)
-        first, end = tree.span(domain)
-        counted = (
-            scoped_counts(self._table, share.pod_class, tree, inside, cluster.capacity) for share in demand
-        )
-        room = np.stack([counts.of(tree.node_level)[first:end] for counts in counted])
-        slots = tree.slot_at[first:end]
-        return bounds.exceeded(np.stack([cluster.free(row, slots) for row in bounds.rows]), room)
-
     def _trial(self, inside: NodeSet, tree: Tree, budget: Budget) -> Trial:
         return Trial(
             cluster=self._cluster,
@@ -330,6 +303,10 @@ class Filler:
     def best_node(self, pod: Pod, allowed: Bools | None) -> int | None:
         """The feasible slot with the greatest total, of equals the first by name; None if there is none."""
         return self._by_score.best_node(pod, allowed)
+
+    @cached_property
+    def _sums(self) -> Sums:
+        return Sums(self._cluster, self._table, self._state.pace)
 
     @cached_property
     def _by_score(self) -> ByScore:
