@@ -15,7 +15,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.pace import CANDIDATES, SEGMENT_CANDIDATES, Budget
-from tests.worlds import GPU, World, fabric, gang, node, pods, spec, world
+from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world
 
 NAMES = ("block", "rack", HOSTNAME)
 
@@ -91,9 +91,10 @@ def test_segments_beyond_the_minimum_are_placed_after_a_search_for_all_of_them_e
 @pytest.mark.parametrize(
     ("seed", "reasons"),
     [
-        (24, {Reason.SEARCH_BUDGET_EXHAUSTED}),
         (159, {Reason.SEARCH_BUDGET_EXHAUSTED, Reason.TOPOLOGY_PLACEMENT_FAILED}),
+        (253, {Reason.SEARCH_BUDGET_EXHAUSTED, Reason.TOPOLOGY_PLACEMENT_FAILED}),
         (20, {Reason.TOPOLOGY_PLACEMENT_FAILED}),
+        (24, {Reason.TOPOLOGY_PLACEMENT_FAILED}),
     ],
 )
 def test_a_segment_that_was_not_searched_to_the_end_says_so(seed: int, reasons: set[Reason]) -> None:
@@ -113,6 +114,19 @@ def test_preferred_layers_never_keep_unequal_pods_from_places_that_they_have_wit
         assert bool(found.where) == bool(without.where), f"seed {seed}"
         if not found.where:
             assert found.reason("train") is without.reason("train"), f"seed {seed}"
+
+
+def test_no_domain_is_tried_that_has_less_than_a_segment_asks_for() -> None:
+    """Each kind of the 48 pods fits in each of 300 racks by itself; a rack has room for one segment."""
+    sizes = [spec(gpu=1 + i % 7, cpu=i) for i in range(16)]
+    members = [
+        replace(one, index=i) for i in range(48) for one in pods("train", 1, sizes[i % 16], prefix=f"p{i}")
+    ]
+    layers = (Layer(level="rack", size=16),)
+    drawing = "\n".join(f"z r{rack} : " + " ".join(f"n{rack}-{i}=8" for i in range(8)) for rack in range(300))
+    nodes = [replace(one, allocatable={**one.allocatable, "cpu": 64}) for one in draw(drawing)]
+    found = world(nodes).run(replace(gang(min_member=48), layers=layers), members=members)
+    assert (found.reason("train"), list(found.used(by="rack").values())) == (None, [16] * 3)
 
 
 def test_pods_that_fit_nowhere_are_not_searched_in_segments(monkeypatch: pytest.MonkeyPatch) -> None:

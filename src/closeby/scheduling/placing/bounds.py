@@ -28,6 +28,7 @@ STEPS: Final = 300
 _SCALE: Final = 1 << 20
 #: By how much sums of amounts may be wrong.
 _ROUNDING: Final = 1e-9
+_ALL: Final = slice(None)
 
 Weights = NDArray[np.float64]
 #: What one node has free of each resource that is asked for, and how many pods of each kind it takes alone.
@@ -51,16 +52,25 @@ class Bounds:
 
     def asked_beyond(self, free: Amounts) -> Bools:
         """Of which resources the pods ask for more than is free on all nodes, (R,); ``free``: (R, n)."""
+        return self.asked_beyond_in(free, np.array([0, free.shape[1]]))[:, 0]
+
+    def asked_beyond_in(self, free: Amounts, starts: Ints) -> Bools:
+        """The same for parts of the nodes, (R, parts): each from one of ``starts`` until the next one."""
         asked = self._wanted.astype(np.float64) @ self._asked
-        more: Bools = asked > free.astype(np.float64).sum(axis=1) * (1.0 + _ROUNDING)
-        return more
+        until = np.zeros((len(free), free.shape[1] + 1))
+        np.cumsum(free, axis=1, dtype=np.float64, out=until[:, 1:])
+        ends = until[:, starts]
+        beyond: Bools = asked[:, None] > np.diff(ends, axis=1) + _ROUNDING * until[:, -1:]
+        return beyond
 
-    def limiting(self, kind: int, free: Amounts, room: Counts) -> Bools:
-        """Which resources limit the pods of a kind as they should, (R,); ``room``: how many fit, (n,).
+    def limiting(self, kind: int, free: Amounts, room: Counts, rows: Sequence[int] | slice = _ALL) -> Bools:
+        """Which of some resources limit the pods of a kind as they should, (rows,).
 
-        One that is ignored does not.
+        ``room`` is how many of them fit on each node, (n,), ``free`` what it has of these resources,
+        (rows, n). A resource that is ignored does not limit them.
         """
-        limiting: Bools = (room * self._asked[kind][:, None].astype(np.float64) <= free).all(axis=1)
+        asked = self._asked[kind][rows].astype(np.float64)
+        limiting: Bools = (room * asked[:, None] <= free).all(axis=1)
         return limiting
 
     def exceeded(self, free: Amounts, room: Counts) -> bool:

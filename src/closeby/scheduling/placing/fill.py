@@ -81,7 +81,7 @@ class Filler:
                     return True
                 self._statement.rollback(mark)
             if beyond or any(share.pod_class.blind_filters for share in demand):
-                if self._sums.lack_room(demand, tree, inside):
+                if self.sums.lack_room(demand, tree, inside):
                     return False
                 if self._one_after_another(demand, inside, tree, budget):
                     return True
@@ -103,7 +103,7 @@ class Filler:
 
     def fits_nowhere(self, demand: Sequence[Share]) -> bool:
         """Whether unequal pods certainly don't fit beside each other in the whole cluster."""
-        return self.counts_exactly(demand) and self._sums.in_vain(demand, self._flat_tree(), EVERYWHERE)
+        return self.counts_exactly(demand) and self.sums.in_vain(demand, self._flat_tree(), EVERYWHERE)
 
     def at_once(self, share: Share) -> bool:
         """Whether equal pods need not be placed one by one."""
@@ -161,7 +161,7 @@ class Filler:
         mark = self._statement.checkpoint()
         by_score: bool | None = None
         for meeting in mutual.meetings():
-            if mutual.in_vain(meeting) or (len(demand) > 1 and self._sums.in_vain(demand, tree, meeting)):
+            if mutual.in_vain(meeting) or (len(demand) > 1 and self.sums.in_vain(demand, tree, meeting)):
                 if not budget.take_candidate():
                     break
                 continue
@@ -233,7 +233,7 @@ class Filler:
         rooms = {id(share): of.inside(domain) for share, of in zip(demand, counts, strict=True)}
         if any(rooms[id(share)] < len(share.pods) for share in demand):
             return False
-        if self._sums.ask_more(demand, tree, domain) and self._sums.in_vain(demand, tree, inside):
+        if self.sums.ask_more(demand, tree, domain) and self.sums.in_vain(demand, tree, inside):
             return False
         hardest_first = sorted(demand, key=lambda share: rooms[id(share)] / len(share.pods))
         mark = self._statement.checkpoint()
@@ -255,7 +255,7 @@ class Filler:
             self._statement.rollback(mark)
             if close and not moved:
                 break
-        if self._sums.in_vain(demand, tree, inside):
+        if self.sums.in_vain(demand, tree, inside):
             return False
         return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
 
@@ -305,7 +305,8 @@ class Filler:
         return self._by_score.best_node(pod, allowed)
 
     @cached_property
-    def _sums(self) -> Sums:
+    def sums(self) -> Sums:
+        """What sums of resources say about unequal pods."""
         return Sums(self._cluster, self._table, self._state.pace)
 
     @cached_property

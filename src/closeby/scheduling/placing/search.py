@@ -268,9 +268,10 @@ class Search:
         return found
 
     def _most(self, demand: Sequence[Share], scope: NodeSet, tree: Tree, level: int) -> Counts | None:
-        """How many of some pods each domain of a level takes by their own terms; None where these don't say.
+        """How many of some pods each domain of a level takes beside each other; None where that is not known.
 
-        They say it of equal pods, and of pods of which each keeps off all others.
+        What is known of equal pods are the limits of their own terms; of others whether they ask for more
+        than is free, and how many keep off each other.
         """
         found: list[Counts] = []
         owners = tree.owners_of_slots(np.arange(self._cluster.capacity), level)
@@ -280,8 +281,13 @@ class Search:
             for limit in [one for one in limits if one is not None]:
                 room = self._fits(share, scope)
                 found.append(most_inside(limit, room, owners, tree.count(level)))
-        elif (among := self._table.interactions(demand)) is not None:
-            number = sum(len(share.pods) for share in demand)
+            return np.minimum.reduce(found) if found else None
+        number = sum(len(share.pods) for share in demand)
+        open_ = self._filler.sums.open_domains(demand, tree, level, scope.allowed(self._cluster.capacity))
+        if open_ is not None:
+            found.append(np.where(open_, number, 0))
+        among = self._table.interactions(demand)
+        if among is not None:
             for apart in among.apart:
                 usable = np.logical_or.reduce([self._fits(demand[place], scope) > 0 for place in apart.pods])
                 codes = np.where(usable, self._cluster.labels.column(apart.key).codes[: len(usable)], -1)
