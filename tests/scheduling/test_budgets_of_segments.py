@@ -129,6 +129,33 @@ def test_no_domain_is_tried_that_has_less_than_a_segment_asks_for() -> None:
     assert (found.reason("train"), list(found.used(by="rack").values())) == (None, [16] * 3)
 
 
+def segments_of_two(number: int) -> list[Pod]:
+    """Segments of a pod of 5 GPUs and one of 3."""
+    sizes = [spec(gpu=5), spec(gpu=3)]
+    return [
+        replace(one, index=i)
+        for i in range(2 * number)
+        for one in pods("train", 1, sizes[i % 2], prefix=f"p{i}")
+    ]
+
+
+@pytest.mark.parametrize("other", [True, False], ids=["room-elsewhere", "no-room"])
+def test_a_block_is_given_up_once_too_few_of_its_racks_hold_a_segment(other: bool) -> None:
+    """Nine racks of a block hold a segment each. The tenth has as many GPUs, on nodes of 7 and of 1.
+
+    There are too many orders of ten segments in nine racks to try them all.
+    """
+    drawing = [f"a ra{rack} : a{rack}=8" for rack in range(9)] + ["a ra9 : a9-7=7 a9-1=1"]
+    if other:
+        drawing += [f"b rb{rack} : b{rack}=8" for rack in range(12)]
+    layers = (Layer(level="rack", size=2),)
+    found = world("\n".join(drawing)).run(
+        replace(gang(min_member=20, required="zone"), layers=layers), members=segments_of_two(10)
+    )
+    assert list(found.used(by="zone").items()) == ([("b", 20)] if other else [])
+    assert found.reason("train") is (None if other else Reason.TOPOLOGY_PLACEMENT_FAILED)
+
+
 def test_pods_that_fit_nowhere_are_not_searched_in_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each size finds room by itself, and both together ask for more than there is."""
     monkeypatch.setattr(Budget, "take_candidate", lambda _: pytest.fail("a domain was tried"))

@@ -52,16 +52,19 @@ class Bounds:
 
     def asked_beyond(self, free: Amounts) -> Bools:
         """Of which resources the pods ask for more than is free on all nodes, (R,); ``free``: (R, n)."""
-        return self.asked_beyond_in(free, np.array([0, free.shape[1]]))[:, 0]
+        beyond: Bools = self.times_in(free, np.array([0, free.shape[1]]))[:, 0] < 1
+        return beyond
 
-    def asked_beyond_in(self, free: Amounts, starts: Ints) -> Bools:
-        """The same for parts of the nodes, (R, parts): each from one of ``starts`` until the next one."""
+    def times_in(self, free: Amounts, starts: Ints) -> Weights:
+        """How many times each resource is enough for all pods in parts of the nodes, (R, parts).
+
+        Each part is from one of ``starts`` until the next one.
+        """
         asked = self._wanted.astype(np.float64) @ self._asked
         until = np.zeros((len(free), free.shape[1] + 1))
         np.cumsum(free, axis=1, dtype=np.float64, out=until[:, 1:])
-        ends = until[:, starts]
-        beyond: Bools = asked[:, None] > np.diff(ends, axis=1) + _ROUNDING * until[:, -1:]
-        return beyond
+        held = np.diff(until[:, starts], axis=1) + _ROUNDING * until[:, -1:]
+        return np.floor(held / np.maximum(asked, _ROUNDING)[:, None])
 
     def limiting(self, kind: int, free: Amounts, room: Counts, rows: Sequence[int] | slice = _ALL) -> Bools:
         """Which of some resources limit the pods of a kind as they should, (rows,).

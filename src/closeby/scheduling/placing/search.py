@@ -5,7 +5,7 @@ that a sibling that finds no room sends the search back to the next alternative 
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 
@@ -25,6 +25,7 @@ from closeby.scheduling.gangs.parts import (
 from closeby.scheduling.judging.pod_classes import Share, masks_of
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.fill import Filler
+from closeby.scheduling.placing.like_parts import LikeParts
 from closeby.scheduling.placing.limits import most_apart, most_inside
 from closeby.scheduling.placing.many_kinds import steps_to_look_ahead
 from closeby.scheduling.placing.segment_search import SegmentSearch
@@ -147,21 +148,30 @@ class Search:
         #: The candidate that holds each placed leaf, by name, with the scope it was found in.
         self.chosen: dict[str, tuple[Candidate | None, NodeSet]] = {}
 
-    def alternatives(self, part: Part, scope: NodeSet) -> Iterator[None]:
-        """Each step places the part in another way; the placement of the step before is undone first."""
+    def alternatives(self, part: Part, scope: NodeSet, like: LikeParts | None = None) -> Iterator[None]:
+        """Each step places the part in another way; the placement of the step before is undone first.
+
+        ``like``: what is known of some siblings of the part.
+        """
         if not part.children:
-            yield from self._leaf(part, scope)
+            yield from self._leaf(part, scope, like)
             return
         candidates = self.candidates(part, scope)
         if candidates is None:
             yield from self._siblings(part, scope)
             return
-        for candidate in candidates:
-            if not self.budget.take_candidate():
-                return
-            yield from self._siblings(part, scope.narrowed(candidate, self._cluster.capacity))
+        following = next(candidates, None)
+        while (candidate := following) is not None and self.budget.take_candidate():
+            following = next(candidates, None)
+            # Half of the budget is left for the next one: one in which many ways fail is not the last.
+            aside = (0, 0) if following is None else self.budget.set_aside()
+            for _ in self._siblings(part, scope.narrowed(candidate, self._cluster.capacity)):
+                self.budget.put_back(aside)
+                yield
+                aside = (0, 0) if following is None else self.budget.set_aside()
+            self.budget.put_back(aside)
 
-    def _leaf(self, part: Part, scope: NodeSet) -> Iterator[None]:
+    def _leaf(self, part: Part, scope: NodeSet, like: LikeParts | None) -> Iterator[None]:
         if not part.core:
             self.chosen[part.name] = (None, scope)
             yield
@@ -180,12 +190,19 @@ class Search:
         apart = self._apart.get(part.name)
         candidates = self.candidates(part, scope)
         for candidate in (None,) if candidates is None else candidates:
+            if like is not None and like.shut(part.name, candidate):
+                continue
             if not self.budget.take_candidate():
                 return
             self.chosen[part.name] = (candidate, scope)
             mark = self._statement.checkpoint()
-            if self._filler.fill(part.core, candidate, scope, self._group.strategy, self.budget):
+            spent, self.budget.spent = self.budget.spent, False
+            done = self._filler.fill(part.core, candidate, scope, self._group.strategy, self.budget)
+            certain, self.budget.spent = not self.budget.spent, self.budget.spent or spent
+            if done:
                 yield
+            elif certain and like is not None:
+                like.failed(part.name, candidate, self._statement.slots)
             self._statement.rollback(mark)
             if apart is not None:
                 yield from self._filler.ways(part.core, candidate, scope, self.budget, apart)
@@ -200,12 +217,14 @@ class Search:
         children = hardest_first(part)
         may_skip = len(children) - part.min_children
         first = Feasibility.EASY if may_skip else self._outlook(children, scope)
-        if first is Feasibility.HOPELESS:
+        like = self._like_parts(part, children, scope)
+        if first is Feasibility.HOPELESS or (like is not None and like.hopeless):
             return
+        mark = self._statement.checkpoint()
         # As long as each sibling finds its place at once, looking ahead would only cost time.
         careful = first is not Feasibility.EASY or self._group.strategy is Strategy.SPREAD
         #: Per sibling on the way: its alternatives, and whether it is skipped now.
-        way: list[Iterator[bool]] = [self._try(children[0], scope, may_skip)]
+        way: list[Iterator[bool]] = [self._try(children[0], scope, may_skip, like)]
         skipped: list[bool] = []
         while way:
             del skipped[len(way) - 1 :]
@@ -213,6 +232,9 @@ class Search:
             if step is None:
                 way.pop()
                 careful = True
+                if like is not None and like.hopeless:
+                    self._statement.rollback(mark)
+                    return
                 continue
             skipped.append(step)
             if len(way) == len(children):
@@ -221,16 +243,41 @@ class Search:
             skips = may_skip - sum(skipped)
             if careful and not skips and self._outlook(children[len(way) :], scope) is Feasibility.HOPELESS:
                 continue
-            way.append(self._try(children[len(way)], scope, skips))
+            way.append(self._try(children[len(way)], scope, skips, like))
 
-    def _try(self, part: Part, scope: NodeSet, may_skip: int) -> Iterator[bool]:
+    def _try(self, part: Part, scope: NodeSet, may_skip: int, like: LikeParts | None) -> Iterator[bool]:
         """Alternatives of one sibling; True stands for leaving it out."""
-        for _ in self.alternatives(part, scope):
+        for _ in self.alternatives(part, scope, like):
             yield False
         if may_skip > 0:
             for leaf in part.leaves():
                 self.chosen.pop(leaf.name, None)
             yield True
+
+    def _like_parts(self, part: Part, children: Sequence[Part], scope: NodeSet) -> LikeParts | None:
+        """The most children of a part that have unequal pods, the same in each; None where there are few."""
+        groups: dict[Hashable, list[Part]] = {}
+        for child in children:
+            levels = child.levels
+            if child.children or child.segments is not None or child.anchors or child.name in self._apart:
+                continue
+            if levels is None or levels.required is None or len(demand := self._shares(child)) < 2:
+                continue
+            kinds = sorted((id(share.pod_class), len(share.pods)) for share in demand)
+            groups.setdefault((levels.tree.name, levels.required, *kinds), []).append(child)
+        most = max(groups.values(), key=len, default=[])
+        needed = len(most) - (len(children) - part.min_children)
+        if needed < 2 or not self._filler.counts_exactly(self._table.shares(part.needed())):
+            return None
+        levels, demand = most[0].levels, self._shares(most[0])
+        assert levels is not None and levels.required is not None
+        tree, level = levels.tree, levels.required
+        first, end = tree.within(scope.domain_in(tree), level)
+        times = self._filler.sums.times(demand, tree, level, scope.allowed(self._cluster.capacity))[first:end]
+        for share in demand:
+            times = np.minimum(times, np.asarray(self._rooms(share, tree, level, scope)) // len(share.pods))
+        names = frozenset(child.name for child in most)
+        return LikeParts(names=names, needed=needed, tree=tree, level=level, first=first, most=times)
 
     def _outlook(self, siblings: Sequence[Part], scope: NodeSet) -> Feasibility:
         """Whether the siblings can fit beside each other, judged for each class of pods on its own."""
@@ -283,9 +330,8 @@ class Search:
                 found.append(most_inside(limit, room, owners, tree.count(level)))
             return np.minimum.reduce(found) if found else None
         number = sum(len(share.pods) for share in demand)
-        open_ = self._filler.sums.open_domains(demand, tree, level, scope.allowed(self._cluster.capacity))
-        if open_ is not None:
-            found.append(np.where(open_, number, 0))
+        times = self._filler.sums.times(demand, tree, level, scope.allowed(self._cluster.capacity))
+        found.append(np.minimum(times, 1) * number)
         among = self._table.interactions(demand)
         if among is not None:
             for apart in among.apart:

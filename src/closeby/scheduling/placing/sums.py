@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from closeby.cluster.columns import Cluster, Demand
-from closeby.objects.arrays import Amounts, Bools
+from closeby.cluster.columns import MOST, Cluster, Demand
+from closeby.objects.arrays import Amounts, Bools, Counts
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import Share
@@ -16,6 +16,8 @@ from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 #: Figures that are read in one step.
 _PER_STEP: Final = 4_000
+#: As often as nothing keeps pods from.
+_OFTEN: Final = float(MOST)
 
 
 class Sums:
@@ -58,10 +60,8 @@ class Sums:
             exceeded &= bounds.limiting(kind, free, room)
         return bool(exceeded.any())
 
-    def open_domains(
-        self, demand: Sequence[Share], tree: Tree, level: int, allowed: Bools | None
-    ) -> Bools | None:
-        """In which domains of a level no resource is short for all pods; None: in all, as far as is known.
+    def times(self, demand: Sequence[Share], tree: Tree, level: int, allowed: Bools | None) -> Counts:
+        """How many times all pods together fit into each domain of a level at the most, (domains,).
 
         ``allowed``: the nodes that may be used, (slots,).
         """
@@ -70,14 +70,13 @@ class Sums:
         self._pace.note(len(bounds.rows) * len(slots) // _PER_STEP)
         usable = free if allowed is None else np.where(allowed[slots], free, 0)
         ends = {ROOT_LEVEL: np.array([0, len(slots)]), tree.node_level: np.arange(len(slots) + 1)}
-        beyond = bounds.asked_beyond_in(usable, ends[level] if level in ends else tree.bounds[level])
-        for row in np.flatnonzero(beyond.any(axis=1)).tolist():
-            limits = self._limiting.get((bounds, row))
-            if limits is None:
-                limits = self._limiting[bounds, row] = self._limits(demand, bounds, row, tree, free)
-            if not limits:
-                beyond[row] = False
-        return np.logical_not(beyond.any(axis=0)) if beyond.any() else None
+        times = np.full(tree.count(level), _OFTEN)
+        for row, of_row in enumerate(
+            bounds.times_in(usable, ends[level] if level in ends else tree.bounds[level])
+        ):
+            if (of_row < times).any() and self._limits(demand, bounds, row, tree, free):
+                np.minimum(times, of_row, out=times)
+        return times.astype(np.int64)
 
     def ask_more(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> bool:
         """Whether pods ask for more of a resource than is free in a domain, whether it limits them or not."""
@@ -86,12 +85,17 @@ class Sums:
 
     def _limits(self, demand: Sequence[Share], bounds: Bounds, row: int, tree: Tree, free: Amounts) -> bool:
         """Whether a resource limits all pods as it should; one that is ignored does not."""
+        known = self._limiting.get((bounds, row))
+        if known is not None:
+            return known
         self._pace.note(len(demand) * len(tree.slot_at) // _PER_STEP)
+        limits = True
         for kind, share in enumerate(demand):
             self._table.refresh(share.pod_class)
-            if not bounds.limiting(kind, free[[row]], share.pod_class.fits[tree.slot_at], [row]).all():
-                return False
-        return True
+            room = share.pod_class.fits[tree.slot_at]
+            limits = limits and bool(bounds.limiting(kind, free[[row]], room, [row]).all())
+        self._limiting[bounds, row] = limits
+        return limits
 
     def _bounds_and_free(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> tuple[Bounds, Amounts]:
         """Bounds for pods, and what is free of each resource that they ask for on the nodes of a domain."""
