@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.groups import Exclusive, Layer, PodGroup, TopologyConstraint
+from closeby.objects.groups import Exclusive, Layer, PodGroup, Remainder, TopologyConstraint
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
 from closeby.objects.pods import Pod
@@ -291,7 +291,7 @@ def test_nothing_is_kept_of_places_that_are_given_up_once_pods_had_them() -> Non
     group = asked()
     site.take(PlacesAsked(group), *map(PodUpserted, real(4)))
     site.take(PlacesWithdrawn(group.key))
-    assert not site.engine.stand_ins._restored and not site.engine.stand_ins._doubted
+    assert not site.engine.stand_ins._own and not site.engine.stand_ins._doubted
 
 
 def test_fewer_places_are_held_for_fewer_pods() -> None:
@@ -440,6 +440,105 @@ def test_a_written_node_that_does_not_do_any_more_is_not_believed() -> None:
     written = {f"uid-train/main/{i}": node for i, node in enumerate(("b1", "b1", "b2", "b2"))}
     site.take(PlacesAsked(replace(asked(), plan=written)))
     assert set(site.where().values()) - {"b1"} == {"a1", "a2"}
+
+
+def plan_of(nodes: str) -> dict[str, str]:
+    """A plan as it is written: the nodes of the places, by number."""
+    return {f"uid-train/main/{number}": node for number, node in enumerate(nodes.split()) if node != "-"}
+
+
+def test_a_replica_that_takes_over_holds_the_places_that_were_written_while_it_stood_by() -> None:
+    site = Site()
+    # It hears all and decides nothing.
+    site.engine.handle(PlacesAsked(asked()))
+    site.engine.handle(PlacesAsked(replace(asked(), plan=plan_of("b1 b1 b2 b2"))))
+    site.take()
+    assert set(site.where().values()) == {"b1", "b2"}
+    # From then on what it decided itself counts.
+    assert site.take(PlacesAsked(replace(asked(), plan=plan_of("a1 a1 a2 a2")))) == []
+    assert set(site.where().values()) == {"b1", "b2"}
+
+
+def test_places_are_written_until_their_pods_are_bound() -> None:
+    site = Site()
+    site.take(PlacesAsked(asked()))
+    held = site.where()
+    come = real(4)
+    site.take(*map(PodUpserted, come[:2]))
+    on_the_way = site.engine.stand_ins.on_the_way(asked().key)
+    assert {pod.name: node for pod, node in on_the_way} == {
+        name: held[name] for name in ("train-main-0", "train-main-1")
+    }
+    site.engine.stand_ins.take_news()
+    bound = replace(come[0], node_name=site.where()["train-pod-0"])
+    site.take(PodUpserted(bound))
+    assert site.engine.stand_ins.take_news() == {asked().key}
+    site.take(PodDeleted(come[1].uid))
+    assert site.engine.stand_ins.on_the_way(asked().key) == []
+
+
+def test_a_pod_that_was_not_bound_before_a_restart_finds_its_place_in_its_segment() -> None:
+    """Without its place nothing would be known of where it may go."""
+    group = asked(constraint=None, layers=(Layer(level="rack", size=2),))
+    site = Site()
+    come = real(4)
+    bound = [replace(come[0], node_name="a1"), replace(come[2], node_name="b1")]
+    written = replace(group, plan=plan_of("a1 a2 b1 b2"))
+    site.take(
+        *map(PodUpserted, pods(None, 9, prefix="other")), *map(PodUpserted, bound), PlacesAsked(written)
+    )
+    site.take(PodUpserted(come[1]), PodUpserted(come[3]))
+    assert {pod.name: site.where()[pod.name] for pod in come} == {
+        "train-pod-0": "a1",
+        "train-pod-1": "a2",
+        "train-pod-2": "b1",
+        "train-pod-3": "b2",
+    }
+
+
+@pytest.mark.parametrize("pods_first", [True, False])
+def test_pods_without_an_index_leave_the_written_places_after_a_restart(pods_first: bool) -> None:
+    site = Site()
+    running = [replace(pod, index=None, node_name="a1", phase="Running") for pod in real(2)]
+    events: list[Event] = [
+        PlacesAsked(replace(asked(), plan=plan_of("- - a2 a2"))),
+        *map(PodUpserted, running),
+    ]
+    assert site.take(*(reversed(events) if pods_first else events)) == []
+    assert {name: node for name, node in site.where().items() if "main" in name} == {
+        "train-main-2": "a2",
+        "train-main-3": "a2",
+    }
+
+
+def test_places_that_were_written_before_the_pods_went_elsewhere_are_lost() -> None:
+    site = Site()
+    running = [replace(pod, node_name="b1", phase="Running") for pod in real(2)]
+    site.take(*map(PodUpserted, running), PlacesAsked(replace(asked(), plan=plan_of("- - a1 a1"))))
+    assert site.engine.stand_ins.lost(asked().key) == 2
+    site.take(*map(PodUpserted, real(4)[2:]))
+    assert {site.where()[pod.name] for pod in real(4)} <= {"b1", "b2"}
+
+
+def test_places_of_pods_that_were_apart_are_looked_for_together_when_these_have_left() -> None:
+    site = Site()
+    running = [
+        replace(pod, node_name=node) for pod, node in zip(real(4), ("a1", "a1", "b1", "b1"), strict=True)
+    ]
+    site.take(*map(PodUpserted, running), PlacesAsked(asked()))
+    site.take(*(PodDeleted(pod.uid) for pod in running))
+    held = [site.nodes[node].labels["rack"] for node in site.where().values()]
+    assert (len(held), len(set(held))) == (4, 1)
+
+
+def test_pods_that_are_done_leave_the_places_of_the_others() -> None:
+    site = Site()
+    layer = Layer(level="rack", size=2)
+    site.take(PlacesAsked(asked(constraint=None, layers=(layer,))))
+    held = site.where()
+    smaller = replace(layer, remainder=Remainder.ALLOW)
+    assert site.take(PlacesAsked(asked(3, constraint=None, layers=(smaller,)))) == []
+    assert site.where().items() < held.items()
 
 
 _STEPS = st.lists(

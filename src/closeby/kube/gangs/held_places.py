@@ -122,7 +122,9 @@ class HeldPlaces:
                 message += f", {lost} lost: not looked for elsewhere, since pods of the Workload run"
         notes = [one.located() for one in self._notes(key)]
         said = (true, reason, clipped("; ".join((message, *notes)), _LONGEST_MESSAGE))
-        plan = PlanWire(nodes=planned_nodes(placed))
+        # Until it is known that a pod is bound, another process must keep its place for it.
+        kept = (*placed, *self._engine.stand_ins.on_the_way(key))
+        plan = PlanWire(nodes=planned_nodes(sorted(kept, key=lambda one: (one[1], one[0].uid))))
         return Desired(
             about=found.reference,
             content=(found.generation, said, domain, plan),

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import Layer, PodGroup, Remainder
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet, is_for_places
 from closeby.objects.pods import Pod
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -32,6 +32,8 @@ class PlaceRecords:
         self._there: dict[str, _Arrivals] = {}
         #: By gang and pod set the numbers of those that stand in, ascending.
         self._numbers: dict[tuple[str, str], list[int]] = {}
+        #: By gang: uid of a pod that is not bound yet -> whose place it took, and the node.
+        self._on_the_way: dict[str, dict[str, tuple[Pod, str]]] = {}
 
     def __bool__(self) -> bool:
         """Whether any places are asked for."""
@@ -59,6 +61,7 @@ class PlaceRecords:
     def withdraw(self, key: str) -> PodGroup | None:
         """Nothing is asked for any more; returns what was."""
         group = self._asked.pop(key, None)
+        self._on_the_way.pop(key, None)
         if group is not None and group.places is not None:
             self._key_of.pop(group.places.uid, None)
         return group
@@ -111,6 +114,12 @@ class PlaceRecords:
         assert asked is not None, f"{key} asks for no places"
         return f"{asked.uid}/{name}/{number}"
 
+    def numbers_in(self, plan: Mapping[str, str], key: str, one: PlaceSet) -> list[int]:
+        """The numbers of those that stand in for a pod set by a plan, ascending."""
+        before = self.uid_of(key, one.name, 0).removesuffix("0")
+        found = (uid.removeprefix(before) for uid in plan if uid.startswith(before))
+        return sorted(int(number) for number in found if number.isdecimal())
+
     def uids(self, key: str, name: str) -> Iterator[str]:
         """The uids of those that stand in for a pod set, by ascending number."""
         return (self.uid_of(key, name, number) for number in self.numbers(key, name))
@@ -155,16 +164,36 @@ class PlaceRecords:
             return False
         return any(pod.namespace == asked.namespace for pod in there.pods.values())
 
-    def came(self, asked: AskedPlaces) -> list[Pod]:
-        """The pods that have a node, and are not ending."""
+    def came(self, asked: AskedPlaces, of: PlaceSet | None = None) -> list[Pod]:
+        """The pods that have a node, and are not ending; of all sets, or of one."""
         there = self._there.get(asked.uid)
         pods = () if there is None else there.pods.values()
-        return [pod for pod in pods if pod.namespace == asked.namespace and not pod.terminating]
+        found = [pod for pod in pods if pod.namespace == asked.namespace and not pod.terminating]
+        return found if of is None else [pod for pod in found if self.place_of(pod)[1] == of.name]
 
     def numbers_that_came(self, asked: AskedPlaces, one: PlaceSet) -> set[int]:
         """The numbers of a set's pods that have a node, and are not ending."""
-        found = (one.index_of(pod) for pod in self.came(asked) if self.place_of(pod)[1] == one.name)
-        return {number for number in found if number is not None}
+        return {number for pod in self.came(asked, one) if (number := one.index_of(pod)) is not None}
+
+    def set_out(self, pod: str, place: Pod, node: str) -> None:
+        """A pod (by uid) took a place; it is to be bound to its node."""
+        key, _ = set_of(place) or ("", "")
+        if key in self._asked:
+            self._on_the_way.setdefault(key, {})[pod] = (place, node)
+
+    def arrived(self, pod: Pod) -> bool:
+        """A pod is bound, or gone; whether it took a place and was on its way there."""
+        key, _ = self.place_of(pod)
+        pods = None if key is None else self._on_the_way.get(key)
+        if key is None or pods is None or pods.pop(pod.uid, None) is None:
+            return False
+        if not pods:
+            del self._on_the_way[key]
+        return True
+
+    def on_the_way(self, key: str) -> list[tuple[str, Pod, str]]:
+        """The uid of each pod of a gang that took a place and is not bound yet, that place, and the node."""
+        return [(uid, *one) for uid, one in self._on_the_way.get(key, {}).items()]
 
     def note(self, pod: Pod) -> bool:
         """A pod has a node; whether it is one of a Workload."""
@@ -183,6 +212,7 @@ class PlaceRecords:
         there = self._there.get(uid)
         if there is None or not there.remove(pod.uid):
             return False
+        self.arrived(pod)
         if not there.pods:
             del self._there[uid]
         return True
@@ -232,10 +262,10 @@ class PlacesForPods:
         self,
         places: PlaceRecords,
         slot: Callable[[str], int | None],
-        vacate: Callable[[str], str | None],
+        vacate: Callable[[str], tuple[Pod, str] | None],
         touched: Callable[[str], None],
     ) -> None:
-        """``slot`` says where a pod (by uid) is; ``vacate`` takes a stand-in off its node, and returns that.
+        """``slot`` says where a pod (by uid) is; ``vacate`` takes a stand-in off its node, and returns both.
 
         ``touched`` hears of each gang of which others stand in than before, or should.
         """
@@ -297,16 +327,33 @@ class PlacesForPods:
         if key is None or group is None or group.places is None or not self._places.runs(key):
             return None
         part_of = {one.name: one.template.subgroup for one in group.places.sets}
-        pods = [(part_of.get(self._places.place_of(one)[1]), one) for one in self._places.came(group.places)]
-        pods += [(one.subgroup, one) for one in self._places.standing(key)]
-        on = ((subgroup, self._slot(one.uid)) for subgroup, one in pods)
-        placed = [(subgroup, slot) for subgroup, slot in on if slot is not None]
+        standing = [(one.subgroup, one) for one in self._places.standing(key)]
+        placed = self._placed((*self._came(group.places), *standing))
         return Siblings(group, part_of.get(name), placed)
+
+    def those_that_came(self, key: str, subgroup: str | None) -> Siblings | None:
+        """The pods of a Workload that run, as siblings of one of a subgroup; None while none runs."""
+        group = self._places.group(key)
+        if group is None or group.places is None or not self._places.runs(key):
+            return None
+        return Siblings(group, subgroup, self._placed(self._came(group.places)))
+
+    def _came(self, asked: AskedPlaces) -> list[tuple[str | None, Pod]]:
+        part_of = {one.name: one.template.subgroup for one in asked.sets}
+        return [(part_of.get(self._places.place_of(one)[1]), one) for one in self._places.came(asked)]
+
+    def _placed(self, pods: Iterable[tuple[str | None, Pod]]) -> list[tuple[str | None, int]]:
+        on = ((subgroup, self._slot(one.uid)) for subgroup, one in pods)
+        return [(subgroup, slot) for subgroup, slot in on if slot is not None]
 
     def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
         """Takes stand-ins off their nodes for good; uid of each pod -> the node that it finds free."""
-        nodes = {uid: self._vacate(stand_in) for uid, stand_in in places.items()}
-        return {uid: node for uid, node in nodes.items() if node is not None}
+        nodes: dict[str, str] = {}
+        for uid, stand_in in places.items():
+            if (vacated := self._vacate(stand_in)) is not None:
+                place, nodes[uid] = vacated
+                self._places.set_out(uid, place, nodes[uid])
+        return nodes
 
     def placed(self, pods: Iterable[Pod]) -> None:
         """These pods got nodes by a decision, in their places or elsewhere."""
@@ -329,17 +376,23 @@ def asks_otherwise(before: PodGroup, group: PodGroup) -> bool:
     def kind(one: PodGroup) -> PodGroup:
         asked = one.places
         sets = () if asked is None else tuple(replace(each, count=0) for each in asked.sets)
-        subgroups = tuple(replace(each, min_member=0) for each in one.subgroups)
+        subgroups = tuple(replace(each, min_member=0, layers=_for_all(each.layers)) for each in one.subgroups)
         return replace(
             one,
             min_member=0,
             subgroups=subgroups,
+            layers=_for_all(one.layers),
             plan={},
             ranks={},
             places=None if asked is None else replace(asked, sets=sets),
         )
 
     return kind(before) != kind(group)
+
+
+def _for_all(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Layers however many pods are to come: of fewer the last segment may be smaller."""
+    return tuple(replace(one, remainder=Remainder.ALLOW, min_segments=None) for one in layers)
 
 
 class _Arrivals:

@@ -11,21 +11,24 @@ be of a time before the Workload was evicted. When all pods have left, all place
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 
 from msgspec.structs import replace
 
+from closeby.objects.arrays import Bools
 from closeby.objects.groups import PodGroup
 from closeby.objects.places import POD_SET, PlaceSet
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
+from closeby.scheduling.gangs.places import split_part
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Outcome, Output
 from closeby.scheduling.placing.place_records import PlaceRecords, PlacesForPods, asks_otherwise, set_of
+from closeby.scheduling.placing.siblings import domain_of
 from closeby.scheduling.placing.statement import Holdings
-from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.placing.tools import Tools, waiting_gang
 from closeby.scheduling.plugin_view import CycleState
 
 _NO_MORE: Final = "stands in no more"
@@ -49,8 +52,13 @@ class StandIns:
         self._state = state
         self._holdings = holdings
         self._places = PlaceRecords(state)
-        #: By gang the stand-ins whose written node was believed once: after that what is decided counts.
-        self._restored: dict[str, set[str]] = {}
+        #: Gangs that were looked at before a decision: from then on what is decided here counts, and not what
+        #: another process wrote.
+        self._own: set[str] = set()
+        #: Stand-ins whose node another process wrote, and gangs of those that are where pods of before were:
+        #: what the Workload requires may not hold for them.
+        self._written: set[str] = set()
+        self._inherited: set[str] = set()
         #: Stand-ins whose node may not do any more, in the order in which that was noticed.
         self._doubted: dict[str, None] = {}
         #: Gangs of which others stand in than before, or should; and of which that was not said yet.
@@ -80,7 +88,14 @@ class StandIns:
         """How many pods are still to come for which no place is held, nor looked for."""
         group = self._places.group(key)
         sets = () if group is None or group.places is None else group.places.sets
-        return sum(self._places.wanted(key, one) - len(self._places.numbers(key, one.name)) for one in sets)
+        lacking = (self._places.wanted(key, one) - len(self._places.numbers(key, one.name)) for one in sets)
+        return sum(max(number, 0) for number in lacking)
+
+    def on_the_way(self, key: str) -> list[tuple[Pod, str]]:
+        """The places, with their nodes, that pods took which are not bound yet."""
+        cluster = self._tools.cluster
+        found = self._places.on_the_way(key)
+        return [(one, node) for uid, one, node in found if cluster.placement(uid) == cluster.slot(node)]
 
     # What is asked for
 
@@ -98,34 +113,35 @@ class StandIns:
         if asked is None:
             return
         before = self._places.ask(group, asked)
-        other = before is not None and asks_otherwise(before, group)
+        believed = group.key not in self._own
+        other = before is not None and (
+            asks_otherwise(before, group) or (believed and before.plan != group.plan)
+        )
         gone = [one.uid for one in self._places.standing(group.key)] if other else []
         put: list[Pod] = []
         for one in asked.sets:
             own = () if other else self._places.numbers(group.key, one.name)
             more = self._places.wanted(group.key, one) - len(own)
-            if more < 0:
-                gone += self._first_to_go(group.key, one, -more)
-            else:
-                put += self._more(group, one, own, more)
+            put += self._more(group, one, own, more, group.plan if believed else {})
         names = {one.name for one in asked.sets}
         gone += [one.uid for one in self._places.standing(group.key) if one.labels.get(POD_SET) not in names]
         self._state.groups[group.key] = replace(group, plan={}, ranks={})
         self._state.note_layers(group)
         self._replace(dict.fromkeys(gone), put)
+        written = {one.uid for one in put if one.node_name is not None}
+        if written:
+            self._written |= written
+            self._inherited.add(group.key)
         self._touched.add(group.key)
-        self._tidy()
 
     def withdraw(self, key: str) -> None:
         """Nothing is asked for any more."""
         group = self._places.withdraw(key)
         if group is None or group.places is None:
             return
-        gone = tuple(one.uid for one in self._places.standing(key))
-        self._restored.pop(key, None)
-        for uid in gone:
-            self._doubted.pop(uid, None)
-        self._replace(gone)
+        self._own.discard(key)
+        self._inherited.discard(key)
+        self._replace([one.uid for one in self._places.standing(key)])
         self._state.groups.pop(key, None)
         self._state.exclusive.pop(key, None)
         self._news.add(key)
@@ -133,26 +149,24 @@ class StandIns:
     # Pods that come and go
 
     def took(self, pod: Pod, node: str) -> None:
-        """A pod that came from elsewhere has a node: one less stands in."""
+        """A pod has a node. If it came from elsewhere, one less stands in."""
         known = self._places.knows(pod)
-        if not self._places.note(pod) or known or pod.terminating:
+        if not self._places.note(pod):
             return
         key, name = self._places.place_of(pod)
         if key is None:
             return
-        self._touched.add(key)
-        if not self._places.numbers(key, name):
+        if pod.node_name is not None and self._places.arrived(pod):
+            self._touched.add(key)
+        if known or pod.terminating:
             return
-        at, index = self._tools.cluster.slot(node), self._places.index_of(key, name, pod)
-        on_node = () if at is None else self._tools.cluster.pods_at(at)
-        own = [one.index for one in on_node if one.index is not None and set_of(one) == (key, name)]
-        if own:
-            number = min(own, key=lambda one: (one != index, one))
-        elif index is not None and self._places.stands_in(key, name, index):
-            number = index
-        else:
-            number = self._places.numbers(key, name)[0]
-        self._replace((self._places.uid_of(key, name, number),))
+        self._touched.add(key)
+        index = self._places.index_of(key, name, pod)
+        if index is None or not self._places.stands_in(key, name, index):
+            return  # Which one goes is seen when all are known.
+        uid = self._places.uid_of(key, name, index)
+        if self._slot(uid) in (None, self._tools.cluster.slot(node)):
+            self._replace((uid,))
 
     def left(self, pod: Pod, node: str | None) -> None:
         """A pod left its node, or never came to it: its place is held for one that comes after it."""
@@ -172,8 +186,8 @@ class StandIns:
         if index is None or self._places.stands_in(key, name, index):
             index = self._places.free_number(key, name)
         made = self._stand_in(group, one, index)
-        self._doubted[made.uid] = None
-        self._put(replace(made, node_name=node))
+        self._inherited.add(key)
+        self._replace((), (replace(made, node_name=node),))
 
     def doubt(self, slot: int) -> None:
         """A node changes, or goes."""
@@ -195,9 +209,11 @@ class StandIns:
         that; else these go.
         """
         self._tidy()
+        self._own.update(self._places)
         gone: list[str] = []
         put: list[Pod] = []
         doubted, self._doubted = self._doubted, {}
+        astray = self._astray()
         lost: dict[str, list[str]] = {}
         for uid in doubted:
             pod = self._state.pods.get(uid)
@@ -205,7 +221,7 @@ class StandIns:
             if pod is None or of is None or of[0] not in self._places:
                 continue
             key, _ = of
-            if uid in self._state.members[key].placed and self._is_lost(pod):
+            if uid in self._state.members[key].placed and (uid in astray or self._is_lost(pod)):
                 lost.setdefault(key, []).append(uid)
         for key, uids in lost.items():
             self._touched.add(key)
@@ -253,7 +269,7 @@ class StandIns:
             if self._places.runs(key):
                 for uid in () if members is None else tuple(members.waiting):
                     self._drop(uid, _NO_MORE)
-            elif self.lost(key) and not self.started(key):
+            elif not self.started(key) and (self.lost(key) or self._are_apart(key)):
                 self._look_again(group)
             for one in group.places.sets:
                 more = len(self._places.numbers(key, one.name)) - self._places.wanted(key, one)
@@ -261,11 +277,27 @@ class StandIns:
             self._fit_minimum(key, group)
 
     def _first_to_go(self, key: str, one: PlaceSet, count: int) -> list[str]:
-        """So many of those that stand in for a pod set: first the ones that found no place."""
-        if count <= 0:
+        """So many of those that stand in for a pod set: those whose pod came, or that have no place."""
+        group = self._places.group(key)
+        if count <= 0 or group is None or group.places is None:
             return []
-        latest_first = [*self._places.uids(key, one.name)][::-1]
-        return sorted(latest_first, key=self._holdings.holds)[:count]
+        cluster, numbers = self._tools.cluster, self._places.numbers_that_came(group.places, one)
+        came = {cluster.placement(pod.uid) for pod in self._places.came(group.places, one)}
+        full: dict[int, bool] = {}
+
+        def rank(number: int) -> int:
+            slot = self._slot(self._places.uid_of(key, one.name, number))
+            if number in numbers:
+                return 0
+            if slot is None:
+                return 1
+            if slot not in full:
+                full[slot] = bool((cluster.requested[:, slot] > cluster.allocatable[:, slot]).any())
+            return 2 if full[slot] else 3 if slot in came else 4
+
+        latest_first = self._places.numbers(key, one.name)[::-1]
+        chosen = sorted(latest_first, key=rank)[:count]
+        return [self._places.uid_of(key, one.name, number) for number in chosen]
 
     def _look_again(self, group: PodGroup) -> None:
         """All pods have left, and some lost their places: all of them may be elsewhere."""
@@ -287,47 +319,53 @@ class StandIns:
         if pod is not None:
             self._stands_no_more(pod)
 
-    def _vacate(self, uid: str) -> str | None:
-        """Takes one off its node for a pod that came; returns that node."""
+    def _vacate(self, uid: str) -> tuple[Pod, str] | None:
+        """Takes one off its node for a pod that came; returns it with that node."""
         node = self._holdings.release(uid)
         pod = self._state.remove(uid)
         if pod is None:
             return None
         self._stands_no_more(pod)
-        if node is not None:
-            self._touched.add(self._state.item_key(pod))
-        return node
+        if node is None:
+            return None
+        self._touched.add(self._state.item_key(pod))
+        return pod, node
 
     def _stands_no_more(self, pod: Pod) -> None:
         self._tools.cluster.volumes.to_come.forget(pod)
         self._places.stand_no_more(pod)
+        self._doubted.pop(pod.uid, None)
+        self._written.discard(pod.uid)
 
     def _replace(self, gone: Iterable[str], put: Iterable[Pod] = ()) -> None:
         for uid in gone:
             self._drop(uid, _NO_MORE)
         for pod in put:
             self._put(pod)
+            if pod.node_name is not None:
+                self._doubted[pod.uid] = None
 
     def _slot(self, uid: str) -> int | None:
         return self._tools.cluster.placement(uid)
 
-    def _more(self, group: PodGroup, one: PlaceSet, own: Sequence[int], count: int) -> list[Pod]:
-        """So many more to stand in for a pod set beside those with these numbers."""
+    def _more(
+        self, group: PodGroup, one: PlaceSet, own: Sequence[int], count: int, plan: Mapping[str, str] = {}
+    ) -> list[Pod]:
+        """So many more to stand in for a pod set beside those with these numbers, or all that are planned."""
         if count <= 0 or group.places is None:
             return []
         used = {*own, *self._places.numbers_that_came(group.places, one)}
+        planned = [number for number in self._places.numbers_in(plan, group.key, one) if number not in used]
+        used.update(planned)
         free = (number for number in range(one.count + len(used)) if number not in used)
-        return [self._stand_in(group, one, number) for number in islice(free, count)]
+        numbers = chain(planned, islice(free, max(count - len(planned), 0)))
+        return [self._stand_in(group, one, number, plan) for number in numbers]
 
-    def _stand_in(self, group: PodGroup, one: PlaceSet, index: int) -> Pod:
+    def _stand_in(self, group: PodGroup, one: PlaceSet, index: int, plan: Mapping[str, str] = {}) -> Pod:
         asked = group.places
         assert asked is not None, f"{group.key} asks for no places"
         uid = self._places.uid_of(group.key, one.name, index)
-        restored = self._restored.setdefault(group.key, set())
-        node = None if uid in restored else group.plan.get(uid)
-        restored.add(uid)
-        if node is not None:
-            self._doubted[uid] = None
+        node = plan.get(uid)
         name = f"{asked.workload}-{one.name}-{index}"
         return replace(one.template, name=name, uid=uid, index=index, created=group.created, node_name=node)
 
@@ -341,6 +379,33 @@ class StandIns:
         self._state.groups[key] = replace(
             group, min_member=of_subgroup.total(), subgroups=subgroups, plan={}, ranks={}
         )
+
+    def _are_apart(self, key: str) -> bool:
+        """Whether stand-ins that are where pods of before were are not together as the Workload requires."""
+        if key not in self._inherited:
+            return False
+        self._inherited.discard(key)
+        gang = waiting_gang(self._tools, self._state, self._state.groups[key], (), in_order=False)
+        return split_part(gang.parts(everyone=True), {}) is not None
+
+    def _astray(self) -> set[str]:
+        """Those whose node another process wrote, and which are not beside the pods that came meanwhile."""
+        beside: dict[tuple[str, str | None], Bools | None] = {}
+        found: set[str] = set()
+        for uid in self._written:
+            pod, slot = self._state.pods.get(uid), self._slot(uid)
+            of = None if pod is None else set_of(pod)
+            if pod is None or of is None or slot is None:
+                continue
+            part = of[0], pod.subgroup
+            if part not in beside:
+                came = self.for_pods.those_that_came(*part)
+                beside[part] = None if came is None else domain_of(came, self._tools)
+            inside = beside[part]
+            if inside is not None and not inside[slot]:
+                found.add(uid)
+        self._written.clear()
+        return found
 
     def _is_lost(self, pod: Pod) -> bool:
         """Whether the node of a stand-in is gone, or could not take it now."""
