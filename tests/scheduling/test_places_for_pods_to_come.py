@@ -531,6 +531,19 @@ def test_places_of_pods_that_were_apart_are_looked_for_together_when_these_have_
     assert (len(held), len(set(held))) == (4, 1)
 
 
+def test_a_pod_whose_place_is_lost_takes_none_of_another_segment() -> None:
+    site = Site("zone-a rack-1 : a1=1 a2=1\nzone-a rack-2 : b1=1 b2=1")
+    site.take(PlacesAsked(asked(constraint=None, layers=(Layer(level="rack", size=2),))))
+    come = real(4)
+    places = site.where()
+    site.take(PodUpserted(come[0]))
+    site.take(NodeDeleted(places["train-main-1"]))
+    (waits,) = site.take(PodUpserted(come[1]))
+    assert waits.reason == Reason.TOPOLOGY_PLACEMENT_FAILED
+    site.take(PodUpserted(come[2]), PodUpserted(come[3]))
+    assert {site.where()[pod.name] for pod in come[2:]} == {places["train-main-2"], places["train-main-3"]}
+
+
 def test_pods_that_are_done_leave_the_places_of_the_others() -> None:
     site = Site()
     layer = Layer(level="rack", size=2)

@@ -32,6 +32,8 @@ class PlaceSet(Struct, frozen=True, kw_only=True):
     #: Where the pods are those of several jobs of equal size: the label with the number of the job.
     group_label: str = ""
     group_size: int = 0
+    #: Pods of the set in all, those that are done among them; 0: as many as places.
+    size: int = 0
 
     def index_of(self, pod: Pod) -> int | None:
         """The index of a pod among those of the set; None where it has none."""

@@ -128,6 +128,7 @@ def _place_set(wire: PlaceSetWire, pods: PodSet, count: int) -> PlaceSet:
         index_label=index,
         group_label=group if groups > 1 else "",
         group_size=pods.replicas // groups if groups > 1 else 0,
+        size=pods.replicas,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from closeby.objects.groups import Layer, PodGroup, Remainder
+from closeby.objects.groups import Layer, LayerMode, PodGroup, Remainder
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet, is_for_places
 from closeby.objects.pods import Pod
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -284,12 +284,15 @@ class PlacesForPods:
         return bool(self._places) and any(self._places.place_of(pod)[0] is not None for pod in pods)
 
     def of(self, pods: Sequence[Pod]) -> dict[str, str]:
-        """uid of a pod that waits -> uid of the stand-in whose place it takes, of its index if it can."""
+        """uid of a pod that waits -> uid of the stand-in whose place it takes, of its index if it can.
+
+        A pod without a gang keeps to its segment: nothing else would see that it is in that of others.
+        """
         if not self._places:
             return {}
         found: dict[str, str] = {}
         taken: set[str] = set()
-        others: list[tuple[Pod, str, str]] = []
+        others: list[tuple[Pod, str, str, range | None]] = []
         for pod in pods:
             key, name = self._places.place_of(pod)
             if key is None:
@@ -297,18 +300,39 @@ class PlacesForPods:
             index = self._places.index_of(key, name, pod)
             own = None if index is None else self._places.uid_of(key, name, index)
             if own is None or own in taken or self._slot(own) is None:
-                others.append((pod, key, name))
+                segment = None if index is None or pod.group is not None else self._segment(key, name, index)
+                others.append((pod, key, name, segment))
             else:
                 found[pod.uid] = own
                 taken.add(own)
         free: dict[tuple[str, str], Iterator[str]] = {}
-        for pod, key, name in others:
-            if (key, name) not in free:
-                uids = self._places.uids(key, name)
-                free[key, name] = (one for one in uids if one not in taken and self._slot(one) is not None)
-            if (uid := next(free[key, name], None)) is not None:
+        for pod, key, name, segment in others:
+            if segment is not None:
+                within = (self._places.uid_of(key, name, number) for number in segment)
+                uid = next((one for one in within if one not in taken and self._slot(one) is not None), None)
+            else:
+                if (key, name) not in free:
+                    uids = self._places.uids(key, name)
+                    free[key, name] = (
+                        one for one in uids if one not in taken and self._slot(one) is not None
+                    )
+                uid = next(free[key, name], None)
+            if uid is not None:
                 found[pod.uid] = uid
+                taken.add(uid)
         return found
+
+    def _segment(self, key: str, name: str, index: int) -> range | None:
+        """The numbers of the pods that are in one domain with that of an index; None where all may be."""
+        group = self._places.group(key)
+        sets = () if group is None or group.places is None else group.places.sets
+        one = next((each for each in sets if each.name == name), None)
+        if group is None or one is None or index >= one.count or one.count < one.size:
+            return None  # Which pods are done is not known.
+        parts = {part.name: part.layers for part in group.subgroups}
+        layers = parts.get(one.template.subgroup or "", group.layers)
+        size = next((layer.size for layer in reversed(layers) if layer.mode is LayerMode.REQUIRED), 0)
+        return range(index // size * size, index // size * size + size) if size else None
 
     def must_have_place(self, pod: Pod) -> bool:
         """Whether a pod without a gang must not go elsewhere: one pod can't keep what its Workload asks."""
