@@ -1,6 +1,8 @@
 """Places for pods to come, asked for by a PodGroup in closeby's own namespace, on a real API server."""
 
 import asyncio
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -9,20 +11,23 @@ from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.kube.faulty_proxy import Refuse
-from tests.kube.live import unique
+from tests.kube.live import through_proxy, unique
 from tests.kube.live_world import (
     RACK,
     ZONE,
     World,
+    behind_proxy,
     condition,
     group_of,
     host,
     planned,
+    replica,
     until,
     until_logged,
     until_said,
     world,
 )
+from tests.kube.test_live_gangs import leader_of, stands_by
 from tests.kube.test_live_volume_binding import storing
 from tests.kube.test_live_volumes import disks
 
@@ -84,6 +89,78 @@ def test_places_are_held_said_and_taken_over_a_restart(control_plane: ControlPla
                 await until(taken)
             async with it.scheduling(own_namespace=namespace) as scheduler:
                 assert not any("main" in pod.name for pod in scheduler.engine.state.pods.values())
+
+    asyncio.run(run())
+
+
+def test_pods_whose_bindings_fail_before_a_restart_find_their_places(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """They are in segments: without their places nothing would be known of where they may go."""
+
+    async def run() -> None:
+        async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy):
+            asked = question(it, 4)
+            (one,) = asked["placesFor"]["podSets"]
+            one["template"]["metadata"]["annotations"] = {
+                "kai.scheduler/topology": it.topology,
+                "kai.scheduler/segment-size": "2",
+                "kai.scheduler/segment-topology-required-placement": RACK,
+            }
+            pods = [real(it, f"real-{i}") for i in range(4)]
+            for i, pod in enumerate(pods):
+                pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = str(i)
+            proxy.inject("POST", "/pods/real-1/binding", Refuse(503), times=1000)
+            proxy.inject("POST", "/pods/real-3/binding", Refuse(503), times=1000)
+            async with it.scheduling(own_namespace=namespace):
+                await it.declare_group("question", asked)
+                await until_said(it, "question", "Placed")
+                held = planned(await group_of(it, "question"))
+                await it.create(*pods)
+                await it.bound(2)
+
+                async def written() -> bool:
+                    left = planned(await group_of(it, "question"))
+                    return set(left) == {"train-main-1", "train-main-3"}
+
+                await until(written)
+            proxy.forgive()
+            async with it.scheduling(own_namespace=namespace):
+                bound = await it.bound(4)
+                assert bound == {f"real-{i}": held[f"train-main-{i}"] for i in range(4)}
+
+    asyncio.run(run())
+
+
+def test_a_replica_that_stood_by_holds_the_places_of_the_one_before_it(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", namespace)
+
+    async def run() -> None:
+        async with (
+            behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy),
+            through_proxy(control_plane.access()) as (other_proxy, _),
+            replica(it, proxy, tmp_path) as first,
+        ):
+            await until(lambda: leader_of(it.api, namespace))
+            async with replica(it, other_proxy, tmp_path):
+                await until(lambda: stands_by(other_proxy))
+                # The other rack would do as well once its node is empty.
+                await it.create(it.pod("early", 8))
+                await it.bound(1)
+                await it.declare_group("question", question(it, 4))
+                await until_said(it, "question", "Placed")
+                held = planned(await group_of(it, "question"))
+                first.send_signal(signal.SIGKILL)
+                await it.delete("early")
+                await it.create(*(it.pod(f"other-{i}", 2) for i in range(5)))
+                others = await it.bound(4)
+                assert set(others.values()).isdisjoint(held.values())
+                await it.create(*(real(it, f"real-{i}") for i in range(4)))
+                bound = await it.bound(8)
+                mine = sorted(node for name, node in bound.items() if name.startswith("real"))
+                assert mine == sorted(held.values())
 
     asyncio.run(run())
 
