@@ -450,6 +450,47 @@ def test_flavors_choose_the_nodes_and_fewer_pods_hold_fewer_places(kueue_cluster
     asyncio.run(run())
 
 
+def test_a_workload_in_segments_of_which_a_pod_is_done_starts_over_with_the_others(
+    kueue_cluster: ControlPlane,
+) -> None:
+    async def run() -> None:
+        async with beside(kueue_cluster, *HOSTS) as it, it.working():
+            await it.queues.queue("team", gpus=16, checks=check_of(it))
+            segments = {
+                "kai.scheduler/topology": it.world.topology,
+                "kai.scheduler/segment-size": "2",
+                "kai.scheduler/segment-topology-required-placement": RACK,
+            }
+            template = {"annotations": segments}
+            await it.queues.job("train", "team", pods=4, gpus=2, scheduler=it.world.name, template=template)
+            await it.racks("train", 4)
+            first = next(name for name in await it.queues.pods() if name.startswith("train-0-"))
+            path = f"/api/v1/namespaces/{it.queues.namespace}/pods/{first}/status"
+            await it.world.api.patch(path, {"status": {"phase": "Succeeded"}})
+
+            async def reclaimed() -> bool:
+                return bool((await it.queues.workload("train"))["status"].get("reclaimablePods"))
+
+            await until(reclaimed)
+            assert (await it.state("train"))["state"] == "Ready"
+            name = (await it.queues.workload("train"))["metadata"]["name"]
+            workload = f"{API}/namespaces/{it.queues.namespace}/workloads/{name}"
+            await it.world.api.patch(workload, {"spec": {"active": False}})
+            await it.queues.until_condition("train", "QuotaReserved", "False")
+            await it.world.api.patch(workload, {"spec": {"active": True}})
+            # Kueue admits the three that are left.
+            await it.until_state("train", "Ready", "3 places held")
+            await it.queues.until_condition("train", "Admitted", "True")
+
+            async def bound() -> bool:
+                pods = [one for name, one in (await it.queues.pods()).items() if name != first]
+                return sum("nodeName" in one["spec"] for one in pods) == 3
+
+            await until(bound)
+
+    asyncio.run(run())
+
+
 def test_kueues_own_topologies_beside_closeby_on_other_nodes(kueue_cluster: ControlPlane) -> None:
     async def run() -> None:
         hosts = [
