@@ -475,6 +475,10 @@ def test_places_are_written_until_their_pods_are_bound() -> None:
     assert site.engine.stand_ins.take_news() == {asked().key}
     site.take(PodDeleted(come[1].uid))
     assert site.engine.stand_ins.on_the_way(asked().key) == []
+    # A place on a node that is gone is none.
+    site.take(PodUpserted(come[2]))
+    site.take(NodeDeleted(held["train-main-2"]))
+    assert site.engine.stand_ins.on_the_way(asked().key) == []
 
 
 def test_a_pod_that_was_not_bound_before_a_restart_finds_its_place_in_its_segment() -> None:

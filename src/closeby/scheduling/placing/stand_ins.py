@@ -93,9 +93,9 @@ class StandIns:
 
     def on_the_way(self, key: str) -> list[tuple[Pod, str]]:
         """The places, with their nodes, that pods took which are not bound yet."""
-        cluster = self._tools.cluster
-        found = self._places.on_the_way(key)
-        return [(one, node) for uid, one, node in found if cluster.placement(uid) == cluster.slot(node)]
+        names, found = self._tools.cluster.names, self._places.on_the_way(key)
+        placed = [(one, node, self._slot(uid)) for uid, one, node in found]
+        return [(one, node) for one, node, slot in placed if slot is not None and names[slot] == node]
 
     # What is asked for
 
