@@ -7,6 +7,7 @@ up to date.
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod, all_alike, one_of_each_spec
@@ -61,7 +62,10 @@ class ClassTable:
         self._interactions: KnownInteractions | None = None
         self._pace = pace
         self._reserved = ReservedMask() if reserved is None else reserved
-        self._by_key: OrderedDict[Hashable, PodClass] = OrderedDict()
+        #: By keys of pods, as long as they are in use.
+        self._by_key: WeakValueDictionary[Hashable, PodClass] = WeakValueDictionary()
+        #: By their own keys those that are kept, whether in use or not.
+        self._kept: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._keys = ClassKeys(self._filters, [scorer for scorer, _ in scorers])
         self._told_apart = ToldApart()
         self._results = results = ClassResults(cluster, scorers)
@@ -230,16 +234,21 @@ class ClassTable:
         if found is None:
             found = self._by_key[key] = self._made(key, pod, only)
         else:
-            self._by_key.move_to_end(key)
             # Of pods that were of this class before, some may be of another one now.
             found.pod = pod
-        # What others narrow is forgotten after them.
-        self._by_key.move_to_end(found.key if found.base is None else found.base.key)
-        room = max(8, CACHED_FIGURES // max(self._cluster.capacity, 1))
-        while len(self._by_key) > room:
-            self._by_key.popitem(last=False)
+        self._keep(found)
         self.refresh(found)
         return found
+
+    def _keep(self, found: PodClass) -> None:
+        """Remember a class; those that were asked for longest ago may be forgotten."""
+        # What others narrow is forgotten after them.
+        for one in (found,) if found.base is None else (found, found.base):
+            self._kept[one.key] = one
+            self._kept.move_to_end(one.key)
+        room = max(8, CACHED_FIGURES // max(self._cluster.capacity, 1))
+        while len(self._kept) > room:
+            self._kept.popitem(last=False)
 
     def _made(self, key: Hashable, pod: Pod, only: Sequence[DomainMask] | None) -> PodClass:
         """A class that has not been judged yet; pods to which no mask applies share one by their needs."""
@@ -267,21 +276,24 @@ class ClassTable:
 
     def forget_all(self) -> None:
         """A plugin judges by something else than before: all that is known of classes may be wrong."""
-        self._epoch += 1
-        self._by_key.clear()
-        self._interactions = None
+        self._clear()
         self._results.forget()
 
     def forget_barred(self) -> None:
         """Other nodes are reserved than before."""
-        for key in [key for key in self._by_key if isinstance(key, _KeepsOff)]:
-            del self._by_key[key]
+        for classes in (self._by_key, self._kept):
+            for key in [key for key in classes if isinstance(key, _KeepsOff)]:
+                classes.pop(key, None)
 
     def _notice_sharing(self) -> None:
         if self._keys.follow():
-            self._epoch += 1
-            self._by_key.clear()
-            self._interactions = None
+            self._clear()
+
+    def _clear(self) -> None:
+        self._epoch += 1
+        self._by_key.clear()
+        self._kept.clear()
+        self._interactions = None
 
 
 class _Widened(NamedTuple):

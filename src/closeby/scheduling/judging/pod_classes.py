@@ -21,6 +21,7 @@ class PodClass:
     """One class and its cached figures; the arrays have one entry per slot."""
 
     __slots__ = (
+        "__weakref__",
         "apart",
         "base",
         "base_ranked",
