@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 from msgspec.structs import replace
 
+from closeby.objects.arrays import Floats, Ints
 from closeby.objects.groups import Layer
 from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
@@ -35,8 +36,10 @@ from closeby.scheduling.events import (
     TopologyChanged,
 )
 from closeby.scheduling.gangs.parts import NodeSet
-from closeby.scheduling.judging.pod_classes import Share
+from closeby.scheduling.judging.class_results import ClassResults
+from closeby.scheduling.judging.pod_classes import PodClass, Share
 from closeby.scheduling.outcomes import Outcome, Output, Suspended, outcomes_of
+from closeby.scheduling.placing.bounds import Bounds, Weights
 from closeby.scheduling.placing.search import Search
 from closeby.topology.tree import Tree
 from tests.attacks.crowds import cluster, complete, engine, in_namespace
@@ -230,6 +233,53 @@ def test_a_gang_of_many_kinds_is_judged_kind_by_kind() -> None:
     assert steps and max(steps) <= 400 * 100 + ALLOWANCE + BEYOND
     found = it.outcome("default/kinds")
     assert found is not None and len(found.bindings) == 400
+
+
+def test_a_kind_that_is_in_use_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three hundred kinds of pods in segments, of which a decision keeps eight when it is over."""
+    it, size = engine(), 300
+    it.handle(*(NodeUpserted(node(f"n{i}", {"rack": f"r{i % 10}"}, {"cpu": 8000})) for i in range(100)))
+    it.handle(TopologyChanged(fabric("rack", HOSTNAME)))
+    it.handle(GroupChanged(replace(gang("kinds", size), layers=(Layer(level="rack", size=30),))))
+    members = [replace(one, spec=spec(cpu=1 + at)) for at, one in enumerate(pods("kinds", size))]
+    it.handle(*map(PodUpserted, members))
+    judged, compute = Counter[int](), ClassResults._compute
+
+    def counting(self: ClassResults, pod_class: PodClass, nodes_changed: bool) -> None:
+        judged[id(pod_class.pod.spec)] += 1
+        compute(self, pod_class, nodes_changed)
+
+    monkeypatch.setattr(ClassResults, "_compute", counting)
+    monkeypatch.setattr("closeby.scheduling.judging.classes.CACHED_FIGURES", 800)
+    for _, _ in zip(range(4), turns(it), strict=False):
+        pass
+    # Once one by one, when none is in use yet, and once all together.
+    assert len(judged) == size and judged.total() < 3 * size
+
+
+def test_mixtures_of_pods_are_looked_at_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of 24 kinds of pods, on nodes of which each has another amount free and takes two pods."""
+    it, kinds = engine(), 24
+    it.handle(
+        *(NodeUpserted(node(f"n{i}", {"rack": f"r{i % 4}"}, {"cpu": 2200 + 13 * i})) for i in range(60))
+    )
+    it.handle(TopologyChanged(fabric("rack", HOSTNAME)))
+    layer = Layer(level="rack", size=kinds)
+    it.handle(GroupChanged(replace(gang("mixed", 4 * kinds), layers=(layer,))))
+    members = pods("mixed", 4 * kinds)
+    members = [replace(one, spec=spec(cpu=1000 + at % kinds)) for at, one in enumerate(members)]
+    it.handle(*map(PodUpserted, members))
+    counted, most, sums, lack = 0, 0, 0, Bounds._lack
+
+    def counting(self: Bounds, weights: Weights, mixtures: Floats, *more: Ints) -> tuple[float, Weights]:
+        nonlocal counted
+        counted += mixtures.size
+        return lack(self, weights, mixtures, *more)
+
+    monkeypatch.setattr(Bounds, "_lack", counting)
+    for _, _ in zip(range(200), turns(it), strict=False):
+        sums, most, counted = sums + counted, max(most, counted), 0
+    assert sums > 2 * most and most < (ALLOWANCE + BEYOND) << 13
 
 
 def test_terms_that_many_pods_have_are_kept_once() -> None:

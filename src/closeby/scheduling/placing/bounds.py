@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import MOST, Demand
-from closeby.objects.arrays import Amounts, Bools, Counts, Ints
+from closeby.objects.arrays import Amounts, Bools, Counts, Floats, Ints
+from closeby.scheduling.pace import UNPACED, Pace
 
 #: A node with more mixtures of pods than this is not judged, nor are all nodes together with more than that.
 MOST_OF_A_NODE: Final = 2_000
@@ -24,6 +25,9 @@ MOST_OF_ALL: Final = 20_000
 MOST_KINDS: Final = 256
 #: Steps by which weights are improved.
 STEPS: Final = 300
+#: A step of a decision for so many parts of mixtures that are put together, and so many numbers in a sum.
+_PARTS: Final = 8
+_NUMBERS: Final = 1 << 13
 #: Weights are whole numbers up to this, so that sums are exact.
 _SCALE: Final = 1 << 20
 #: By how much sums of amounts may be wrong.
@@ -38,8 +42,9 @@ NodeKind = tuple[int, ...]
 class Bounds:
     """Judges pods of some kinds; mixtures are remembered, since domains have nodes of the same kinds."""
 
-    def __init__(self, needs: Sequence[tuple[Demand, int]]) -> None:
-        """``needs``: what a pod of each kind asks for, and how many there are."""
+    def __init__(self, needs: Sequence[tuple[Demand, int]], pace: Pace = UNPACED) -> None:
+        """``needs``: what a pod of each kind asks for, and how many there are; ``pace`` counts the steps."""
+        self._pace = pace
         #: Rows of the resources that any of them asks for.
         self.rows = sorted({row for demand, _ in needs for row in demand.rows})
         of_kind = [dict(zip(demand.rows, demand.amounts, strict=True)) for demand, _ in needs]
@@ -93,15 +98,17 @@ class Bounds:
         if kinds.shape[1] > MOST_KINDS:
             return False
         found: list[Counts] = []
+        size = 0
         for column in kinds.T.tolist():
             kind = tuple(column)
             if kind not in self._mixtures:
                 self._mixtures[kind] = self._of(kind[: len(free)], kind[len(free) :])
             mixtures = self._mixtures[kind]
-            if mixtures is None:
+            if mixtures is None or size + len(mixtures) > MOST_OF_ALL:
                 return False
             found.append(mixtures)
-        if not found or sum(map(len, found)) > MOST_OF_ALL:
+            size += len(mixtures)
+        if not found:
             return False
         return self._judge(np.concatenate(found), np.asarray(list(map(len, found))), multiplicity)
 
@@ -111,15 +118,18 @@ class Bounds:
             held = np.maximum.reduceat(mixtures @ told, starts)
             if int(held @ multiplicity) < int(told @ self._wanted):
                 return True
-        wanted = self._wanted.astype(np.float64)
+        wanted, numbers = self._wanted.astype(np.float64), mixtures.astype(np.float64)
+        steps = 1 + mixtures.size // _NUMBERS
         node_of = np.repeat(np.arange(len(sizes)), sizes)
         tried: list[tuple[float, Weights]] = []
         for first in self._first_weights():
-            lack, _ = self._lack(first / wanted, mixtures, starts, node_of, multiplicity)
+            self._pace.take(steps)
+            lack, _ = self._lack(first / wanted, numbers, starts, node_of, multiplicity)
             tried.append((lack, first))
         weights: Weights = max(tried, key=itemgetter(0))[1]
         for _ in range(STEPS):
-            lack, supply = self._lack(weights / wanted, mixtures, starts, node_of, multiplicity)
+            self._pace.take(steps)
+            lack, supply = self._lack(weights / wanted, numbers, starts, node_of, multiplicity)
             if lack > 0 and self._certain(weights / wanted, mixtures, starts, multiplicity):
                 return True
             short = 1.0 - supply / wanted
@@ -141,7 +151,7 @@ class Bounds:
                 yield _shares(np.where(amounts >= least, self._wanted, 0))
 
     def _lack(
-        self, weights: Weights, mixtures: Counts, starts: Ints, node_of: Ints, multiplicity: Ints
+        self, weights: Weights, mixtures: Floats, starts: Ints, node_of: Ints, multiplicity: Ints
     ) -> tuple[float, Weights]:
         """By how much the pods weigh more than what the nodes hold, and what they hold of each kind then."""
         values = mixtures @ weights
@@ -150,7 +160,7 @@ class Bounds:
         nodes = node_of[reached]
         chosen = reached[np.concatenate(([True], nodes[1:] != nodes[:-1]))]
         lack = float(weights @ self._wanted) - float(held @ multiplicity)
-        return lack, (multiplicity @ mixtures[chosen]).astype(np.float64)
+        return lack, multiplicity @ mixtures[chosen]
 
     def _certain(self, weights: Weights, mixtures: Counts, starts: Ints, multiplicity: Ints) -> bool:
         """The same in whole numbers."""
@@ -177,6 +187,7 @@ class Bounds:
                     longer.append(((*counts, count), rest))
                 if len(longer) > MOST_OF_A_NODE:
                     return None
+            self._pace.take(len(longer) // _PARTS)
             partial = longer
         mixtures = np.empty((len(partial), len(most)), dtype=np.int64)
         mixtures[:, order] = [counts for counts, _ in partial]

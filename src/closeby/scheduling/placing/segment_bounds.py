@@ -18,12 +18,16 @@ from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
+from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.bounds import Bounds
 from closeby.topology.tree import Tree
 
 #: Of so many domains, and of no more segments in one, mixtures of pods are looked at too.
 FEW: Final = 256
 MANY: Final = 64
+#: Steps for mixtures in all domains together, and for each to look at it.
+MOST_STEPS: Final = 200_000
+_PER_DOMAIN: Final = 10
 #: Of segments of which nothing is known: more than any gang has.
 MOST_SEGMENTS: Final = 1 << 20
 
@@ -57,9 +61,12 @@ def segment_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> Seg
 
 
 def most_segments(
-    cluster: Cluster, table: ClassTable, kind: SegmentKind, tree: Tree, level: int
+    cluster: Cluster, table: ClassTable, kind: SegmentKind, tree: Tree, level: int, pace: Pace
 ) -> DomainCounts:
-    """Pods in whole segments that fit in the domains of a level at the most, as if they were counted."""
+    """Pods in whole segments that fit in the domains of a level at the most, as if they were counted.
+
+    ``pace`` counts the steps; the decision may be suspended in between.
+    """
     shares, slots = kind.shares, tree.slot_at
     ends = np.arange(tree.size + 1) if level == tree.node_level else tree.bounds[level]
     if not shares:
@@ -73,7 +80,7 @@ def most_segments(
             sums = np.add.reduceat(np.where(usable, free, 0).astype(np.float64), ends[:-1])
             found = np.minimum(found, np.floor(sums * (1 + 1e-9) / amount).astype(np.int64))
     if len(found) <= FEW:
-        found = _by_mixtures(cluster, kind, slots, ends, found, room)
+        found = _by_mixtures(cluster, kind, slots, ends, found, room, pace)
     return _counted(cluster, tree, ends, found * kind.size)
 
 
@@ -105,23 +112,29 @@ def _limits(cluster: Cluster, kind: SegmentKind, row: int, room: Counts, free: A
 
 
 def _by_mixtures(
-    cluster: Cluster, kind: SegmentKind, slots: Ints, ends: Ints, found: Counts, room: Counts
+    cluster: Cluster, kind: SegmentKind, slots: Ints, ends: Ints, found: Counts, room: Counts, pace: Pace
 ) -> Counts:
-    """Fewer where mixtures of pods show that so many segments don't fit beside each other."""
+    """Fewer where mixtures of pods show that so many segments don't fit beside each other.
+
+    That is not looked at where it takes too many steps.
+    """
     needs = [(cluster.demand(share.pod_class.pod.spec), number) for share, number in kind.shares]
     bounds: dict[int, Bounds] = {}
     known: dict[bytes, int] = {}
 
     def exceeded(number: int, free: Amounts, own: Counts) -> bool:
         if number not in bounds:
-            bounds[number] = Bounds([(demand, count * number) for demand, count in needs])
+            bounds[number] = Bounds([(demand, count * number) for demand, count in needs], pace)
         return bounds[number].exceeded(free, own)
 
-    fewer = found.copy()
+    fewer, began = found.copy(), pace.steps
     rows = Bounds(needs).rows
     for index, (first, end) in enumerate(pairwise(ends.tolist())):
         if not 0 < fewer[index] <= MANY:
             continue
+        if pace.steps - began > MOST_STEPS:
+            break
+        pace.take(_PER_DOMAIN)
         free = np.stack([cluster.free(row, slots[first:end]) for row in rows])
         own = room[:, first:end]
         columns = np.concatenate([free, own])

@@ -35,7 +35,8 @@ def segment_room(
         kind = segment_kind(part, layering, demand) if part.core else None
         if kind is None:
             return None
-        counts = most_segments(tools.cluster, tools.table, kind, tree, layering.layers[-1].level)
+        level = layering.layers[-1].level
+        counts = most_segments(tools.cluster, tools.table, kind, tree, level, tools.pace)
     barred: list[Bools | None] = [None] * len(layering.layers)
     if tools.taken is not None:
         barred = tools.taken(group, layering)

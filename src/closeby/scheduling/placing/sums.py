@@ -102,7 +102,7 @@ class Sums:
         needs = tuple([(self._cluster.demand(share.pod_class.pod.spec), len(share.pods)) for share in demand])
         bounds = self._bounds.get(needs)
         if bounds is None:
-            bounds = self._bounds[needs] = Bounds(needs)
+            bounds = self._bounds[needs] = Bounds(needs, self._pace)
         slots = tree.slot_at[slice(*tree.span(domain))]
         free = np.empty((len(bounds.rows), len(slots)), dtype=np.int64)
         for place, row in enumerate(bounds.rows):
