@@ -8,15 +8,16 @@ import difflib
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from closeby.kube.state.feed import Feed
 from closeby.kube.watch.resources import PODS
 from closeby.objects import words
 from closeby.objects.reasons import MOST_CONDITIONS, Reason
-from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
+from closeby.scheduling.events import GroupChanged, NodeUpserted, PodUpserted, Tick
 from tests.attacks.crowds import cluster, engine
 from tests.kube.test_feed import METADATA, OURS, Object, pod, put
-from tests.worlds import pods, spec
+from tests.worlds import node, pods, spec
 
 KEYS = {f"closeby.dev/pod-grup{number}": "1" for number in range(5_000)}
 
@@ -77,4 +78,29 @@ def test_many_pods_that_ask_for_resources_of_their_own_share_one_column() -> Non
     found = [it.outcome(f"default/odd{number}-0") for number in range(100)]
     assert {one and one.reason for one in found} == {Reason.INSUFFICIENT_RESOURCES}
     assert len(it.cluster.resources) < 80
+    it.validate_state()
+
+
+def test_many_pods_that_ask_for_labels_of_their_own_share_one_column() -> None:
+    """2,000 labels that no node carries; one that a node gets then is found all the same."""
+    it = engine()
+    it.handle(*cluster(nodes=8))
+    for number in range(100):
+        selector = tuple((f"example.com/l{number}-{of}", "yes") for of in range(20))
+        (one,) = pods(
+            None,
+            1,
+            replace(spec(cpu=1), node_selector=selector[:1] if number == 7 else selector),
+            prefix=f"odd{number}",
+        )
+        it.handle(PodUpserted(one))
+    it.handle(Tick())
+    columns = {
+        id(it.cluster.labels.column(f"example.com/l{number}-{of}"))
+        for number in range(100)
+        for of in range(20)
+    }
+    assert len(columns) == 1
+    it.handle(NodeUpserted(node("n3", {"example.com/l7-0": "yes"}, {"cpu": 8000})), Tick())
+    assert it.cluster.placement("default/odd7-0") == it.cluster.slot_of("n3")
     it.validate_state()

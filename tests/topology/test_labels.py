@@ -101,6 +101,22 @@ def test_the_version_grows_with_known_columns_only() -> None:
     assert table.version == version + 2
 
 
+@pytest.mark.parametrize("most", [0, 99])
+def test_labels_that_no_node_carries_share_one_column(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where not all of them are remembered."""
+    monkeypatch.setattr("closeby.topology.labels.MOST_MISSED", most)
+    table = LabelTable()
+    table.set(0, {"rack": "r1"})
+    column, version = table.column("zone"), table.version
+    assert column is table.column("disk") and column.values == [None] and len(column.codes) == 1
+    table.set(1, {"rack": "r1"})
+    table.set(1, {"rack": "r1", "zone": "a"})
+    table.set(1, {"rack": "r1", "zone": "a", "never": "1"})
+    assert table.version == version + (2 if most else 3)
+    assert [table.column("zone").values[code] for code in table.column("zone").codes[:2]] == [None, "a"]
+    assert table.column("disk").codes[:2].tolist() == [MISSING, MISSING]
+
+
 def test_the_vocabulary_of_a_churning_cluster_stays_small() -> None:
     table = LabelTable()
     table.set(0, {"kubernetes.io/hostname": "node-0"})

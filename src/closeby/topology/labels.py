@@ -1,10 +1,12 @@
 """Node labels as columns of small codes, so that a question about a label is one array operation."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.natural import NaturalRanks
 from closeby.topology.node_groups import QOS_ANNOTATION
 
@@ -16,6 +18,9 @@ MISSING = 0
 #: A vocabulary with more values than this for each slot, and this many in all, is mostly of former nodes.
 STALE_FACTOR = 4
 STALE_FLOOR = 4096
+
+#: Keys that no node carries and that were asked for, of which it is remembered.
+MOST_MISSED = 1 << 16
 
 #: Changes of labels that are remembered, so that trees can be followed.
 REMEMBERED_CHANGES = 1 << 15
@@ -91,11 +96,18 @@ class LabelTable:
         #: Per slot; None where no node is.
         self._labels: list[Mapping[str, str] | None] = []
         self._columns: dict[str, LabelColumn] = {}
+        #: How many nodes carry each label, and the column of all that none carries, of which pods may ask for
+        #: many. Some of those that were asked for; whether there were more.
+        self._carriers: Counter[str] = Counter()
+        self._nowhere = LabelColumn("", 0)
+        self._missed: set[str] = set()
+        self._missed_more = False
         #: Codes of node names; ``codes`` by slot is not kept.
         self.names = LabelColumn("metadata.name", 0)
         #: What each node says of its switches: the texts of its QoS annotation.
         self.quality = LabelColumn(QOS_ANNOTATION, 0)
-        #: Grows whenever a label of a known column changes or a slot is filled: trees built before are stale.
+        #: Grows whenever a label of a known column changes, a slot is filled, or one gets a label that was
+        #: asked for when no node had it: trees built before are stale.
         self.version = 0
         #: Slots whose labels changed; ``~slot`` where a node came or left.
         self._changes: list[int] = []
@@ -110,11 +122,13 @@ class LabelTable:
         """Write the labels, and the text of the QoS annotation, of a slot that holds a node."""
         if slot >= len(self._labels):
             self._grow(slot + 1)
-        fresh = self._labels[slot] is None
+        before = self._labels[slot]
+        fresh = before is None
         self._labels[slot] = labels
+        missed = self._count(before or {}, labels)
         changed = [column.set(slot, labels.get(key)) for key, column in self._columns.items()]
         changed.append(self.quality.set(slot, quality))
-        if fresh or any(changed):
+        if fresh or missed or any(changed):
             self.version += 1
             self._note(~slot if fresh else slot)
 
@@ -123,6 +137,7 @@ class LabelTable:
 
         A tree of a column that is dropped does not, since changes of that column would not be seen any more.
         """
+        self._count(self._labels[slot] or {}, {})
         self._labels[slot] = None
         self._note(~slot)
         for column in (*self._columns.values(), self.quality):
@@ -145,8 +160,17 @@ class LabelTable:
         return self._first_change + len(self._changes)
 
     def column(self, key: str) -> LabelColumn:
-        """The column of one label key."""
+        """The column of one label key; labels that no node carries share one."""
         column = self._columns.get(key)
+        if column is None and key != HOSTNAME and not self._carriers[key]:
+            size = max(len(self._labels), 1)
+            if len(self._missed) < MOST_MISSED:
+                self._missed.add(key)
+            elif key not in self._missed:
+                self._missed_more = True
+            if len(self._nowhere.codes) < size:
+                self._nowhere.grow(max(size, 2 * len(self._nowhere.codes)))
+            return self._nowhere
         if column is None:
             column = LabelColumn(key, max(len(self._labels), 1))
             for slot, labels in enumerate(self._labels):
@@ -172,6 +196,21 @@ class LabelTable:
     def labels(self, slot: int) -> Mapping[str, str]:
         """All labels of one slot."""
         return self._labels[slot] or {}
+
+    def _count(self, before: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+        """Count labels of a slot instead of those before; whether one was asked for that none carried."""
+        missed = False
+        for key in labels:
+            if key not in before:
+                missed |= key in self._missed or (self._missed_more and not self._carriers[key])
+                self._missed.discard(key)
+                self._carriers[key] += 1
+        for key in before:
+            if key not in labels:
+                self._carriers[key] -= 1
+                if not self._carriers[key]:
+                    del self._carriers[key]
+        return missed
 
     def _note(self, entry: int) -> None:
         if len(self._changes) >= REMEMBERED_CHANGES:
