@@ -182,20 +182,22 @@ def word_by_word(found: RoleRules, waiting: list[Pod], running: list[tuple[Pod, 
     """The proposal's rule, asking every bucket for every task."""
 
     def order(pod: Pod) -> tuple[object, ...]:
-        return found.place(pod.role), -found.rank(pod.role), natural_key(pod.name)
+        return found.place(pod.role), -found.ranks().get(pod.role, 0), natural_key(pod.name)
 
     buckets: list[list[Pod]] = []
     loads: list[int] = []
     at: dict[int, int] = {}
     slots = {pod.uid: slot for pod, slot in running}
-    for pod in sorted((pod for pod, _ in running if found.rank(pod.role)), key=order):
+    for pod in sorted((pod for pod, _ in running if found.ranks().get(pod.role, 0)), key=order):
         if slots[pod.uid] not in at:
             at[slots[pod.uid]] = len(buckets)
             buckets.append([])
             loads.append(0)
         buckets[at[slots[pod.uid]]].append(pod)
-    for pod in sorted((pod for pod in waiting if found.rank(pod.role)), key=order):
-        pulls = [sum(found.pull(pod.role, other.role) for other in bucket) for bucket in buckets]
+    for pod in sorted((pod for pod in waiting if found.ranks().get(pod.role, 0)), key=order):
+        pulls = [
+            sum(found.pulls().get(pod.role, {}).get(other.role, 0) for other in bucket) for bucket in buckets
+        ]
         best = min(range(len(buckets)), key=lambda index: (-pulls[index], loads[index], index), default=None)
         if best is None or pulls[best] < 0:
             best = len(buckets)

@@ -24,6 +24,7 @@ from closeby.objects.selectors import (
     selector_of,
 )
 from closeby.plugins.inter_pod_affinity import InterPodAffinity
+from closeby.reading.decoding.keys import TASK_AFFINITY
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,
@@ -389,6 +390,30 @@ def test_a_pod_with_many_preferences_costs_no_more_than_one_with_few() -> None:
         return found
 
     assert calls(800) < 1.5 * calls(4)
+
+
+@pytest.mark.parametrize("kinds", [1, 300])
+def test_tasks_of_many_roles_and_kinds_are_sorted_into_buckets(kinds: int) -> None:
+    """Every role belongs together with 127 others, and each pod may be like no other."""
+    roles = [f"r{number}" for number in range(300)]
+    lists = ";".join(",".join(roles[at : at + 128]) for at in range(0, len(roles), 128))
+    group = replace(gang("tasks", len(roles)), annotations={TASK_AFFINITY: lists})
+    it, found = engine(), 0
+    made = [
+        replace(one, role=role, spec=spec(cpu=1 + at % kinds))
+        for at, (one, role) in enumerate(zip(pods("tasks", len(roles)), roles, strict=True))
+    ]
+    it.handle(*cluster(), GroupChanged(group), *map(PodUpserted, made))
+
+    def count(frame: object, event: str, _: object) -> None:
+        nonlocal found
+        found += event == "call"
+
+    sys.setprofile(count)
+    list(turns(it))
+    sys.setprofile(None)
+    assert all(it.cluster.placement(one.uid) is not None for one in made)
+    assert found < 3_000 * len(roles)
 
 
 def test_host_ports_are_compared_with_the_same_ports_alone(monkeypatch: pytest.MonkeyPatch) -> None:

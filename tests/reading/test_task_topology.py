@@ -44,7 +44,7 @@ class TestRules:
 
     def test_ranks(self) -> None:
         found = rules("a b c d e f", affinity="b,c;d", anti_affinity="a;d;e,c")
-        assert {role: found.rank(role) for role in "abcdef"} == {
+        assert {role: found.ranks().get(role, 0) for role in "abcdef"} == {
             "a": 4,  # apart from its own
             "b": 3,  # with others
             "c": 3,  # with others, which wins over apart from others
@@ -52,19 +52,20 @@ class TestRules:
             "e": 1,  # apart from others
             "f": 0,
         }
-        assert rules(affinity="ps").rank("ps") == 2
+        assert rules(affinity="ps").ranks() == {"ps": 2}
 
     def test_an_order_alone_gives_no_rank(self) -> None:
         found = rules(order="worker,ps")
         assert [found.place(role) for role in ("worker", "ps", "chief")] == [0, 1, 2]
-        assert found.rank("worker") == 0
+        assert not found.ranks()
 
     def test_affinity_and_anti_affinity_of_one_pair_cancel_out(self) -> None:
         found = rules(affinity="ps;ps,worker", anti_affinity="ps;chief,worker")
-        assert found.pull("ps", "ps") == 0
-        assert found.pull("worker", "ps") == 1
-        assert found.pull("worker", "chief") == -1
-        assert found.pull("chief", "ps") == 0
+        assert found.pulls() == {
+            "worker": {"ps": 1, "chief": -1},
+            "ps": {"worker": 1},
+            "chief": {"worker": -1},
+        }
 
 
 class TestBounds:

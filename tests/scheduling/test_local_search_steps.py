@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from closeby.scheduling.moving import local_search
 from closeby.scheduling.moving.layout import Layout, Sites
 from closeby.scheduling.moving.local_search import Neighbourhood, _Search, improve, place_all
-from closeby.scheduling.pace import UNPACED
+from closeby.scheduling.pace import UNPACED, Pace
 from closeby.scheduling.services import Traffic
 from tests.scheduling.test_local_search import laid_out, layouts
 
@@ -439,3 +439,18 @@ class TestWandering:
         ):
             it = search(about, on, [0, 0])
             it._wander(it._layout.snapshot(), it._layout.cost())
+
+
+def test_each_pod_that_is_put_on_its_first_site_is_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many kinds on many sites each takes several: here one for each of its four costs."""
+    monkeypatch.setattr(local_search, "FIGURES_A_STEP", 1)
+    given, pace, placed = traffic([[0, 1], [1, 0]], silent(2)), Pace(), Layout.place
+    seen: list[int] = []
+
+    def place(self: Layout, pod: int, site: int) -> None:
+        seen.append(pace.steps)
+        placed(self, pod, site)
+
+    monkeypatch.setattr(Layout, "place", place)
+    improve(given, sites([[2, 2]], [[1], [1]]), [0, 1], pace)
+    assert seen[:2] == [5, 10]

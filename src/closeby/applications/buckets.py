@@ -46,21 +46,22 @@ def make_buckets(
 
     The order of the arguments has no influence.
     """
+    ranks = rules.ranks()
     filling = _Filling(rules, {_kind(pod) for pod in (*waiting, *(pod for pod, _ in running))})
     of_slot: dict[int, int] = {}
     slots = {pod.uid: slot for pod, slot in running}
-    for pod in _sorted(rules, [pod for pod, _ in running]):
-        if rules.rank(pod.role):
+    for pod in _sorted(rules, ranks, [pod for pod, _ in running]):
+        if pod.role in ranks:
             slot = slots[pod.uid]
             if slot not in of_slot:
                 of_slot[slot] = filling.new_bucket()
             filling.put(of_slot[slot], pod, load=0)
-    tasks = _sorted(rules, waiting)
+    tasks = _sorted(rules, ranks, waiting)
     #: By identity: equal pods share their spec, and hashing one costs more than adding it up.
     loads: dict[int, int] = {}
     outside: list[Pod] = []
     pending: list[list[Pod]] = [[] for _ in filling.members]
-    ranked = {role for role, _ in filling.kinds if role and rules.rank(role)}
+    ranked = {role for role, _ in filling.kinds if role and role in ranks}
     for pod in tasks:
         if pod.role not in ranked:
             outside.append(pod)
@@ -91,9 +92,9 @@ def load_of(spec: PodSpec) -> int:
     return total
 
 
-def _sorted(rules: RoleRules, pods: Sequence[Pod]) -> list[Pod]:
+def _sorted(rules: RoleRules, ranks: Mapping[str, int], pods: Sequence[Pod]) -> list[Pod]:
     """By the user's order, by rank, by name with numbers as numbers."""
-    places = {role: (rules.place(role), -rules.rank(role)) for role in {pod.role for pod in pods}}
+    places = {role: (rules.place(role), -ranks.get(role, 0)) for role in {pod.role for pod in pods}}
     return sorted(pods, key=lambda pod: (places[pod.role], natural_key(pod.name), pod.uid))
 
 
@@ -114,9 +115,10 @@ class _Filling:
         self.members: list[list[Pod]] = []
         self._number = {kind: number for number, kind in enumerate(self.kinds)}
         #: role -> the roles that draw or repel it, with how much one task does.
-        roles = sorted({role for role, _ in kinds})
+        pulls, roles = rules.pulls(), {role for role, _ in kinds}
         self._pulls = {
-            role: [(other, pull) for other in roles if (pull := rules.pull(role, other))] for role in roles
+            role: [(other, pull) for other, pull in pulls.get(role, {}).items() if other in roles]
+            for role in roles
         }
         self._split = len({subgroup for _, subgroup in kinds}) > 1
         self._heaps: list[list[_Entry]] = [[] for _ in self.kinds]

@@ -25,28 +25,37 @@ class RoleRules(Struct, frozen=True, kw_only=True):
     #: Traffic between two pods of these roles; pairs that are not in it have none.
     traffic: Mapping[Pair, float] = {}
 
-    def rank(self, role: str) -> int:
-        """Self-anti-affinity 4, affinity to others 3, self-affinity 2, anti-affinity to others 1, else 0."""
-        ranks = [
+    def ranks(self) -> dict[str, int]:
+        """Self-anti-affinity 4, affinity to others 3, self-affinity 2, anti-affinity to others 1.
+
+        Roles that no rule names are not in it; their rank is 0.
+        """
+        found: dict[str, int] = {}
+        for pairs, to_itself, to_others in (
             (self.anti_affinity, _SELF_ANTI_AFFINITY, _INTER_ANTI_AFFINITY),
             (self.affinity, _SELF_AFFINITY, _INTER_AFFINITY),
-        ]
-        found = [
-            to_itself if one == other else to_others
-            for pairs, to_itself, to_others in ranks
-            for one, other in pairs
-            if role in (one, other)
-        ]
-        return max(found, default=0)
+        ):
+            for one, other in pairs:
+                rank = to_itself if one == other else to_others
+                found[one] = max(found.get(one, 0), rank)
+                found[other] = max(found.get(other, 0), rank)
+        return found
 
     def place(self, role: str) -> int:
         """Place in ``order``; roles that are not in it share the last one."""
         return self.order.index(role) if role in self.order else len(self.order)
 
-    def pull(self, one: str, other: str) -> int:
-        """Affinity of two pods of these roles: 1, -1, or 0 when neither or both are asked for."""
-        pair = pair_of(one, other)
-        return int(pair in self.affinity) - int(pair in self.anti_affinity)
+    def pulls(self) -> dict[str, dict[str, int]]:
+        """For each role the others with affinity (1) or anti-affinity (-1), where not both are asked for."""
+        found: dict[str, dict[str, int]] = {}
+        for pairs, pull in (
+            (self.affinity - self.anti_affinity, 1),
+            (self.anti_affinity - self.affinity, -1),
+        ):
+            for one, other in pairs:
+                found.setdefault(one, {})[other] = pull
+                found.setdefault(other, {})[one] = pull
+        return found
 
     def repels(self, one: str, other: str) -> bool:
         """Whether pods of these roles are to be apart."""

@@ -17,6 +17,8 @@ from closeby.scheduling.services import Traffic
 
 #: Moves and swaps in all up to which looking at all of them is quicker than looking at one pod after another.
 AT_ONCE_UP_TO = 50_000
+#: To put a pod on its first site takes a step for so many costs of kinds on sites.
+FIGURES_A_STEP = 20_000
 
 
 class Step(NamedTuple):
@@ -202,7 +204,9 @@ class _Search:
     def run(self, start: Sequence[int], count: int) -> Searched:
         """From a first placement to the best one found."""
         layout = self._layout
+        each = 1 + layout.costs.size // FIGURES_A_STEP
         for pod, site in enumerate(start):
+            self._pace.take(each)
             layout.place(pod, site)
         cost_before = layout.cost()
         self._descend()
