@@ -14,6 +14,9 @@ from closeby.kube.state.feed import Feed
 from closeby.kube.watch.resources import PODS
 from closeby.objects import words
 from closeby.objects.reasons import MOST_CONDITIONS, Reason
+from closeby.objects.times import parse_duration
+from closeby.reading.decoding.keys import SWITCH_LEVEL, SWITCHES
+from closeby.reading.dialects import slurm
 from closeby.scheduling.events import GroupChanged, NodeUpserted, PodUpserted, Tick
 from tests.attacks.crowds import cluster, engine
 from tests.kube.test_feed import METADATA, OURS, Object, pod, put
@@ -104,3 +107,13 @@ def test_many_pods_that_ask_for_labels_of_their_own_share_one_column() -> None:
     it.handle(NodeUpserted(node("n3", {"example.com/l7-0": "yes"}, {"cpu": 8000})), Tick())
     assert it.cluster.placement("default/odd7-0") == it.cluster.slot_of("n3")
     it.validate_state()
+
+
+@pytest.mark.parametrize("unit", ["", "h"])
+def test_spans_of_time_that_do_not_end(unit: str) -> None:
+    """A number was looked for at each digit, to the end: minutes for an annotation of 250,000 digits."""
+    assert parse_duration("9" * 250_000 + unit) is None
+    (problem,) = slurm.ask(
+        {SWITCHES: "1@" + "9" * 250_000 + unit, SWITCH_LEVEL: "rack"}, "Job/d/j"
+    ).conditions
+    assert len(problem.message) < 1_024
