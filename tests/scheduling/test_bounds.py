@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from closeby.cluster.columns import Demand
 from closeby.objects.pods import Toleration
 from closeby.objects.reasons import Reason
+from closeby.scheduling.events import PodUpserted
 from closeby.scheduling.placing.bounds import Bounds
 from tests.worlds import gang, pods, spec, world
 
@@ -139,3 +140,12 @@ def test_hundreds_of_kinds_are_ruled_out_by_what_they_ask_for_together(
     drawn.run(gang(min_member=300, required="rack"), members=members)
     assert drawn.where == {}
     assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
+
+
+def test_what_is_short_on_an_overcommitted_node_is_not_taken_from_others() -> None:
+    """n1 runs more than it offers now. n2 has room for the gang."""
+    drawn = world("a r1 : n1=8 n2=8")
+    drawn.tell(*(PodUpserted(pod) for pod in pods(None, 2, spec(gpu=8), prefix="old", on="n1")))
+    members = [*pods("train", 1, spec(gpu=5), prefix="m5"), *pods("train", 1, spec(gpu=3), prefix="m3")]
+    drawn.run(gang(min_member=2, required="rack"), members=members)
+    assert drawn.used("m") == {"n2": 2}

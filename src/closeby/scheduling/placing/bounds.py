@@ -90,7 +90,7 @@ class Bounds:
         limits = np.logical_and.reduce([self.limiting(kind, free, one) for kind, one in enumerate(room)])
         if (self.asked_beyond(free) & limits).any():
             return True
-        # So is one of which a node has enough for all that it could take: fewer nodes differ then.
+        # A resource of which a node has enough for all that it could take is left out: fewer nodes differ.
         most = np.minimum(room, self._wanted[:, None]).astype(np.float64)
         ample = self._asked.T.astype(np.float64) @ most <= free
         free = np.where(limits[:, None] & ~ample, free, MOST)

@@ -107,4 +107,5 @@ class Sums:
         free = np.empty((len(bounds.rows), len(slots)), dtype=np.int64)
         for place, row in enumerate(bounds.rows):
             free[place] = self._cluster.free(row, slots)
+        np.maximum(free, 0, out=free)  # What is short on an overcommitted node is not taken from others.
         return bounds, free
