@@ -273,11 +273,15 @@ class Search:
         assert levels is not None and levels.required is not None
         tree, level = levels.tree, levels.required
         first, end = tree.within(scope.domain_in(tree), level)
-        times = self._filler.sums.times(demand, tree, level, scope.allowed(self._cluster.capacity))[first:end]
-        for share in demand:
-            times = np.minimum(times, np.asarray(self._rooms(share, tree, level, scope)) // len(share.pods))
-        names = frozenset(child.name for child in most)
-        return LikeParts(names=names, needed=needed, tree=tree, level=level, first=first, most=times)
+        sets = self._filler.sums.sets(demand, tree, level, scope.allowed(self._cluster.capacity))[first:end]
+        return LikeParts(
+            names=frozenset(child.name for child in most),
+            needed=needed,
+            tree=tree,
+            level=level,
+            first=first,
+            most=sets * tree.labelled[level][first:end],
+        )
 
     def _outlook(self, siblings: Sequence[Part], scope: NodeSet) -> Feasibility:
         """Whether the siblings can fit beside each other, judged for each class of pods on its own."""

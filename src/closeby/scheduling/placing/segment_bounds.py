@@ -4,7 +4,7 @@ A segment needs room for its pods of each kind, and the sum of what they ask for
 segments than it has room for by any of these, so that too few of them mean a certain no, without any search.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -20,6 +20,7 @@ from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.bounds import Bounds
+from closeby.scheduling.placing.sums import Sums
 from closeby.topology.tree import Tree
 
 #: Of so many domains, and of no more segments in one, mixtures of pods are looked at too.
@@ -71,14 +72,11 @@ def most_segments(
     ends = np.arange(tree.size + 1) if level == tree.node_level else tree.bounds[level]
     if not shares:
         return _counted(cluster, tree, ends, np.full(tree.count(level), MOST_SEGMENTS * kind.size))
-    found = np.min([table.counts(one.pod_class, tree).of(level) // number for one, number in shares], axis=0)
     room = np.stack([table.counts(one.pod_class, tree).of(tree.node_level) for one, _ in shares])
-    usable = (room > 0).any(axis=0)
-    for row, amount in _asked(cluster, kind).items():
-        free = cluster.free(row, slots)
-        if _limits(cluster, kind, row, room, free):
-            sums = np.add.reduceat(np.where(usable, free, 0).astype(np.float64), ends[:-1])
-            found = np.minimum(found, np.floor(sums * (1 + 1e-9) / amount).astype(np.int64))
+    usable = np.zeros(cluster.capacity, dtype=np.bool_)
+    usable[slots] = (room > 0).any(axis=0)
+    segment = [Share(share.pod_class, share.pods[:number]) for share, number in shares]
+    found = Sums(cluster, table, pace).sets(segment, tree, level, usable)
     if len(found) <= FEW:
         found = _by_mixtures(cluster, kind, slots, ends, found, room, pace)
     return _counted(cluster, tree, ends, found * kind.size)
@@ -89,26 +87,6 @@ def _counted(cluster: Cluster, tree: Tree, ends: Ints, pods: Counts) -> DomainCo
     fits = np.zeros(cluster.capacity, dtype=np.int64)
     fits[tree.slot_at[ends[:-1]]] = pods
     return DomainCounts(tree, fits)
-
-
-def _asked(cluster: Cluster, kind: SegmentKind) -> Mapping[int, int]:
-    """By row of each resource what a segment asks for."""
-    asked: dict[int, int] = {}
-    for share, number in kind.shares:
-        demand = cluster.demand(share.pod_class.pod.spec)
-        for row, amount in zip(demand.rows, demand.amounts, strict=True):
-            asked[row] = asked.get(row, 0) + amount * number
-    return {row: amount for row, amount in asked.items() if amount}
-
-
-def _limits(cluster: Cluster, kind: SegmentKind, row: int, room: Counts, free: Amounts) -> bool:
-    """Whether a resource limits the pods as it should, as one that is ignored does not."""
-    for (share, _), own in zip(kind.shares, room, strict=True):
-        demand = cluster.demand(share.pod_class.pod.spec)
-        amount = dict(zip(demand.rows, demand.amounts, strict=True)).get(row, 0)
-        if (own * float(amount) > free).any():
-            return False
-    return True
 
 
 def _by_mixtures(

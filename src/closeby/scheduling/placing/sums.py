@@ -78,6 +78,15 @@ class Sums:
                 np.minimum(times, of_row, out=times)
         return times.astype(np.int64)
 
+    def sets(self, demand: Sequence[Share], tree: Tree, level: int, allowed: Bools | None = None) -> Counts:
+        """The same, also where the room for the pods of one kind is the limit."""
+        times = self.times(demand, tree, level, allowed)
+        for share in demand:
+            self._table.refresh(share.pod_class)
+            room = self._table.counts(share.pod_class, tree).of(level)
+            np.minimum(times, room // len(share.pods), out=times)
+        return times
+
     def ask_more(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> bool:
         """Whether pods ask for more of a resource than is free in a domain, whether it limits them or not."""
         bounds, free = self._bounds_and_free(demand, tree, domain)
