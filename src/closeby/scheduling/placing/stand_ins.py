@@ -255,8 +255,6 @@ class StandIns:
             # Beside those that have places there is no room for the rest: there may be for all elsewhere.
             self._look_again(group)
 
-    # Inside
-
     def _tidy(self) -> None:
         """No more stand in than are to come, and their gang needs all of them."""
         while self._touched:
