@@ -134,6 +134,8 @@ class ClassTable:
 
     def compare_terms(self, pods: Sequence[Pod], pace: Pace) -> None:
         """See how pods constrain each other before it is asked: this may be suspended."""
+        if not any(plugin.constrained(pod) for plugin in self.domain_filters for pod in pods):
+            return
         among = self._among(self.shares(pods), pace.take)
         if among is not None:
             among.compare()
