@@ -161,7 +161,8 @@ class Filler:
         mark = self._statement.checkpoint()
         by_score: bool | None = None
         for meeting in mutual.meetings():
-            if mutual.in_vain(meeting) or (len(demand) > 1 and self.sums.in_vain(demand, tree, meeting)):
+            # Of equal pods the limits say as much.
+            if len(demand) > 1 and (mutual.in_vain(meeting) or self.sums.in_vain(demand, tree, meeting)):
                 if not budget.take_candidate():
                     break
                 continue

@@ -324,26 +324,29 @@ class Search:
         What is known of equal pods are the limits of their own terms; of others whether they ask for more
         than is free, and how many keep off each other.
         """
-        found: list[Counts] = []
-        owners = tree.owners_of_slots(np.arange(self._cluster.capacity), level)
+        capacity = self._cluster.capacity
         if len(demand) == 1:
             share = demand[0]
-            limits = [mask.limit() for mask in masks_of(self._table.domain_filters, share.pods[0])]
-            for limit in [one for one in limits if one is not None]:
-                room = self._fits(share, scope)
-                found.append(most_inside(limit, room, owners, tree.count(level)))
-            return np.minimum.reduce(found) if found else None
+            masks = masks_of(self._table.domain_filters, share.pods[0])
+            limits = [limit for mask in masks if (limit := mask.limit()) is not None]
+            if not limits:
+                return None
+            room, owners = self._fits(share, scope), tree.owners_of_slots(np.arange(capacity), level)
+            found: Counts = np.minimum.reduce(
+                [most_inside(limit, room, owners, tree.count(level)) for limit in limits]
+            )
+            return found
         number = sum(len(share.pods) for share in demand)
-        times = self._filler.sums.times(demand, tree, level, scope.allowed(self._cluster.capacity))
-        found.append(np.minimum(times, 1) * number)
+        times = self._filler.sums.times(demand, tree, level, scope.allowed(capacity))
+        most = np.minimum(times, 1) * number
         among = self._table.interactions(demand)
-        if among is not None:
-            for apart in among.apart:
-                usable = np.logical_or.reduce([self._fits(demand[place], scope) > 0 for place in apart.pods])
-                codes = np.where(usable, self._cluster.labels.column(apart.key).codes[: len(usable)], -1)
-                free = number - sum(apart.pods.values())
-                found.append(free + most_apart(codes, owners, tree.count(level), number))
-        return np.minimum.reduce(found) if found else None
+        for apart in () if among is None else among.apart:
+            owners = tree.owners_of_slots(np.arange(capacity), level)
+            usable = np.logical_or.reduce([self._fits(demand[place], scope) > 0 for place in apart.pods])
+            codes = np.where(usable, self._cluster.labels.column(apart.key).codes[:capacity], -1)
+            free = number - sum(apart.pods.values())
+            np.minimum(most, free + most_apart(codes, owners, tree.count(level), number), out=most)
+        return most
 
     def _fits(self, share: Share, scope: NodeSet) -> Counts:
         self._table.refresh(share.pod_class)
