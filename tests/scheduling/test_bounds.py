@@ -13,7 +13,7 @@ from closeby.objects.pods import Toleration
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import PodUpserted
 from closeby.scheduling.placing.bounds import Bounds
-from tests.worlds import gang, pods, spec, world
+from tests.worlds import gang, pods, spec, subgroup, world
 
 
 def needs(*kinds: tuple[tuple[int, ...], int]) -> list[tuple[Demand, int]]:
@@ -149,3 +149,19 @@ def test_what_is_short_on_an_overcommitted_node_is_not_taken_from_others() -> No
     members = [*pods("train", 1, spec(gpu=5), prefix="m5"), *pods("train", 1, spec(gpu=3), prefix="m3")]
     drawn.run(gang(min_member=2, required="rack"), members=members)
     assert drawn.used("m") == {"n2": 2}
+
+
+def test_a_domain_need_not_have_what_subgroups_ask_for_that_may_stay_out() -> None:
+    """One of two subgroups is enough. The only rack has room for one of them."""
+    drawn = world("a r1 : n1=4")
+    either = replace(
+        gang(min_member=3, required="rack", subgroups=[subgroup("a", 3), subgroup("b", 3)]), min_subgroups=1
+    )
+    members = [
+        pod
+        for name in "ab"
+        for size, count in ((2, 1), (1, 2))
+        for pod in pods("train", count, spec(gpu=size), subgroup=name, prefix=f"{name}{size}")
+    ]
+    drawn.run(either, members=members)
+    assert len(drawn.where) == 3

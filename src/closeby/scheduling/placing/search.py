@@ -360,7 +360,8 @@ class Search:
         extra = [pod for leaf in part.leaves() for pod in leaf.extra]
         # Where nothing is needed, the room for those that would like to come orders the domains.
         demand = self._table.beside_each_other(core or extra)
-        most = partial(self._most, demand, scope) if core else None
+        # Where parts of it may stay out, not all of these pods need to fit beside each other.
+        most = partial(self._most, demand, scope) if core and not part.may_leave_out else None
         view = SearchedPart(self._group, part, scope, demand, self._table, self._cluster.capacity, most)
         return self._proposed(view)
 
