@@ -201,3 +201,14 @@ def test_a_set_of_nodes_takes_as_many_pods_apart_as_it_has_domains() -> None:
     codes = np.array([1, 1, 2, 3, -1, 0, 4], dtype=np.int32)
     owners = np.array([0, 0, 0, 1, 1, 2, -1])
     assert most_apart(codes, owners, 4, 7).tolist() == [2, 1, 7, 0]
+
+
+def test_more_pods_than_domains_are_too_many_however_many_kinds_there_are() -> None:
+    """1,500 kinds can use 998 of 1,000 domains each, no two of them the same ones."""
+    domains = 1000
+    counts: dict[bytes, int] = {}
+    for kind in range(1500):
+        usable = np.ones(domains, dtype=np.bool_)
+        usable[[kind % domains, (kind * 7 + 1 + kind // domains) % domains]] = False
+        counts[np.packbits(usable).tobytes()] = 1
+    assert len(counts) > domains and exceed_domains(counts)
