@@ -303,3 +303,10 @@ def _hardness(part: Part) -> tuple[int, int, str]:
 def _finest(part: Part) -> int:
     level = ROOT_LEVEL if part.levels is None or part.levels.required is None else part.levels.required
     return max([level, *(_finest(child) for child in part.children)])
+
+
+def scoped_fits(table: ClassTable, pod_class: PodClass, scope: NodeSet, capacity: int) -> Counts:
+    """The room of each node for pods of a class, (slots,), with all nodes outside the scope taken as full."""
+    table.refresh(pod_class)
+    allowed = scope.allowed(capacity)
+    return pod_class.fits if allowed is None else np.where(allowed, pod_class.fits, 0)

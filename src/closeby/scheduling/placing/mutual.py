@@ -18,7 +18,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Counts, Ints
 from closeby.objects.groups import Strategy
 from closeby.scheduling.by_domain import DomainLimit, DomainMask
-from closeby.scheduling.gangs.parts import NodeSet
+from closeby.scheduling.gangs.parts import NodeSet, scoped_fits
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.interactions import Apart
@@ -162,10 +162,7 @@ class Mutual:
 
     def _fits(self, share: Share, inside: NodeSet) -> Counts:
         """The room of each node of a set at the most, (slots,)."""
-        self._table.refresh(share.pod_class)
-        mask = inside.allowed(self._cluster.capacity)
-        fits = share.pod_class.fits
-        return fits if mask is None else np.where(mask, fits, 0)
+        return scoped_fits(self._table, share.pod_class, inside, self._cluster.capacity)
 
     def _slots(self, inside: NodeSet) -> Ints:
         mask = inside.allowed(self._cluster.capacity)
@@ -204,12 +201,12 @@ class Mutual:
         """What the pods are placed on."""
         return self._statement
 
-    def most_taken(self, place: int, fits: Counts, slots: Ints) -> int | None:
+    def most_taken(self, share: Share, fits: Counts, slots: Ints) -> int | None:
         """How much room for a share one pod that is placed takes at the most; None: that is not known.
 
         A pod takes room on its own node, and may close its own domains.
         """
-        masks = self._masks[place]
+        masks = masks_of(self._table.domain_filters, share.pods[0])
         if self._reaches_beyond or any(mask.gathers for mask in masks):
             return None
         most = int(fits.max(initial=0))
@@ -360,7 +357,7 @@ class _Search:
             room = int(fits.sum())
             if room < len(share.pods) - self._placed[kind]:
                 return False
-            most = self._mutual.most_taken(kind, fits, self._slots)
+            most = self._mutual.most_taken(share, fits, self._slots)
             if most is not None:
                 # Also where pods are taken back in between, which only leaves more room.
                 self._sure_until[kind] = self._steps + (room - len(share.pods)) // max(most, 1)

@@ -21,6 +21,7 @@ from closeby.scheduling.gangs.parts import (
     entangled,
     hardest_first,
     scoped_counts,
+    scoped_fits,
 )
 from closeby.scheduling.judging.pod_classes import Share, masks_of
 from closeby.scheduling.pace import Budget
@@ -331,7 +332,8 @@ class Search:
             limits = [limit for mask in masks if (limit := mask.limit()) is not None]
             if not limits:
                 return None
-            room, owners = self._fits(share, scope), tree.owners_of_slots(np.arange(capacity), level)
+            room = scoped_fits(self._table, share.pod_class, scope, capacity)
+            owners = tree.owners_of_slots(np.arange(capacity), level)
             found: Counts = np.minimum.reduce(
                 [most_inside(limit, room, owners, tree.count(level)) for limit in limits]
             )
@@ -342,17 +344,14 @@ class Search:
         among = self._table.interactions(demand)
         for apart in () if among is None else among.apart:
             owners = tree.owners_of_slots(np.arange(capacity), level)
-            usable = np.logical_or.reduce([self._fits(demand[place], scope) > 0 for place in apart.pods])
+            classes = [demand[place].pod_class for place in apart.pods]
+            usable = np.logical_or.reduce(
+                [scoped_fits(self._table, one, scope, capacity) > 0 for one in classes]
+            )
             codes = np.where(usable, self._cluster.labels.column(apart.key).codes[:capacity], -1)
             free = number - sum(apart.pods.values())
             np.minimum(most, free + most_apart(codes, owners, tree.count(level), number), out=most)
         return most
-
-    def _fits(self, share: Share, scope: NodeSet) -> Counts:
-        self._table.refresh(share.pod_class)
-        allowed = scope.allowed(self._cluster.capacity)
-        fits = share.pod_class.fits
-        return fits if allowed is None else np.where(allowed, fits, 0)
 
     def candidates(self, part: Part, scope: NodeSet) -> Iterator[Candidate] | None:
         """What the plugins propose for a part inside a scope; None when none has anything to say."""
