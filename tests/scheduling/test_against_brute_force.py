@@ -1,13 +1,14 @@
 """Random small clusters: what is placed is right, what is refused cannot be placed, judged the slow way."""
 
 from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.groups import Strategy, SubGroup
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import PodDeleted
 from tests.scheduling.drawn import Site, levels_asked, on_nodes, sites, specs, strategies
@@ -248,14 +249,30 @@ def subgroups_fit(
     return False
 
 
-@given(st.data())
-def test_subgroups_of_equal_pods_are_placed_if_any_choice_of_domains_holds_them(data: st.DataObject) -> None:
-    site = data.draw(sites(most_nodes=6))
-    spec = data.draw(specs())
-    groups = data.draw(subgroups_asked(site))
+class GangOfSubgroups(NamedTuple):
+    """Subgroups of equal pods, and what became of them; the leaves are those with pods."""
+
+    site: Site
+    spec: PodSpec
+    groups: tuple[SubGroup, ...]
+    leaves: list[SubGroup]
+    members: list[Pod]
+    drawn: World
+
+
+@st.composite
+def gangs_of_subgroups(draw: st.DrawFn) -> GangOfSubgroups:
+    site, spec = draw(sites(most_nodes=6)), draw(specs())
+    groups = draw(subgroups_asked(site))
     leaves = [one for one in groups if not one.name.startswith("p")]
     members = [pod for one in leaves for pod in pods("train", one.min_member, spec, one.name)]
     drawn = site.world().run(gang(min_member=1, subgroups=groups), members=members)
+    return GangOfSubgroups(site, spec, groups, leaves, members, drawn)
+
+
+@given(st.data())
+def test_subgroups_of_equal_pods_are_placed_if_any_choice_of_domains_holds_them(data: st.DataObject) -> None:
+    site, spec, groups, leaves, members, drawn = data.draw(gangs_of_subgroups())
     check_no_overcommit(site, drawn)
 
     oracle = site.oracle()
@@ -275,12 +292,7 @@ def test_subgroups_of_equal_pods_are_placed_if_any_choice_of_domains_holds_them(
 
 @given(st.data())
 def test_members_of_subgroups_that_come_again_join_those_that_stayed(data: st.DataObject) -> None:
-    site = data.draw(sites(most_nodes=6))
-    spec = data.draw(specs())
-    groups = data.draw(subgroups_asked(site))
-    leaves = [one for one in groups if not one.name.startswith("p")]
-    members = [pod for one in leaves for pod in pods("train", one.min_member, spec, one.name)]
-    drawn = site.world().run(gang(min_member=1, subgroups=groups), members=members)
+    site, spec, groups, leaves, members, drawn = data.draw(gangs_of_subgroups())
     if not drawn.used("s"):
         return
     gone = [pod for pod in members if data.draw(st.booleans())]

@@ -5,7 +5,7 @@ up to date.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -134,19 +134,19 @@ class ClassTable:
 
     def compare_terms(self, pods: Sequence[Pod], pace: Pace) -> None:
         """See how pods constrain each other before it is asked: this may be suspended."""
-        if not any(plugin.constrained(pod) for plugin in self.domain_filters for pod in pods):
-            return
-        among = self._among(self.shares(pods), pace.take)
+        among = self._among(self.shares(pods), pace.take) if self._constrained(pods) else None
         if among is not None:
             among.compare()
 
     def _among(self, demand: Sequence[Share], steps: Callable[[int], None]) -> Interactions | None:
-        filters = self.domain_filters
-        if not any(plugin.constrained(share.pods[0]) for plugin in filters for share in demand):
+        if not self._constrained(share.pods[0] for share in demand):
             return None
         if self._interactions is None:
-            self._interactions = KnownInteractions(self._cluster.population, filters)
+            self._interactions = KnownInteractions(self._cluster.population, self.domain_filters)
         return self._interactions.among(demand, steps)
+
+    def _constrained(self, pods: Iterable[Pod]) -> bool:
+        return any(plugin.constrained(pod) for pod in pods for plugin in self.domain_filters)
 
     def shares(self, pods: Sequence[Pod]) -> tuple[Share, ...]:
         """Pods by class, in order of first appearance; the classes are up to date."""
