@@ -140,6 +140,22 @@ def test_six_equal_pods_that_all_talk_on_five_sites_of_two_zones() -> None:
     assert least_cost(traffic, room(6, [2] * 5)) == 12.0
 
 
+def test_a_program_that_presolve_calls_infeasible_is_solved() -> None:
+    """Two pods may share a node or lie in different zones; no node has room for both."""
+    traffic = Traffic(
+        kinds=np.asarray([1, 1, 0, 0]),
+        locations=np.asarray([0, 1, 1, 0]),
+        between=np.zeros((2, 2)),
+        weights=np.zeros((2, 2)),
+        limits=np.asarray([[np.inf, np.inf], [np.inf, 4.0]]),
+        unknown=np.asarray([[False, False], [False, True]]),
+        standing=np.zeros((2, 4)),
+    )
+    sites = replace(room(4, [0, 0, 3, 2]), needs=np.asarray([[2], [2], [0], [1]]))
+
+    assert least_cost(traffic, sites) == 0.0
+
+
 def test_twelve_pods_on_sixteen_sites_are_solved() -> None:
     """A chain on a line, two a site: the five links between six neighbouring sites cost 1 each."""
     line = np.abs(np.subtract.outer(np.arange(16.0), np.arange(16.0)))
