@@ -93,7 +93,7 @@ class _Program:
             integrality=np.asarray(self._whole),
             bounds=Bounds(np.zeros(len(self._upper)), np.asarray(self._upper)),
             constraints=LinearConstraint(matrix, np.asarray(self._low), np.asarray(self._high)),
-            # HiGHS's presolve calls some feasible programs infeasible (its issue 3090), and saves no time here.
+            # HiGHS's presolve calls some feasible programs infeasible (its issue 3090), and saves no time.
             options={"node_limit": TREE_NODES, "mip_rel_gap": 0.0, "presolve": False},
         )
         return np.asarray(answer.x, dtype=np.float64) if answer.success else None
