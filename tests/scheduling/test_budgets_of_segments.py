@@ -3,6 +3,7 @@
 A gang is drawn from a number, which each assertion names.
 """
 
+from collections.abc import Mapping
 from random import Random
 
 import pytest
@@ -32,14 +33,15 @@ class Drawn(Struct, frozen=True):
         return self.world.run(self.gang, members=self.members)
 
 
-def drawn(seed: int, mode: LayerMode = LayerMode.REQUIRED) -> Drawn:
+def drawn(seed: int, mode: LayerMode = LayerMode.REQUIRED, zone: Mapping[str, str] = {}) -> Drawn:
+    """``zone``: labels of all nodes, above the blocks."""
     random = Random(seed)
     most = random.choice([2, 4, 8])
     nodes: list[Node] = []
     for block in range(random.randint(1, 4)):
         for rack in range(random.randint(1, 6)):
             for _ in range(random.randint(1, 6)):
-                labels = {"block": f"b{block}", "rack": f"b{block}r{rack}"}
+                labels = {**zone, "block": f"b{block}", "rack": f"b{block}r{rack}"}
                 has = {GPU: random.randint(0, most), "cpu": random.randint(1, 16)}
                 nodes.append(node(f"n{len(nodes)}", labels, has))
     levels = sorted(random.sample(range(3), random.choice([1, 2, 2])))
@@ -62,7 +64,7 @@ def drawn(seed: int, mode: LayerMode = LayerMode.REQUIRED) -> Drawn:
     )
     made = gang(min_member=minimum, required=random.choice([None, None, "block"]))
     segments = sum(count // size for size in sizes)
-    return Drawn(world(nodes, fabric(*NAMES)), replace(made, layers=layers), members, segments)
+    return Drawn(world(nodes, fabric(*zone, *NAMES)), replace(made, layers=layers), members, segments)
 
 
 @pytest.mark.parametrize("seed", [0, 12, 24, 75, 82, 106, 157, 159, 171, 187])
@@ -165,3 +167,24 @@ def test_pods_that_fit_nowhere_are_not_searched_in_segments(monkeypatch: pytest.
         replace(gang(min_member=12), layers=layers), members=members
     )
     assert found.reason("train") is Reason.GANG_DOES_NOT_FIT
+
+
+@pytest.mark.parametrize("seed", [12, 188, 253])
+def test_a_zone_with_all_nodes_of_the_cluster_is_searched_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, take = 0, Budget.take_candidate
+
+    def counted(budget: Budget) -> bool:
+        nonlocal taken
+        taken += 1
+        return take(budget)
+
+    def tried(zone: Mapping[str, str]) -> int:
+        nonlocal taken
+        taken = 0
+        drawn(seed, zone=zone).run()
+        return taken
+
+    monkeypatch.setattr(Budget, "take_candidate", counted)
+    assert tried({"zone": "z"}) == tried({}) > 0, f"seed {seed}"

@@ -5,7 +5,7 @@ that a sibling that finds no room sends the search back to the next alternative 
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 
@@ -369,5 +369,17 @@ class Search:
         for generator in self._generators:
             proposed = generator.placement_generate(self._state, view)
             if proposed is not None:
-                return iter(proposed)
+                return _each_once(proposed)
         return None
+
+
+def _each_once(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """The candidates without those that have the same nodes as one before: a zone that has one block, say."""
+    seen: set[tuple[str, int, int]] = set()
+    for candidate in candidates:
+        if candidate.tree is not None and candidate.domain is not None:
+            nodes = (candidate.tree.name, *candidate.tree.span(candidate.domain))
+            if nodes in seen:
+                continue
+            seen.add(nodes)
+        yield candidate
