@@ -87,6 +87,9 @@ class Bounds:
         ``room`` is how many pods of one kind alone each node takes; the other kinds never make it more.
         There are at most ``MOST_KINDS``.
         """
+        # With each node shared among the kinds in this proportion there is room for all.
+        if float((self._wanted / np.maximum(room.sum(axis=1), _ROUNDING)).sum()) <= 1.0:
+            return False
         limits = np.logical_and.reduce([self.limiting(kind, free, one) for kind, one in enumerate(room)])
         if (self.asked_beyond(free) & limits).any():
             return True
