@@ -1,0 +1,77 @@
+"""What layers demand of the domains of segments: which are open, and whether segments keep to them."""
+
+import numpy as np
+
+from closeby.objects.arrays import Bools, Ints
+from closeby.objects.groups import Exclusive, PodGroup
+from closeby.scheduling.extension import Candidate
+from closeby.scheduling.gangs.parts import NO_NUMBERS, NodeSet, Part
+from closeby.scheduling.gangs.segments import Layering
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.tools import Tools
+
+
+class SegmentRules:
+    """Judges the segments of a gang on one statement."""
+
+    def __init__(self, tools: Tools, group: PodGroup, statement: Statement) -> None:
+        self._capacity = tools.cluster.capacity
+        self._taken = tools.taken
+        self._group = group
+        self._statement = statement
+
+    def open(self, part: Part, layering: Layering, scope: NodeSet) -> NodeSet:
+        """The scope without the domains that the gang may not have for itself."""
+        if part.anchors:
+            return scope
+        for layer, mask in zip(layering.layers, self.barred(layering), strict=True):
+            if mask is not None and mask.any():
+                slots = layering.tree.slots_of(layer.level, np.flatnonzero(~mask))[0]
+                scope = scope.narrowed(Candidate(slots=slots), self._capacity)
+        return scope
+
+    def barred(self, layering: Layering) -> list[Bools | None]:
+        """Per layer the domains that take no segment which begins now, as others or its own are there."""
+        barred: list[Bools | None] = [None] * len(layering.layers)
+        if self._taken is None or all(layer.exclusive is Exclusive.NONE for layer in layering.layers):
+            return barred
+        barred = self._taken(self._group, layering)
+        state = self._statement.state
+        own = np.asarray([*state.anchors, *(slot for _, slot in state.placed)], dtype=np.intp)
+        for layer, mask in zip(layering.layers, barred, strict=True):
+            if layer.exclusive is Exclusive.KIND and mask is not None:
+                owners = layering.tree.owners_of_slots(own, layer.level)
+                mask[owners[owners >= 0]] = True
+        return barred
+
+    def alone(self, part: Part, layering: Layering) -> bool:
+        """Whether segments that need a domain each have one."""
+        where = {pod.uid: slot for pod, slot in self._statement.state.placed}
+        placed = [at for at, pod in enumerate(part.core) if pod.uid in where]
+        slots = np.asarray([*(where[part.core[at].uid] for at in placed), *part.anchors], dtype=np.intp)
+        ids = layering.ids(np.concatenate([part.numbers[placed], running(part)]))
+        for layer, own in zip(layering.layers, ids, strict=True):
+            if layer.exclusive is Exclusive.KIND:
+                owners = layering.tree.owners_of_slots(slots, layer.level)
+                pairs = np.unique(np.stack([owners, own]), axis=1)
+                if len(np.unique(pairs[0])) < pairs.shape[1]:
+                    return False
+        return True
+
+    def in_few(self, part: Part, layering: Layering) -> bool:
+        """Whether all segments are in as few domains as their layer allows."""
+        most = layering.layers[0].max_domains
+        return most is None or len(self.used(part, layering)) <= most
+
+    def used(self, part: Part, layering: Layering) -> Ints:
+        """The domains of the coarsest layer that hold members of the part."""
+        where = {pod.uid: slot for pod, slot in self._statement.state.placed}
+        placed = [where[pod.uid] for pod in (*part.core, *part.extra) if pod.uid in where]
+        slots = np.asarray([*placed, *part.anchors], dtype=np.intp)
+        owners = np.unique(layering.tree.owners_of_slots(slots, layering.layers[0].level))
+        return owners[owners >= 0]
+
+
+def running(part: Part) -> Ints:
+    """The numbers of members of a leaf that run already."""
+    return NO_NUMBERS if part.segments is None else part.segments.running
