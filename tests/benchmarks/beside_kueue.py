@@ -30,7 +30,7 @@ LEVELS: Final = ("block", "rack", HOSTNAME)
 #: What is asked for: its name, a required level, layers.
 CASES: Final[tuple[tuple[str, str | None, tuple[Layer, ...]], ...]] = (
     ("1,024 x 1 GPU in a block, no layers", "block", ()),
-    *((text, None, layers) for text, layers, _ in LAYERED),
+    *((case.text, None, case.layers) for case in LAYERED if not case.led),
 )
 
 

@@ -241,6 +241,17 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         at = self.owners_at[level]
         return at.one(first), at.one(end - 1) + 1
 
+    def first_inside(self, level: int, finer: int) -> Ints:
+        """The first domain of a finer level in each domain of a level."""
+        if level == ROOT_LEVEL:
+            return np.zeros(min(1, self.count(finer)), dtype=np.intp)
+        if level == finer:
+            return np.arange(self.count(level))
+        starts = self.children[level][:-1]
+        for between in range(level + 1, finer):
+            starts = self.children[between][starts]
+        return starts
+
     def ancestor(self, domain: Domain, level: int) -> Domain:
         """The domain of a level at or above ``domain``'s that holds it."""
         if level == ROOT_LEVEL:

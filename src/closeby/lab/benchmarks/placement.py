@@ -71,23 +71,34 @@ SHAPES = (
     BenchmarkShape(1024, 8, preferred="rack"),
 )
 
-#: A gang in layers: what it is called, the layers, and the milliseconds that we aim at.
+
+class LayeredCase(NamedTuple):
+    """A gang in layers, and the milliseconds that we aim at."""
+
+    text: str
+    layers: tuple[Layer, ...]
+    aim: float | None = None
+    #: Of so many pods the first one is a leader, which asks for no GPU; 0: all are equal.
+    led: int = 0
+
+
 LAYERED_SHAPE = BenchmarkShape(1024, 1)
 LAYERED_NODES = 50_000
-LAYERED: tuple[tuple[str, tuple[Layer, ...], float | None], ...] = (
-    ("1,024 x 1 GPU in segments: 64 a block", (Layer(level="block", size=64),), 6.0),
-    ("the same: 64 a rack", (Layer(level="rack", size=64),), None),
-    (
+LAYERED = (
+    LayeredCase("1,024 x 1 GPU in segments: 64 a block", (Layer(level="block", size=64),), 6.0),
+    LayeredCase("the same: 64 a rack", (Layer(level="rack", size=64),)),
+    LayeredCase(
         "the same: 128 a block, 16 a rack",
         (Layer(level="block", size=128), Layer(level="rack", size=16)),
-        None,
     ),
-    (
+    LayeredCase(
         "the same: 256 a block, 32 a rack, 8 a node",
         (Layer(level="block", size=256), Layer(level="rack", size=32), Layer(level=HOSTNAME, size=8)),
         10.0,
     ),
+    LayeredCase("64 leaders with 15 workers each: 16 a rack", (Layer(level="rack", size=16),), led=16),
 )
+LEADER = PodSpec(requests=(("cpu", 4_000), ("memory", 8 * clusters.GIB)))
 
 #: A scorer that depends on what was placed a moment ago, so that gangs are filled pod by pod.
 POD_BY_POD = PluginEntry(
@@ -121,10 +132,10 @@ def in_layers(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
     for count in sizes:
         engine = engine_of(count)
         with quiet_collector():
-            for text, layers, target in LAYERED:
-                samples = [_place(engine, LAYERED_SHAPE, run, layers=layers) for run in range(RUNS)]
-                goal = target if count == LAYERED_NODES else None
-                yield summary("placement, in layers", text, count, LAYERED_SHAPE.pods, samples[1:], goal)
+            for case in LAYERED:
+                samples = [_place(engine, LAYERED_SHAPE, run, case=case) for run in range(RUNS)]
+                goal = case.aim if count == LAYERED_NODES else None
+                yield summary("placement, in layers", case.text, count, LAYERED_SHAPE.pods, samples[1:], goal)
 
 
 def after_node_change(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
@@ -187,10 +198,15 @@ def pod_by_pod(sizes: tuple[int, ...] = SIZES) -> Iterator[Figure]:
 
 
 def _place(
-    engine: Engine, shape: BenchmarkShape, run: int, *changes: Event, layers: tuple[Layer, ...] = ()
+    engine: Engine, shape: BenchmarkShape, run: int, *changes: Event, case: LayeredCase | None = None
 ) -> TimedSample:
     group, pods = clusters.gang(f"gang-{run}", shape.pods, shape.gpus, shape.required, shape.preferred)
-    group = replace(group, layers=layers)
+    if case is not None:
+        group = replace(group, layers=case.layers)
+        pods = [
+            replace(pod, spec=LEADER) if case.led and at % case.led == 0 else pod
+            for at, pod in enumerate(pods)
+        ]
     engine.handle(GroupChanged(group), *(PodUpserted(pod) for pod in pods))
 
     def decide() -> int:

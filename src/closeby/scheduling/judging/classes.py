@@ -177,10 +177,10 @@ class ClassTable:
             return known[2]
         by_key: dict[Hashable, list[Pod]] = {}
         if lasts and all_alike(pods):
-            by_key[self.key_of(pods[0])] = list(pods)
+            by_key[self._keys.of(pods[0])] = list(pods)
         else:
             for pod in pods:
-                by_key.setdefault(self.key_of(pod), []).append(pod)
+                by_key.setdefault(self._keys.of(pod), []).append(pod)
         kinds = tuple(tuple(members) for members in by_key.values())
         # Asking may have made selectors known.
         stamp = self._epoch, self._cluster.population.keys_stamp

@@ -7,27 +7,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Counts, Ints
-from closeby.objects.groups import Exclusive, PodGroup
+from closeby.objects.groups import Exclusive
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part, SearchedPart, scoped_counts
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.descent import descend, mean_scores
-from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.packing import first_of
 from closeby.scheduling.placing.segment_room import SegmentRoom
-from closeby.scheduling.placing.segment_rules import SegmentRules, running
-from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.placing.segment_rules import SegmentAttempt, SegmentRules, running
 from closeby.topology.tree import ROOT, Domain, Tree
 
 #: Proposes candidates for a part inside a scope, by what the part sees of its room.
 Proposes = Callable[[SearchedPart], Iterable[Candidate] | None]
-#: The candidate that holds a placed leaf, with the scope it was found in.
-Chosen = dict[str, tuple[Candidate | None, NodeSet]]
 
 
 class SegmentedPart(SearchedPart):
@@ -74,25 +68,15 @@ class _Run(Struct, frozen=True, eq=False):
 class CountedSegments:
     """Places parts of equal pods on one statement; it finds a way wherever there is one."""
 
-    def __init__(
-        self,
-        *,
-        tools: Tools,
-        group: PodGroup,
-        statement: Statement,
-        filler: Filler,
-        budget: Budget,
-        rules: SegmentRules,
-        chosen: Chosen,
-    ) -> None:
-        self._cluster = tools.cluster
-        self._table = tools.table
-        self._group = group
-        self._statement = statement
-        self._filler = filler
-        self._budget = budget
+    def __init__(self, attempt: SegmentAttempt, rules: SegmentRules) -> None:
+        self._cluster = attempt.tools.cluster
+        self._table = attempt.tools.table
+        self._group = attempt.group
+        self._statement = attempt.statement
+        self._filler = attempt.filler
+        self._budget = attempt.budget
         self._rules = rules
-        self._chosen = chosen
+        self._chosen = attempt.chosen
 
     def ways(
         self, part: Part, layering: Layering, scope: NodeSet, share: Share, proposes: Proposes, strict: bool

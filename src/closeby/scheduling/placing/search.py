@@ -29,6 +29,7 @@ from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.like_parts import LikeParts
 from closeby.scheduling.placing.limits import most_apart, most_inside
 from closeby.scheduling.placing.many_kinds import steps_to_look_ahead
+from closeby.scheduling.placing.segment_rules import SegmentAttempt
 from closeby.scheduling.placing.segment_search import SegmentSearch
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Tools
@@ -178,7 +179,7 @@ class Search:
             yield
             return
         if part.segments is not None:
-            segments = SegmentSearch(
+            attempt = SegmentAttempt(
                 tools=self._tools,
                 group=self._group,
                 statement=self._statement,
@@ -186,7 +187,7 @@ class Search:
                 budget=self.budget,
                 chosen=self.chosen,
             )
-            yield from segments.ways(part, scope, self._proposed, self._segments)
+            yield from SegmentSearch(attempt).ways(part, scope, self._proposed, self._segments)
             return
         apart = self._apart.get(part.name)
         candidates = self.candidates(part, scope)
@@ -274,7 +275,7 @@ class Search:
         assert levels is not None and levels.required is not None
         tree, level = levels.tree, levels.required
         first, end = tree.within(scope.domain_in(tree), level)
-        sets = self._filler.sums.sets(demand, tree, level, scope.allowed(self._cluster.capacity))[first:end]
+        sets = self._filler.sums.sets(demand, tree, level, scope)[first:end]
         return LikeParts(
             names=frozenset(child.name for child in most),
             needed=needed,

@@ -4,7 +4,7 @@ A segment needs room for its pods of each kind, and the sum of what they ask for
 segments than it has room for by any of these, so that too few of them mean a certain no, without any search.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -12,16 +12,15 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Amounts, Counts, Ints
-from closeby.scheduling.gangs.parts import Part
+from closeby.objects.arrays import Amounts, Bools, Counts, Ints
+from closeby.scheduling.gangs.parts import NodeSet, Part, scoped_counts
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.bounds import Bounds
 from closeby.scheduling.placing.sums import Sums
-from closeby.topology.tree import Tree
+from closeby.topology.tree import Domain, Tree
 
 #: Of so many domains, and of no more segments in one, mixtures of pods are looked at too.
 FEW: Final = 256
@@ -29,64 +28,145 @@ MANY: Final = 64
 #: Steps for mixtures in all domains together, and for each to look at it.
 MOST_STEPS: Final = 200_000
 _PER_DOMAIN: Final = 10
+#: Of so many pods of a segment one need not be in all segments: the first one may have a launcher.
+_ONE_OF: Final = 8
 #: Of segments of which nothing is known: more than any gang has.
 MOST_SEGMENTS: Final = 1 << 20
 
 
 class SegmentKind(Struct, frozen=True, eq=False):
-    """What each whole segment of the finest layer needs at the least."""
+    """What a segment of the finest layer consists of."""
 
     size: int
-    #: Of each class that all segments have pods of, its share of the part and its pods in a segment.
+    #: Of each class, its share of the part and its pods in a segment.
     shares: tuple[tuple[Share, int], ...]
+    #: Whether all segments are of this kind.
+    alike: bool
 
 
-def segment_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> SegmentKind | None:
-    """The kind of a part's segments; None where nothing is known of them."""
-    finest = layering.layers[-1]
+class SegmentCounts:
+    """Pods in whole like segments that fit in the domains of a tree at the most, as if they were counted.
+
+    A level finer than that of the segments counts what is in one of its domains each.
+    """
+
+    def __init__(self, tree: Tree, level: int, size: int, most: Callable[[int], Counts]) -> None:
+        """``most``: segments by domain of a level."""
+        self.tree = tree
+        self._level = level
+        self._size = size
+        self._most = most
+        self._of: dict[int, Counts] = {}
+
+    def of(self, level: int) -> Counts:
+        """By domain of a level, as ``DomainCounts.of``."""
+        found = self._of.get(level)
+        if found is None:
+            if level >= self._level:
+                found = self._most(level) * self._size
+            else:
+                starts, own = self.tree.first_inside(level, self._level), self.of(self._level)
+                found = np.add.reduceat(own, starts) if len(starts) else np.zeros(0, dtype=np.int64)
+            self._of[level] = found
+        return found
+
+    def inside(self, domain: Domain) -> int:
+        """In one domain."""
+        return int(self.of(domain.level)[domain.index])
+
+    def limit(self, domain: Domain, segments: int) -> None:
+        """No more than so many segments fit in a domain of their level, or of a finer one."""
+        of = self.of(domain.level)
+        of[domain.index] = min(int(of[domain.index]), segments * self._size)
+        if domain.level == self._level:
+            self._of = {level: figures for level, figures in self._of.items() if level >= self._level}
+
+
+def least_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> SegmentKind | None:
+    """What each whole segment consists of at the least; None where nothing is known of them."""
+    found = _segments(part, layering, demand)
+    if found is None or not found.whole.any():
+        return None
+    counts = found.counts[found.whole]
+    return _kind(layering, demand, counts.min(axis=0), alike=bool(found.whole.all()) and _equal(counts))
+
+
+def greatest_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> SegmentKind | None:
+    """What any segment consists of at the most; None where they differ by more than a few pods.
+
+    Only the last one may be smaller. Where there is room for such segments there is room for those of the
+    part.
+    """
+    found = _segments(part, layering, demand)
+    if found is None or len(found.whole) < 2 or not found.whole[:-1].all():
+        return None
+    most = found.counts.max(axis=0)
+    size = layering.layers[-1].size
+    if int(most.sum()) > size + size // _ONE_OF:
+        return None
+    return _kind(layering, demand, most, alike=bool(found.whole.all()) and _equal(found.counts))
+
+
+class _Segments(Struct, frozen=True, eq=False):
+    #: (segments, classes)
+    counts: Ints
+    #: (segments,)
+    whole: Bools
+
+
+def _segments(part: Part, layering: Layering, demand: Sequence[Share]) -> _Segments | None:
+    """The segments of the finest layer in order; None where segments differ in size, or some members run."""
     if any(layer.counts for layer in layering.layers) or len(part.anchors):
         return None
-    members = len(part.core)
-    ids = layering.ids(part.numbers[:members])[-1]
+    ids = layering.ids(part.numbers[: len(part.core)])[-1]
     _, own = np.unique(ids, return_inverse=True)
-    whole = np.bincount(own) == finest.size
-    if not whole.any():
-        return None
+    whole = np.bincount(own) == layering.layers[-1].size
     class_of = {pod.uid: at for at, share in enumerate(demand) for pod in share.pods}
     kinds = np.asarray([class_of[pod.uid] for pod in part.core])
     counts = np.zeros((len(whole), len(demand)), dtype=np.intp)
     np.add.at(counts, (own, kinds), 1)
-    least = counts[whole].min(axis=0)
-    shares = tuple((share, int(count)) for share, count in zip(demand, least, strict=True) if count)
-    return SegmentKind(size=finest.size, shares=shares)
+    return _Segments(counts, whole)
+
+
+def _kind(layering: Layering, demand: Sequence[Share], counts: Ints, *, alike: bool) -> SegmentKind:
+    shares = tuple((share, int(count)) for share, count in zip(demand, counts, strict=True) if count)
+    return SegmentKind(size=layering.layers[-1].size, shares=shares, alike=alike)
+
+
+def _equal(counts: Ints) -> bool:
+    return bool((counts == counts[0]).all())
 
 
 def most_segments(
-    cluster: Cluster, table: ClassTable, kind: SegmentKind, tree: Tree, level: int, pace: Pace
-) -> DomainCounts:
+    cluster: Cluster,
+    table: ClassTable,
+    kind: SegmentKind,
+    tree: Tree,
+    level: int,
+    inside: NodeSet,
+    pace: Pace,
+) -> SegmentCounts:
     """Pods in whole segments that fit in the domains of a level at the most, as if they were counted.
 
     ``pace`` counts the steps; the decision may be suspended in between.
     """
-    shares, slots = kind.shares, tree.slot_at
-    ends = np.arange(tree.size + 1) if level == tree.node_level else tree.bounds[level]
-    if not shares:
-        return _counted(cluster, tree, ends, np.full(tree.count(level), MOST_SEGMENTS * kind.size))
-    room = np.stack([table.counts(one.pod_class, tree).of(tree.node_level) for one, _ in shares])
-    usable = np.zeros(cluster.capacity, dtype=np.bool_)
-    usable[slots] = (room > 0).any(axis=0)
-    segment = [Share(share.pod_class, share.pods[:number]) for share, number in shares]
-    found = Sums(cluster, table, pace).sets(segment, tree, level, usable)
-    if len(found) <= FEW:
-        found = _by_mixtures(cluster, kind, slots, ends, found, room, pace)
-    return _counted(cluster, tree, ends, found * kind.size)
+    segment = [Share(share.pod_class, share.pods[:number]) for share, number in kind.shares]
+    sums = Sums(cluster, table, pace)
 
+    def most(level: int) -> Counts:
+        if not segment:
+            return np.full(tree.count(level), MOST_SEGMENTS)
+        found = sums.sets(segment, tree, level, inside)
+        if len(found) > FEW:
+            return found
+        ends = np.arange(tree.size + 1) if level == tree.node_level else tree.bounds[level]
+        room = [
+            scoped_counts(table, share.pod_class, tree, inside, cluster.capacity).of(tree.node_level)
+            for share in segment
+        ]
+        return _by_mixtures(cluster, kind, tree.slot_at, ends, found, np.stack(room), pace)
 
-def _counted(cluster: Cluster, tree: Tree, ends: Ints, pods: Counts) -> DomainCounts:
-    """Pods by domain as counts of a tree: those of each domain stand at its first node."""
-    fits = np.zeros(cluster.capacity, dtype=np.int64)
-    fits[tree.slot_at[ends[:-1]]] = pods
-    return DomainCounts(tree, fits)
+    return SegmentCounts(tree, level, kind.size, most)
 
 
 def _by_mixtures(

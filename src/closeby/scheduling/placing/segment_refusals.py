@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from closeby.objects.arrays import Bools
 from closeby.objects.groups import Exclusive, PodGroup
 from closeby.objects.words import all_pods, names_text, path_text, plural
-from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.parts import EVERYWHERE, Part
 from closeby.scheduling.gangs.segments import Layering
-from closeby.scheduling.placing.segment_bounds import most_segments, segment_kind
-from closeby.scheduling.placing.segment_room import SegmentRoom
+from closeby.scheduling.placing.segment_bounds import least_kind, most_segments
+from closeby.scheduling.placing.segment_room import PodCounts, SegmentRoom
 from closeby.scheduling.placing.tools import Tools
 from closeby.topology.tree import ROOT_LEVEL
 
@@ -29,14 +29,15 @@ def segment_room(
     tree = layering.tree
     for share in demand:
         tools.table.refresh(share.pod_class)
+    counts: PodCounts
     if len(demand) == 1:
         counts = tools.table.counts(demand[0].pod_class, tree)
     else:
-        kind = segment_kind(part, layering, demand) if part.core else None
+        kind = least_kind(part, layering, demand) if part.core else None
         if kind is None:
             return None
         level = layering.layers[-1].level
-        counts = most_segments(tools.cluster, tools.table, kind, tree, level, tools.pace)
+        counts = most_segments(tools.cluster, tools.table, kind, tree, level, EVERYWHERE, tools.pace)
     barred: list[Bools | None] = [None] * len(layering.layers)
     if tools.taken is not None:
         barred = tools.taken(group, layering)

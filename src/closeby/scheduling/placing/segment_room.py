@@ -6,16 +6,15 @@ give the fewest domains; and as one pod takes room for one, what is counted can 
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.groups import Exclusive, Strategy
 from closeby.scheduling.gangs.segments import Layering, TreeLayer
-from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.pace import Pace
-from closeby.scheduling.placing.descent import MeanScores, fewest
+from closeby.scheduling.placing.descent import LevelCounts, MeanScores, fewest
 from closeby.scheduling.placing.packing import cut, evenly, first_of, for_the_smaller, pack
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
@@ -25,13 +24,21 @@ _NEVER = np.int64(1) << 40
 FEW: Final = 256
 
 
+class PodCounts(LevelCounts, Protocol):
+    """How many pods fit in the domains of a tree."""
+
+    def inside(self, domain: Domain) -> int:
+        """In one domain."""
+        ...
+
+
 class SegmentRoom:
-    """The room for segments of one class of pods as things are."""
+    """The room for segments of one class of pods, or for like segments, as things are."""
 
     def __init__(
         self,
         layering: Layering,
-        counts: DomainCounts,
+        counts: PodCounts,
         barred: Sequence[Bools | None],
         *,
         strict: bool,
@@ -98,7 +105,7 @@ class SegmentRoom:
         if depth != 0 or self.layers[0].counts or self.layers[0].spread:
             return np.ones(self.tree.count(level), dtype=np.int64)
         whole = self._whole[0]
-        starts = self._starts(level, self.layers[0].level)
+        starts = self.tree.first_inside(level, self.layers[0].level)
         if not len(starts):
             return np.zeros(0, dtype=np.int64)
         sizes = np.diff(np.append(starts, len(whole)))
@@ -313,24 +320,12 @@ class SegmentRoom:
             return np.arange(self.tree.size)
         return self.tree.bounds[level][:-1]
 
-    def _starts(self, level: int, finer: int) -> Ints:
-        """The first domain of a finer level in each domain of a level."""
-        tree = self.tree
-        if level == ROOT_LEVEL:
-            return np.zeros(min(1, tree.count(finer)), dtype=np.intp)
-        if level == finer:
-            return np.arange(tree.count(level))
-        starts = tree.children[level][:-1]
-        for between in range(level + 1, finer):
-            starts = tree.children[between][starts]
-        return starts
-
     def _together(self, level: int, depth: int) -> Counts:
         """By domain of a level: segments of a layer that it holds, in so many domains as there may be."""
         whole = self._whole[depth]
         if depth or self._limit is None:
             return self._sum(whole, level, depth)
-        starts = self._starts(level, self.layers[0].level)
+        starts = self.tree.first_inside(level, self.layers[0].level)
         if not len(starts):
             return np.zeros(0, dtype=np.int64)
         others = whole.copy()
@@ -343,12 +338,12 @@ class SegmentRoom:
         return sums
 
     def _sum(self, figures: Counts, level: int, depth: int) -> Counts:
-        starts = self._starts(level, self.layers[depth].level)
+        starts = self.tree.first_inside(level, self.layers[depth].level)
         sums: Counts = np.add.reduceat(figures, starts) if len(starts) else np.zeros(0, dtype=np.int64)
         return sums
 
     def _least(self, figures: Counts, level: int, depth: int) -> Counts:
-        starts = self._starts(level, self.layers[depth].level)
+        starts = self.tree.first_inside(level, self.layers[depth].level)
         least: Counts = np.minimum.reduceat(figures, starts) if len(starts) else np.zeros(0, dtype=np.int64)
         return least
 

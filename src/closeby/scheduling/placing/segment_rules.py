@@ -1,24 +1,41 @@
 """What layers demand of the domains of segments: which are open, and whether segments keep to them."""
 
 import numpy as np
+from msgspec import Struct
 
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Exclusive, PodGroup
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NO_NUMBERS, NodeSet, Part
 from closeby.scheduling.gangs.segments import Layering
+from closeby.scheduling.pace import Budget
+from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Tools
+
+#: The candidate that holds a placed leaf, with the scope it was found in, by the name of the leaf.
+Chosen = dict[str, tuple[Candidate | None, NodeSet]]
+
+
+class SegmentAttempt(Struct, frozen=True, kw_only=True, eq=False):
+    """What segments of one gang are placed with."""
+
+    tools: Tools
+    group: PodGroup
+    statement: Statement
+    filler: Filler
+    budget: Budget
+    chosen: Chosen
 
 
 class SegmentRules:
     """Judges the segments of a gang on one statement."""
 
-    def __init__(self, tools: Tools, group: PodGroup, statement: Statement) -> None:
-        self._capacity = tools.cluster.capacity
-        self._taken = tools.taken
-        self._group = group
-        self._statement = statement
+    def __init__(self, attempt: SegmentAttempt) -> None:
+        self._capacity = attempt.tools.cluster.capacity
+        self._taken = attempt.tools.taken
+        self._group = attempt.group
+        self._statement = attempt.statement
 
     def open(self, part: Part, layering: Layering, scope: NodeSet) -> NodeSet:
         """The scope without the domains that the gang may not have for itself."""

@@ -10,16 +10,12 @@ from enum import Enum
 import numpy as np
 
 from closeby.objects.arrays import Ints
-from closeby.objects.groups import PodGroup
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.segments import Layering
-from closeby.scheduling.pace import Budget
-from closeby.scheduling.placing.counted_segments import Chosen, CountedSegments, Proposes
-from closeby.scheduling.placing.fill import Filler
-from closeby.scheduling.placing.segment_rules import SegmentRules, running
-from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.placing.counted_segments import CountedSegments, Proposes
+from closeby.scheduling.placing.like_segments import LikeSegments
+from closeby.scheduling.placing.segment_rules import SegmentAttempt, SegmentRules, running
 from closeby.topology.constraints import Levels
 
 #: Every way to place a part inside a scope, one after another.
@@ -38,31 +34,15 @@ class Follow(Enum):
 class SegmentSearch:
     """Places parts with layers on one statement."""
 
-    def __init__(
-        self,
-        *,
-        tools: Tools,
-        group: PodGroup,
-        statement: Statement,
-        filler: Filler,
-        budget: Budget,
-        chosen: Chosen,
-    ) -> None:
-        self._cluster = tools.cluster
-        self._table = tools.table
-        self._filler = filler
-        self._budget = budget
-        self._chosen = chosen
-        self._rules = SegmentRules(tools, group, statement)
-        self._counted = CountedSegments(
-            tools=tools,
-            group=group,
-            statement=statement,
-            filler=filler,
-            budget=budget,
-            rules=self._rules,
-            chosen=chosen,
-        )
+    def __init__(self, attempt: SegmentAttempt) -> None:
+        self._cluster = attempt.tools.cluster
+        self._table = attempt.tools.table
+        self._filler = attempt.filler
+        self._budget = attempt.budget
+        self._chosen = attempt.chosen
+        self._rules = SegmentRules(attempt)
+        self._counted = CountedSegments(attempt, self._rules)
+        self._like = LikeSegments(attempt, self._rules)
 
     def ways(self, part: Part, scope: NodeSet, proposes: Proposes, searched: Ways) -> Iterator[None]:
         """Each step places the part in another way; with all preferred layers followed, then without."""
@@ -76,6 +56,8 @@ class SegmentSearch:
         if counted:
             for strict in (True, False) if layering.prefers else (True,):
                 yield from self._counted.ways(part, layering, scope, demand[0], proposes, strict)
+            return
+        if exactly and (yield from self._like.ways(part, layering, scope, demand, proposes)):
             return
         inside = self._rules.open(part, layering, scope)
         ways = tuple(Follow) if layering.prefers else (Follow.ALL,)

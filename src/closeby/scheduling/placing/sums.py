@@ -78,13 +78,16 @@ class Sums:
                 np.minimum(times, of_row, out=times)
         return times.astype(np.int64)
 
-    def sets(self, demand: Sequence[Share], tree: Tree, level: int, allowed: Bools | None = None) -> Counts:
+    def sets(self, demand: Sequence[Share], tree: Tree, level: int, inside: NodeSet) -> Counts:
         """The same, also where the room for the pods of one kind is the limit."""
-        times = self.times(demand, tree, level, allowed)
-        for share in demand:
-            self._table.refresh(share.pod_class)
-            room = self._table.counts(share.pod_class, tree).of(level)
-            np.minimum(times, room // len(share.pods), out=times)
+        capacity = self._cluster.capacity
+        rooms = [scoped_counts(self._table, share.pod_class, tree, inside, capacity) for share in demand]
+        usable = np.zeros(capacity, dtype=np.bool_)
+        usable[tree.slot_at] = np.logical_or.reduce([room.of(tree.node_level) > 0 for room in rooms])
+        allowed = inside.allowed(capacity)
+        times = self.times(demand, tree, level, usable if allowed is None else usable & allowed)
+        for share, room in zip(demand, rooms, strict=True):
+            np.minimum(times, room.of(level) // len(share.pods), out=times)
         return times
 
     def ask_more(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> bool:

@@ -1,0 +1,182 @@
+"""Places unequal pods in segments that are alike, as a leader with its workers each time, by counting them.
+
+Sums say how many segments a domain holds at the most. What is counted is then filled; a domain that turns out
+to hold fewer is counted with these, and the choice of domains is made again.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from closeby.objects.groups import Exclusive
+from closeby.objects.pods import Pod
+from closeby.scheduling.extension import Candidate
+from closeby.scheduling.gangs.parts import NodeSet, Part
+from closeby.scheduling.gangs.segments import Layering
+from closeby.scheduling.judging.pod_classes import Share
+from closeby.scheduling.placing.counted_segments import Proposes, SegmentedPart
+from closeby.scheduling.placing.descent import fewest, mean_scores
+from closeby.scheduling.placing.packing import first_of
+from closeby.scheduling.placing.segment_bounds import SegmentCounts, SegmentKind, greatest_kind, most_segments
+from closeby.scheduling.placing.segment_room import SegmentRoom
+from closeby.scheduling.placing.segment_rules import SegmentAttempt, SegmentRules
+from closeby.topology.tree import Domain
+
+
+class _Like(Struct, frozen=True, eq=False):
+    """A part with the kind that stands for its segments, and its pods in the order of their numbers."""
+
+    part: Part
+    layering: Layering
+    kind: SegmentKind
+    pods: tuple[Pod, ...]
+
+    @property
+    def wanted(self) -> int:
+        """Pods if all segments were whole."""
+        return -(-len(self.pods) // self.kind.size) * self.kind.size
+
+
+class LikeSegments:
+    """Places parts whose segments are alike, or nearly, on one statement."""
+
+    def __init__(self, attempt: SegmentAttempt, rules: SegmentRules) -> None:
+        self._cluster = attempt.tools.cluster
+        self._table = attempt.tools.table
+        self._pace = attempt.tools.pace
+        self._group = attempt.group
+        self._statement = attempt.statement
+        self._filler = attempt.filler
+        self._budget = attempt.budget
+        self._rules = rules
+        self._chosen = attempt.chosen
+
+    def ways(
+        self, part: Part, layering: Layering, scope: NodeSet, demand: Sequence[Share], proposes: Proposes
+    ) -> Generator[None, None, bool]:
+        """Each step places the part in another way, with all layers followed.
+
+        Returns whether there certainly is no other way; else a search may find one.
+        """
+        kind = greatest_kind(part, layering, demand)
+        rest = len(part.core) % max(layering.layers[0].size, 1)
+        if kind is None or (rest and any(one.exclusive is not Exclusive.NONE for one in layering.layers)):
+            return False
+        order = np.argsort(part.numbers[: len(part.core)], kind="stable")
+        like = _Like(part, layering, kind, tuple([part.core[at] for at in order.tolist()]))
+        counts = self._counts(like, scope)
+        view = SegmentedPart(self._group, part, scope, demand, self._table, self._cluster.capacity)
+        view.follow(self._room(like, counts))
+        view.needed = view.wanted = like.wanted
+        candidates = proposes(view)
+        spent, self._budget.spent = self._budget.spent, False
+        # Half of the budget is left for the search.
+        aside = self._budget.set_aside()
+        for candidate in (None,) if candidates is None else candidates:
+            inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
+            same = inside.mask is scope.mask and (inside.tree is None or inside.tree is layering.tree)
+            mark = self._statement.checkpoint()
+            if self._place(like, inside, counts if same else self._counts(like, inside)):
+                self._chosen[part.name] = (candidate, scope)
+                self._budget.put_back(aside)
+                yield
+                aside = self._budget.set_aside()
+            self._statement.rollback(mark)
+        self._budget.put_back(aside)
+        certain = kind.alike and not rest and not layering.prefers and not self._budget.spent
+        self._budget.spent = spent
+        return certain
+
+    def _place(self, like: _Like, inside: NodeSet, counts: SegmentCounts) -> bool:
+        """Place all segments inside some nodes; ``counts`` follow what is seen to fit."""
+        tree, mark = like.layering.tree, self._statement.checkpoint()
+        largest = max(like.kind.shares, key=lambda one: one[1])[0]
+        means = mean_scores(self._table, largest.pod_class, tree)
+        while self._budget.take_candidate():
+            shares = self._room(like, counts).share_out(
+                inside.domain_in(tree), 0, like.wanted, self._group.strategy, means
+            )
+            if shares is None:
+                return False
+            lacking = self._fill(like, first_of(shares, len(like.pods)), inside, counts)
+            if not lacking and self._rules.in_few(like.part, like.layering):
+                return True
+            self._statement.rollback(mark)
+            if not lacking:
+                break
+            for domain, segments in lacking:
+                counts.limit(domain, segments)
+        self._budget.spent = True
+        return False
+
+    def _fill(
+        self, like: _Like, shares: Sequence[tuple[Domain, int]], inside: NodeSet, counts: SegmentCounts
+    ) -> list[tuple[Domain, int]]:
+        """Fill domains with their pods; those that hold fewer segments than that, with how many they hold."""
+        lacking, at = [], 0
+        for domain, count in shares:
+            pods, at = like.pods[at : at + count], at + count
+            if self._at_once(like, pods, domain, inside, counts):
+                continue
+            held = self._one_by_one(like, pods, domain, inside)
+            if held * like.kind.size < len(pods):
+                lacking.append((domain, held))
+        return lacking
+
+    def _at_once(
+        self, like: _Like, pods: Sequence[Pod], domain: Domain, inside: NodeSet, counts: SegmentCounts
+    ) -> bool:
+        """Place segments in one domain, each in one of a finer level where these hold them all."""
+        mark, at, size = self._statement.checkpoint(), 0, like.kind.size
+        for finer, count in self._finer(like, domain, -(-len(pods) // size) * size, counts):
+            if not self._into(like, pods[at : at + count], finer, inside):
+                self._statement.rollback(mark)
+                return False
+            at += count
+        return True
+
+    def _finer(
+        self, like: _Like, domain: Domain, count: int, counts: SegmentCounts
+    ) -> Iterator[tuple[Domain, int]]:
+        """The finest domains inside one that hold whole segments of so many pods, with their pods."""
+        tree, level = like.layering.tree, domain.level + 1
+        if level > tree.node_level:
+            yield domain, count
+            return
+        first, end = tree.within(domain, level)
+        if int(counts.of(level)[first:end].sum()) < count:
+            yield domain, count
+            return
+        for child, share in sorted(fewest(counts, domain, level, count, self._group.strategy, None)):
+            yield from self._finer(like, child, share, counts)
+
+    def _one_by_one(self, like: _Like, pods: Sequence[Pod], domain: Domain, inside: NodeSet) -> int:
+        """Place segments in one domain; returns how many fit, and has placed them if these are all."""
+        mark, size = self._statement.checkpoint(), like.kind.size
+        held, wanted = 0, -(-len(pods) // size)
+        while held < wanted and self._into(like, pods[held * size : (held + 1) * size], domain, inside):
+            held += 1
+        while 0 < held < wanted:
+            # One after another they may be in each other's way.
+            self._statement.rollback(mark)
+            if not self._into(like, pods[: (held + 1) * size], domain, inside):
+                break
+            held += 1
+        return held
+
+    def _into(self, like: _Like, pods: Sequence[Pod], domain: Domain, inside: NodeSet) -> bool:
+        candidate = Candidate(tree=like.layering.tree, domain=domain)
+        return self._budget.take_candidate() and self._filler.fill(
+            pods, candidate, inside, self._group.strategy, self._budget
+        )
+
+    def _counts(self, like: _Like, inside: NodeSet) -> SegmentCounts:
+        layering = like.layering
+        level = layering.layers[-1].level
+        return most_segments(self._cluster, self._table, like.kind, layering.tree, level, inside, self._pace)
+
+    def _room(self, like: _Like, counts: SegmentCounts) -> SegmentRoom:
+        layering = like.layering
+        used = None if layering.layers[0].max_domains is None else self._rules.used(like.part, layering)
+        return SegmentRoom(layering, counts, self._rules.barred(layering), strict=True, used=used)
