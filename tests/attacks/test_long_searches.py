@@ -259,11 +259,9 @@ def test_a_kind_that_is_in_use_is_judged_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_mixtures_of_pods_are_looked_at_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of 24 kinds of pods, on nodes of which each has another amount free and takes two pods."""
+    """Segments of 24 kinds of pods, on nodes of which each has another amount free and takes one or two."""
     it, kinds = engine(), 24
-    it.handle(
-        *(NodeUpserted(node(f"n{i}", {"rack": f"r{i % 4}"}, {"cpu": 2200 + 13 * i})) for i in range(60))
-    )
+    it.handle(*(NodeUpserted(node(f"n{i}", {"rack": f"r{i % 4}"}, {"cpu": 2010 + i})) for i in range(48)))
     it.handle(TopologyChanged(fabric("rack", HOSTNAME)))
     layer = Layer(level="rack", size=kinds)
     it.handle(GroupChanged(replace(gang("mixed", 4 * kinds), layers=(layer,))))
