@@ -114,6 +114,22 @@ def test_each_segment_is_tried_once_where_there_is_room(monkeypatch: pytest.Monk
     assert taken <= 64 + 2
 
 
+@pytest.mark.parametrize("others", [0, 400])
+def test_mixtures_are_judged_in_any_number_of_equal_racks(others: int) -> None:
+    """Two pods of 5 GPUs and three of 3 need four nodes of 7, though three have as many GPUs.
+
+    The other racks have as many GPUs on other nodes, so that they are of another kind.
+    """
+    drawing = [f"z r{rack} : a{rack}=7 b{rack}=7 c{rack}=7" for rack in range(300)]
+    drawing += [f"z s{rack} : d{rack}=7 e{rack}=4 f{rack}=5 g{rack}=5" for rack in range(others)]
+    kinds = [spec(gpu=5), spec(gpu=3), spec(gpu=3), spec(gpu=5), spec(gpu=3)]
+    found = world("\n".join(drawing)).run(
+        replace(gang(min_member=350), layers=(Layer(level="rack", size=5),)), members=in_turn(70, *kinds)
+    )
+    assert found.reason("train") is (None if others else Reason.TOPOLOGY_PLACEMENT_FAILED)
+    assert len(found.used(by="rack")) == (70 if others else 0)
+
+
 class Drawn(Struct, frozen=True):
     """Racks of two nodes with GPUs and cores, in blocks, and segments of a leader and its workers."""
 

@@ -105,6 +105,7 @@ class LikeSegments:
             self._statement.rollback(mark)
             if not lacking:
                 break
+            counts.look_closer()
             for domain, segments in lacking:
                 counts.limit(domain, segments)
         self._budget.spent = True
@@ -113,7 +114,10 @@ class LikeSegments:
     def _fill(
         self, like: _Like, shares: Sequence[tuple[Domain, int]], inside: NodeSet, counts: SegmentCounts
     ) -> list[tuple[Domain, int]]:
-        """Fill domains with their pods; those that hold fewer segments than that, with how many they hold."""
+        """Fill domains with their pods; those that hold fewer segments than that, with how many they hold.
+
+        Where mixtures of pods were not judged, it ends with the first of them.
+        """
         lacking, at = [], 0
         for domain, count in shares:
             pods, at = like.pods[at : at + count], at + count
@@ -122,6 +126,8 @@ class LikeSegments:
             held = self._one_by_one(like, pods, domain, inside)
             if held * like.kind.size < len(pods):
                 lacking.append((domain, held))
+                if not counts.close:
+                    break
         return lacking
 
     def _at_once(

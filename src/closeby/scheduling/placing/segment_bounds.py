@@ -5,14 +5,13 @@ segments than it has room for by any of these, so that too few of them mean a ce
 """
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Amounts, Bools, Counts, Ints
+from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.scheduling.gangs.parts import NodeSet, Part, scoped_counts
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.classes import ClassTable
@@ -22,12 +21,14 @@ from closeby.scheduling.placing.bounds import Bounds
 from closeby.scheduling.placing.sums import Sums
 from closeby.topology.tree import Domain, Tree
 
-#: Of so many domains, and of no more segments in one, mixtures of pods are looked at too.
+#: Of so many kinds of domains, and of no more segments in one, mixtures of pods are looked at.
 FEW: Final = 256
 MANY: Final = 64
 #: Steps for mixtures in all domains together, and for each to look at it.
 MOST_STEPS: Final = 200_000
 _PER_DOMAIN: Final = 10
+#: Figures of nodes that are read in one step.
+_FIGURES: Final = 4_000
 #: Of so many pods of a segment one need not be in all segments: the first one may have a launcher.
 _ONE_OF: Final = 8
 #: Of segments of which nothing is known: more than any gang has.
@@ -50,12 +51,20 @@ class SegmentCounts:
     A level finer than that of the segments counts what is in one of its domains each.
     """
 
-    def __init__(self, tree: Tree, level: int, size: int, most: Callable[[int], Counts]) -> None:
-        """``most``: segments by domain of a level."""
+    def __init__(
+        self,
+        tree: Tree,
+        level: int,
+        size: int,
+        most: Callable[[int], Counts],
+        closer: Callable[[Counts], Counts],
+    ) -> None:
+        """``most``: segments by domain of a level; ``closer`` says of the segments' own if it is fewer."""
         self.tree = tree
         self._level = level
         self._size = size
         self._most = most
+        self._closer: Callable[[Counts], Counts] | None = closer
         self._of: dict[int, Counts] = {}
 
     def of(self, level: int) -> Counts:
@@ -78,8 +87,23 @@ class SegmentCounts:
         """No more than so many segments fit in a domain of their level, or of a finer one."""
         of = self.of(domain.level)
         of[domain.index] = min(int(of[domain.index]), segments * self._size)
-        if domain.level == self._level:
-            self._of = {level: figures for level, figures in self._of.items() if level >= self._level}
+        self._forget_sums()
+
+    @property
+    def close(self) -> bool:
+        """Whether mixtures of pods were judged."""
+        return self._closer is None
+
+    def look_closer(self) -> None:
+        """Judge mixtures of pods too, which takes as long as all the rest, or longer."""
+        if self._closer is not None:
+            own = self.of(self._level)
+            np.minimum(own, self._closer(own // self._size) * self._size, out=own)
+            self._closer = None
+            self._forget_sums()
+
+    def _forget_sums(self) -> None:
+        self._of = {level: figures for level, figures in self._of.items() if level >= self._level}
 
 
 def least_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> SegmentKind | None:
@@ -154,19 +178,21 @@ def most_segments(
     sums = Sums(cluster, table, pace)
 
     def most(level: int) -> Counts:
-        if not segment:
-            return np.full(tree.count(level), MOST_SEGMENTS)
-        found = sums.sets(segment, tree, level, inside)
-        if len(found) > FEW:
-            return found
-        ends = np.arange(tree.size + 1) if level == tree.node_level else tree.bounds[level]
+        return (
+            sums.sets(segment, tree, level, inside) if segment else np.full(tree.count(level), MOST_SEGMENTS)
+        )
+
+    def closer(found: Counts) -> Counts:
+        if not segment or not len(found) or level == tree.node_level:
+            return found  # On a single node sums are exact.
+        ends = tree.bounds[level]
         room = [
             scoped_counts(table, share.pod_class, tree, inside, cluster.capacity).of(tree.node_level)
             for share in segment
         ]
         return _by_mixtures(cluster, kind, tree.slot_at, ends, found, np.stack(room), pace)
 
-    return SegmentCounts(tree, level, kind.size, most)
+    return SegmentCounts(tree, level, kind.size, most, closer)
 
 
 def _by_mixtures(
@@ -174,34 +200,51 @@ def _by_mixtures(
 ) -> Counts:
     """Fewer where mixtures of pods show that so many segments don't fit beside each other.
 
-    That is not looked at where it takes too many steps.
+    That is not looked at where domains are of too many kinds, or it takes too many steps.
     """
     needs = [(cluster.demand(share.pod_class.pod.spec), number) for share, number in kind.shares]
+    free = np.stack([cluster.free(row, slots) for row in Bounds(needs).rows])
+    pace.note(free.size // _FIGURES)
+    first_of_kind, kinds = _kinds_of_domains(np.concatenate([free, room]), ends)
+    if len(first_of_kind) > FEW:
+        return found
     bounds: dict[int, Bounds] = {}
-    known: dict[bytes, int] = {}
 
-    def exceeded(number: int, free: Amounts, own: Counts) -> bool:
+    def exceeded(number: int, nodes: slice) -> bool:
         if number not in bounds:
             bounds[number] = Bounds([(demand, count * number) for demand, count in needs], pace)
-        return bounds[number].exceeded(free, own)
+        return bounds[number].exceeded(free[:, nodes], room[:, nodes])
 
-    fewer, began = found.copy(), pace.steps
-    rows = Bounds(needs).rows
-    for index, (first, end) in enumerate(pairwise(ends.tolist())):
-        if not 0 < fewer[index] <= MANY:
-            continue
+    most, began = found[first_of_kind], pace.steps
+    for at, domain in enumerate(first_of_kind.tolist()):
         if pace.steps - began > MOST_STEPS:
             break
+        if not 0 < most[at] <= MANY:
+            continue
         pace.take(_PER_DOMAIN)
-        free = np.stack([cluster.free(row, slots[first:end]) for row in rows])
-        own = room[:, first:end]
-        columns = np.concatenate([free, own])
-        key = np.ascontiguousarray(columns[:, np.lexsort(columns)]).tobytes()
-        if key not in known:
-            low, high = 0, int(fewer[index])
-            while low < high:
-                middle = (low + high + 1) // 2
-                low, high = (low, middle - 1) if exceeded(middle, free, own) else (middle, high)
-            known[key] = low
-        fewer[index] = known[key]
+        nodes, low, high = slice(ends[domain], ends[domain + 1]), 0, int(most[at])
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (low, middle - 1) if exceeded(middle, nodes) else (middle, high)
+        most[at] = low
+    fewer: Counts = np.minimum(found, most[kinds])
     return fewer
+
+
+def _kinds_of_domains(figures: Counts, ends: Ints) -> tuple[Ints, Ints]:
+    """Domains whose nodes have the same figures, in any order, are of one kind.
+
+    ``figures``: of each node, (F, n). Returns the first domain of each kind, and the kind of each domain.
+    Kinds differ in sums of 64 bits of mixed figures, of which two are not equal by chance.
+    """
+    mixed = np.zeros(figures.shape[1], dtype=np.uint64)
+    for row in figures:
+        # The steps of splitmix64 (Steele, Lea and Flood 2014).
+        mixed = (mixed ^ row.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+    # A domain has at least one node. Of other numbers of nodes the sums differ as well.
+    sums = np.add.reduceat(mixed, ends[:-1])
+    _, first, kinds = np.unique(sums, return_index=True, return_inverse=True)
+    return first, kinds

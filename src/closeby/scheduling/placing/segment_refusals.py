@@ -1,6 +1,7 @@
 """Which segments and subgroups of a gang find a domain as things are, for people."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -14,13 +15,17 @@ from closeby.scheduling.placing.segment_room import PodCounts, SegmentRoom
 from closeby.scheduling.placing.tools import Tools
 from closeby.topology.tree import ROOT_LEVEL
 
+#: With so many times the room by sums, mixtures of pods hardly show that there is too little.
+AMPLE: Final = 4
+
 
 def segment_room(
-    tools: Tools, group: PodGroup, part: Part, layering: Layering | None = None
+    tools: Tools, group: PodGroup, part: Part, layering: Layering | None = None, *, closely: bool = True
 ) -> SegmentRoom | None:
     """The room for whole segments of a leaf as things are; of unequal pods at the most. None: not known.
 
-    ``layering``: other layers than those of the part.
+    ``layering``: other layers than those of the part. Unless ``closely``, unequal pods are judged by sums
+    alone.
     """
     layering = part.layering if layering is None else layering
     demand = tools.table.beside_each_other(part.core or part.extra)
@@ -37,7 +42,10 @@ def segment_room(
         if kind is None:
             return None
         level = layering.layers[-1].level
-        counts = most_segments(tools.cluster, tools.table, kind, tree, level, EVERYWHERE, tools.pace)
+        most = most_segments(tools.cluster, tools.table, kind, tree, level, EVERYWHERE, tools.pace)
+        if closely:
+            most.look_closer()
+        counts = most
     barred: list[Bools | None] = [None] * len(layering.layers)
     if tools.taken is not None:
         barred = tools.taken(group, layering)
@@ -67,20 +75,25 @@ def certainly_short(tools: Tools, group: PodGroup, whole: Part) -> bool:
             continue
         # What finer segments have in common may be less than what coarser ones have.
         for depth in range(len(layering.layers), 0, -1):
-            room = segment_room(tools, group, part, replace(layering, layers=layering.layers[:depth]))
-            if room is not None and _short(room, part, whole):
-                return True
+            layers = replace(layering, layers=layering.layers[:depth])
+            for closely in (False, True):
+                room = segment_room(tools, group, part, layers, closely=closely)
+                pods = len(part.core) // layers.layers[-1].size * layers.layers[-1].size
+                most = pods * AMPLE if room is None else _most(room, part, whole, pods)
+                if most < pods:
+                    return True
+                if most >= pods * AMPLE:
+                    break
     return False
 
 
-def _short(room: SegmentRoom, part: Part, whole: Part) -> bool:
+def _most(room: SegmentRoom, part: Part, whole: Part, pods: int) -> int:
+    """Of so many pods and more, how many fit in whole segments in one domain that the part may use."""
     levels = part.levels or whole.levels
     bound = ROOT_LEVEL if levels is None or levels.required is None else levels.required
     if levels is not None and levels.tree is not room.tree:
         bound = ROOT_LEVEL
-    size = room.layers[-1].size
-    pods = len(part.core) // size * size
-    return int(room.room(bound, pods).max(initial=0)) < pods
+    return int(room.room(bound, pods).max(initial=0))
 
 
 def shortfall(tools: Tools, group: PodGroup, whole: Part) -> str:
