@@ -340,7 +340,7 @@ class Search:
             )
             return found
         number = sum(len(share.pods) for share in demand)
-        times = self._filler.sums.times(demand, tree, level, scope.allowed(capacity))
+        times = self._filler.sums.times(demand, tree, level, scope)
         most = np.minimum(times, 1) * number
         among = self._table.interactions(demand)
         for apart in () if among is None else among.apart:

@@ -4,20 +4,38 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from closeby.cluster.columns import MOST, Cluster, Demand
-from closeby.objects.arrays import Amounts, Bools, Counts
+from closeby.objects.arrays import Amounts, Bools, Counts, Ints
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.bounds import MOST_KINDS, Bounds
-from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
+from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 #: Figures that are read in one step.
 _PER_STEP: Final = 4_000
 #: As often as nothing keeps pods from.
 _OFTEN: Final = float(MOST)
+#: After so many changes of nodes sums are made again as a whole.
+MANY_CHANGES: Final = 1_000
+
+
+#: What pods of each kind ask for, and how many there are.
+Needs = tuple[tuple[Demand, int], ...]
+
+
+class _Times(Struct, frozen=True, kw_only=True, eq=False):
+    """How many times pods fit into the domains of a level, and when that was."""
+
+    tree: Tree
+    mask: Bools | None
+    #: Where the logs of changes ended.
+    nodes: int
+    used: int
+    times: Counts
 
 
 class Sums:
@@ -28,7 +46,9 @@ class Sums:
         self._table = table
         self._pace = pace
         #: By the needs of unequal pods.
-        self._bounds: dict[tuple[tuple[Demand, int], ...], Bounds] = {}
+        self._bounds: dict[Needs, Bounds] = {}
+        #: By the needs of unequal pods, the name of a tree and a level.
+        self._times: dict[tuple[Needs, str, int], _Times] = {}
         #: Whether a resource, by its place among those asked for, limits the pods as it should.
         self._limiting: dict[tuple[Bounds, int], bool] = {}
 
@@ -60,21 +80,47 @@ class Sums:
             exceeded &= bounds.limiting(kind, free, room)
         return bool(exceeded.any())
 
-    def times(self, demand: Sequence[Share], tree: Tree, level: int, allowed: Bools | None) -> Counts:
+    def times(self, demand: Sequence[Share], tree: Tree, level: int, inside: NodeSet) -> Counts:
         """How many times all pods together fit into each domain of a level at the most, (domains,).
 
-        ``allowed``: the nodes that may be used, (slots,).
+        Only nodes that ``inside`` does not mask count. Where the same is asked again, domains are looked at
+        whose nodes were used meanwhile.
         """
-        bounds, free = self._bounds_and_free(demand, tree, ROOT)
-        slots = tree.slot_at
+        used, noted = self._cluster.usage_changes, self._cluster.node_changes
+        mask = inside.mask_for(tree, self._cluster.capacity)
+        key = self._needs(demand), tree.name, level
+        known = self._times.get(key)
+        changed = None
+        if known is not None and known.tree is tree and known.mask is mask and known.nodes == noted.cursor:
+            changed = used.since(known.used)
+        if known is None or changed is None or len(changed) > MANY_CHANGES or level == ROOT_LEVEL:
+            times = self._times_at(demand, tree, level, None, mask)
+        else:
+            domains, times = np.unique(tree.owners_of_slots(changed, level)), known.times
+            domains = domains[domains >= 0]
+            if len(domains):
+                times[domains] = self._times_at(demand, tree, level, domains, mask)
+        self._times[key] = _Times(tree=tree, mask=mask, nodes=noted.cursor, used=used.cursor, times=times)
+        return times
+
+    def _times_at(
+        self, demand: Sequence[Share], tree: Tree, level: int, domains: Ints | None, allowed: Bools | None
+    ) -> Counts:
+        """The same for some domains of a level, or for all, and for nodes that are ``allowed``, (slots,)."""
+        bounds = self._bounds_of(demand)
+        if domains is None:
+            slots = tree.slot_at
+            ends = {ROOT_LEVEL: np.array([0, len(slots)]), tree.node_level: np.arange(len(slots) + 1)}
+            starts = ends[level] if level in ends else tree.bounds[level]
+        else:
+            slots, first = tree.slots_of(level, domains)
+            starts = np.append(first, len(slots))
         self._pace.note(len(bounds.rows) * len(slots) // _PER_STEP)
+        free = self._free(bounds, slots)
         usable = free if allowed is None else np.where(allowed[slots], free, 0)
-        ends = {ROOT_LEVEL: np.array([0, len(slots)]), tree.node_level: np.arange(len(slots) + 1)}
-        times = np.full(tree.count(level), _OFTEN)
-        for row, of_row in enumerate(
-            bounds.times_in(usable, ends[level] if level in ends else tree.bounds[level])
-        ):
-            if (of_row < times).any() and self._limits(demand, bounds, row, tree, free):
+        times = np.full(len(starts) - 1, _OFTEN)
+        for row, of_row in enumerate(bounds.times_in(usable, starts)):
+            if (of_row < times).any() and self._limits(demand, bounds, row, tree):
                 np.minimum(times, of_row, out=times)
         return times.astype(np.int64)
 
@@ -85,7 +131,8 @@ class Sums:
         usable = np.zeros(capacity, dtype=np.bool_)
         usable[tree.slot_at] = np.logical_or.reduce([room.of(tree.node_level) > 0 for room in rooms])
         allowed = inside.allowed(capacity)
-        times = self.times(demand, tree, level, usable if allowed is None else usable & allowed)
+        usable = usable if allowed is None else usable & allowed
+        times = self._times_at(demand, tree, level, None, usable)
         for share, room in zip(demand, rooms, strict=True):
             np.minimum(times, room.of(level) // len(share.pods), out=times)
         return times
@@ -95,29 +142,40 @@ class Sums:
         bounds, free = self._bounds_and_free(demand, tree, domain)
         return bool(bounds.asked_beyond(free).any())
 
-    def _limits(self, demand: Sequence[Share], bounds: Bounds, row: int, tree: Tree, free: Amounts) -> bool:
+    def _limits(self, demand: Sequence[Share], bounds: Bounds, row: int, tree: Tree) -> bool:
         """Whether a resource limits all pods as it should; one that is ignored does not."""
         known = self._limiting.get((bounds, row))
         if known is not None:
             return known
         self._pace.note(len(demand) * len(tree.slot_at) // _PER_STEP)
+        free = self._free(bounds, tree.slot_at)[[row]]
         limits = True
         for kind, share in enumerate(demand):
             self._table.refresh(share.pod_class)
             room = share.pod_class.fits[tree.slot_at]
-            limits = limits and bool(bounds.limiting(kind, free[[row]], room, [row]).all())
+            limits = limits and bool(bounds.limiting(kind, free, room, [row]).all())
         self._limiting[bounds, row] = limits
         return limits
 
     def _bounds_and_free(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> tuple[Bounds, Amounts]:
         """Bounds for pods, and what is free of each resource that they ask for on the nodes of a domain."""
-        needs = tuple([(self._cluster.demand(share.pod_class.pod.spec), len(share.pods)) for share in demand])
+        bounds = self._bounds_of(demand)
+        return bounds, self._free(bounds, tree.slot_at[slice(*tree.span(domain))])
+
+    def _needs(self, demand: Sequence[Share]) -> Needs:
+        return tuple([(self._cluster.demand(share.pod_class.pod.spec), len(share.pods)) for share in demand])
+
+    def _bounds_of(self, demand: Sequence[Share]) -> Bounds:
+        needs = self._needs(demand)
         bounds = self._bounds.get(needs)
         if bounds is None:
             bounds = self._bounds[needs] = Bounds(needs, self._pace)
-        slots = tree.slot_at[slice(*tree.span(domain))]
+        return bounds
+
+    def _free(self, bounds: Bounds, slots: Ints) -> Amounts:
+        """What is free of each resource that pods ask for, (R, slots)."""
         free = np.empty((len(bounds.rows), len(slots)), dtype=np.int64)
         for place, row in enumerate(bounds.rows):
             free[place] = self._cluster.free(row, slots)
         np.maximum(free, 0, out=free)  # What is short on an overcommitted node is not taken from others.
-        return bounds, free
+        return free
