@@ -230,6 +230,8 @@ def mean_scores(table: ClassTable, pod_class: PodClass, tree: Tree, among: Ints 
 
     ``among``: slots that will be asked about in many small calls, so that their scores are worked out in one.
     """
+    # What was tried before is undone, but the class has not seen that yet.
+    table.refresh(pod_class)
     scored = None if among is None else table.scores_ahead(pod_class, among)
 
     def means(level: int, domains: Ints) -> Scores | None:

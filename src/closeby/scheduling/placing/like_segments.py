@@ -5,10 +5,13 @@ to hold fewer is counted with these, and the choice of domains is made again.
 """
 
 from collections.abc import Generator, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from closeby.objects.arrays import Ints
 from closeby.objects.groups import Exclusive
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
@@ -23,6 +26,16 @@ from closeby.scheduling.placing.segment_room import SegmentRoom
 from closeby.scheduling.placing.segment_rules import SegmentAttempt, SegmentRules
 from closeby.topology.tree import Domain
 
+#: After so many domains that hold fewer segments than sums say, mixtures of pods are judged.
+MANY_FEWER: Final = 8
+
+
+class _Filled(Struct, frozen=True, eq=False):
+    """A domain that was filled: the class of each pod, and its slot."""
+
+    classes: Ints
+    slots: Ints
+
 
 class _Like(Struct, frozen=True, eq=False):
     """A part with the kind that stands for its segments, and its pods in the order of their numbers."""
@@ -31,6 +44,10 @@ class _Like(Struct, frozen=True, eq=False):
     layering: Layering
     kind: SegmentKind
     pods: tuple[Pod, ...]
+    #: The class of each pod, by its place among those of the part.
+    classes: Ints
+    #: Domains that were filled once, as long as nothing else changes.
+    filled: dict[Domain, _Filled]
 
     @property
     def wanted(self) -> int:
@@ -64,7 +81,10 @@ class LikeSegments:
         if kind is None or (rest and any(one.exclusive is not Exclusive.NONE for one in layering.layers)):
             return False
         order = np.argsort(part.numbers[: len(part.core)], kind="stable")
-        like = _Like(part, layering, kind, tuple([part.core[at] for at in order.tolist()]))
+        pods = tuple([part.core[at] for at in order.tolist()])
+        class_of = {pod.uid: at for at, share in enumerate(demand) for pod in share.pods}
+        classes = np.asarray([class_of[pod.uid] for pod in pods])
+        like = _Like(part, layering, kind, pods, classes, {})
         counts = self._counts(like, scope)
         view = SegmentedPart(self._group, part, scope, demand, self._table, self._cluster.capacity)
         view.follow(self._room(like, counts))
@@ -77,7 +97,8 @@ class LikeSegments:
             inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
             same = inside.mask is scope.mask and (inside.tree is None or inside.tree is layering.tree)
             mark = self._statement.checkpoint()
-            if self._place(like, inside, counts if same else self._counts(like, inside)):
+            own = like if same else replace(like, filled={})
+            if self._place(own, inside, counts if same else self._counts(like, inside)):
                 self._chosen[part.name] = (candidate, scope)
                 self._budget.put_back(aside)
                 yield
@@ -92,8 +113,13 @@ class LikeSegments:
         """Place all segments inside some nodes; ``counts`` follow what is seen to fit."""
         tree, mark = like.layering.tree, self._statement.checkpoint()
         largest = max(like.kind.shares, key=lambda one: one[1])[0]
-        means = mean_scores(self._table, largest.pod_class, tree)
+        for level in range(like.layering.layers[-1].level + 1, tree.node_level + 1):
+            # What finer domains hold is asked for while they are filled, when it would be less.
+            if not counts.of(level).any():
+                break
+        fewer = 0
         while self._budget.take_candidate():
+            means = mean_scores(self._table, largest.pod_class, tree)
             shares = self._room(like, counts).share_out(
                 inside.domain_in(tree), 0, like.wanted, self._group.strategy, means
             )
@@ -105,9 +131,11 @@ class LikeSegments:
             self._statement.rollback(mark)
             if not lacking:
                 break
-            counts.look_closer()
             for domain, segments in lacking:
                 counts.limit(domain, segments)
+            fewer += len(lacking)
+            if fewer >= MANY_FEWER:
+                counts.look_closer()
         self._budget.spent = True
         return False
 
@@ -116,19 +144,34 @@ class LikeSegments:
     ) -> list[tuple[Domain, int]]:
         """Fill domains with their pods; those that hold fewer segments than that, with how many they hold.
 
-        Where mixtures of pods were not judged, it ends with the first of them.
+        Where mixtures of pods were not judged, it ends once there are many.
         """
         lacking, at = [], 0
         for domain, count in shares:
-            pods, at = like.pods[at : at + count], at + count
-            if self._at_once(like, pods, domain, inside, counts):
+            pods, classes, at = like.pods[at : at + count], like.classes[at : at + count], at + count
+            if self._again(like, pods, classes, domain):
                 continue
-            held = self._one_by_one(like, pods, domain, inside)
-            if held * like.kind.size < len(pods):
-                lacking.append((domain, held))
-                if not counts.close:
-                    break
+            if not self._at_once(like, pods, domain, inside, counts):
+                held = self._one_by_one(like, pods, domain, inside)
+                if held * like.kind.size < len(pods):
+                    lacking.append((domain, held))
+                    if not counts.close and len(lacking) == MANY_FEWER:
+                        break
+                    continue
+            where = {pod.uid: slot for pod, slot in self._statement.state.placed[-len(pods) :]}
+            slots = np.asarray([where[pod.uid] for pod in pods])
+            like.filled[domain] = _Filled(classes, slots)
         return lacking
+
+    def _again(self, like: _Like, pods: Sequence[Pod], classes: Ints, domain: Domain) -> bool:
+        """Place pods in a domain as others of their classes were before, if there were any."""
+        filled = like.filled.get(domain)
+        if filled is None or self._pace.disturbed or not np.array_equal(filled.classes, classes):
+            return False
+        for one in np.unique(classes):
+            places = np.flatnonzero(classes == one)
+            self._statement.assume([pods[at] for at in places.tolist()], filled.slots[places])
+        return True
 
     def _at_once(
         self, like: _Like, pods: Sequence[Pod], domain: Domain, inside: NodeSet, counts: SegmentCounts
