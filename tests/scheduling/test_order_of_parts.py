@@ -59,7 +59,7 @@ def apart(*children: Part) -> dict[str, list[str]]:
     """The leaves of which all ways are tried, with the trees in which nodes are told apart."""
     table = ClassTable(DRAWN.engine.cluster, DRAWN.engine.profile.filters, ())
     found = entangled(part("", children=children), table)
-    return {name: [tree.name for tree in trees] for name, trees in found.items()}
+    return {name: [tree.name for tree in one.trees] for name, one in found.items()}
 
 
 def test_finer_requirements_then_more_pods_then_the_name() -> None:

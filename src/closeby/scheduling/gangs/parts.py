@@ -214,23 +214,36 @@ def hardest_first(part: Part) -> list[Part]:
     return sorted(part.children, key=_hardness)
 
 
-def entangled(part: Part, table: ClassTable) -> Mapping[str, Sequence[Tree]]:
+class Distinctions(Struct, frozen=True, eq=False):
+    """What tells nodes apart to the parts that are placed later."""
+
+    trees: tuple[Tree, ...] = ()
+    #: Pods of all parts, by class.
+    demand: tuple[Share, ...] = ()
+
+
+def entangled(part: Part, table: ClassTable) -> Mapping[str, Distinctions]:
     """Leaves for which it matters to a later one which nodes of their domain they take.
 
-    For these, one way per domain is not all there is to try. Where pods are equal and each leaf is placed
-    before all coarser ones, only the room that is left in the domains counts, so that there are none.
-    Returns the trees in which nodes are to be distinguished, by name of the leaf.
+    For these, one way per domain is not all there is to try. Where pods are equal, in like segments or none,
+    and each leaf is placed before all coarser ones, only the room that is left in the domains counts, so that
+    there are none.
+    Returns what distinguishes nodes, by name of the leaf.
     """
     leaves = list(_in_order(part, None))
     trees = {levels.tree.name: levels.tree for _, levels in leaves if levels is not None}
+    layerings = [leaf.layering for leaf, _ in leaves]
+    trees |= {one.tree.name: one.tree for one in layerings if one is not None}
+    segments = {None if one is None else (one.tree.name, one.layers) for one in layerings}
     classes = {id(share.pod_class) for leaf, _ in leaves for share in table.shares(leaf.core)}
-    mixed = len(classes) > 1 or len({tree.name for tree in _required_trees(part)}) > 1
-    found: dict[str, Sequence[Tree]] = {}
+    mixed = max(len(classes), len(segments), len({tree.name for tree in _required_trees(part)})) > 1
+    distinctions = Distinctions(tuple(trees.values()), table.shares(part.needed()))
+    found: dict[str, Distinctions] = {}
     finest_later = ROOT_LEVEL
     for index, (leaf, levels) in enumerate(reversed(leaves)):
         level = ROOT_LEVEL if levels is None or levels.required is None else levels.required
         if leaf.core and index and (mixed or level < finest_later):
-            found[leaf.name] = tuple(trees.values())
+            found[leaf.name] = distinctions
         finest_later = max(finest_later, level)
     return found
 

@@ -12,7 +12,7 @@ from closeby.objects.arrays import Bools
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.gangs.parts import EVERYWHERE, NodeSet, scoped_counts
+from closeby.scheduling.gangs.parts import EVERYWHERE, Distinctions, NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
@@ -124,11 +124,11 @@ class Filler:
         candidate: Candidate | None,
         scope: NodeSet,
         budget: Budget,
-        apart: Sequence[Tree],
+        apart: Distinctions,
     ) -> Iterator[None]:
         """Every way to place all pods inside a candidate, one at a time, as far as the budget goes.
 
-        Nodes in different domains of the trees in ``apart`` make different ways.
+        Nodes that differ as ``apart`` says make different ways.
         """
         demand = self._table.shares(pods)
         if not self.counts_exactly(demand):

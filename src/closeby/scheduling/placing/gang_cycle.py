@@ -14,6 +14,7 @@ from closeby.objects.words import all_pods, names_text, plural
 from closeby.scheduling.extension import Candidate, Placement
 from closeby.scheduling.gangs.parts import (
     EVERYWHERE,
+    Distinctions,
     NodeSet,
     Part,
     entangled,
@@ -38,7 +39,6 @@ from closeby.scheduling.placing.tools import Attempt, Left, Tools, WaitingGang, 
 from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.services import Traffic
 from closeby.topology.constraints import Levels
-from closeby.topology.tree import Tree
 
 
 def place_gang(tools: Tools, gang: WaitingGang) -> Attempt:
@@ -189,6 +189,8 @@ class _GangCycle:
         if search is None and not self._budget.spent and (minimum.children or layered):
             apart = entangled(minimum, self._tools.table)
             if apart or layered:
+                if self._constraints.layerings:
+                    self._budget.limit_to_segments(segments_below(minimum))
                 search = self._search(minimum, self._budget, apart, every=layered)
         return search
 
@@ -263,7 +265,7 @@ class _GangCycle:
         self,
         part: Part,
         budget: Budget,
-        apart: Mapping[str, Sequence[Tree]] = {},
+        apart: Mapping[str, Distinctions] = {},
         scope: NodeSet = EVERYWHERE,
         *,
         every: bool = False,

@@ -15,6 +15,7 @@ from closeby.objects.arrays import Counts
 from closeby.objects.groups import PodGroup, Strategy
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import (
+    Distinctions,
     NodeSet,
     Part,
     SearchedPart,
@@ -127,7 +128,7 @@ class Search:
         statement: Statement,
         filler: Filler,
         budget: Budget,
-        apart: Mapping[str, Sequence[Tree]] = {},
+        apart: Mapping[str, Distinctions] = {},
         *,
         every: bool = False,
     ) -> None:
@@ -178,6 +179,7 @@ class Search:
             self.chosen[part.name] = (None, scope)
             yield
             return
+        apart = self._apart.get(part.name)
         if part.segments is not None:
             attempt = SegmentAttempt(
                 tools=self._tools,
@@ -187,9 +189,10 @@ class Search:
                 budget=self.budget,
                 chosen=self.chosen,
             )
-            yield from SegmentSearch(attempt).ways(part, scope, self._proposed, self._segments)
+            yield from SegmentSearch(attempt).ways(
+                part, scope, self._proposed, partial(self._segments, apart), every=apart is not None
+            )
             return
-        apart = self._apart.get(part.name)
         candidates = self.candidates(part, scope)
         for candidate in (None,) if candidates is None else candidates:
             if like is not None and like.shut(part.name, candidate):
@@ -209,9 +212,11 @@ class Search:
             if apart is not None:
                 yield from self._filler.ways(part.core, candidate, scope, self.budget, apart)
 
-    def _segments(self, tree: Part, scope: NodeSet) -> Iterator[None]:
-        """The same for the segments of a leaf, which were made parts."""
-        if self._every:
+    def _segments(self, apart: Distinctions | None, tree: Part, scope: NodeSet) -> Iterator[None]:
+        """The same for the segments of a leaf, which were made parts; ``apart``: the leaf's own."""
+        if apart is not None:
+            self._apart.update({leaf.name: apart for leaf in tree.leaves()})
+        elif self._every:
             self._apart.update(entangled(tree, self._table))
         yield from self.alternatives(tree, scope)
 

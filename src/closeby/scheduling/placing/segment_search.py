@@ -44,8 +44,13 @@ class SegmentSearch:
         self._counted = CountedSegments(attempt, self._rules)
         self._like = LikeSegments(attempt, self._rules)
 
-    def ways(self, part: Part, scope: NodeSet, proposes: Proposes, searched: Ways) -> Iterator[None]:
-        """Each step places the part in another way; with all preferred layers followed, then without."""
+    def ways(
+        self, part: Part, scope: NodeSet, proposes: Proposes, searched: Ways, *, every: bool
+    ) -> Iterator[None]:
+        """Each step places the part in another way; with all preferred layers followed, then without.
+
+        ``every``: also in ways that use other nodes of the same domains, which may matter to other parts.
+        """
         layering = part.layering
         if layering is None:
             return
@@ -56,8 +61,10 @@ class SegmentSearch:
         if counted:
             for strict in (True, False) if layering.prefers else (True,):
                 yield from self._counted.ways(part, layering, scope, demand[0], proposes, strict)
-            return
-        if exactly and (yield from self._like.ways(part, layering, scope, demand, proposes)):
+        certain = counted
+        if exactly and not counted:
+            certain = yield from self._like.ways(part, layering, scope, demand, proposes)
+        if certain and not every:
             return
         inside = self._rules.open(part, layering, scope)
         ways = tuple(Follow) if layering.prefers else (Follow.ALL,)

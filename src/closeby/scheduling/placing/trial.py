@@ -9,7 +9,7 @@ import numpy as np
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Ints
-from closeby.scheduling.gangs.parts import NodeSet
+from closeby.scheduling.gangs.parts import Distinctions, NodeSet
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Budget
@@ -61,18 +61,25 @@ class Trial:
         self._budget = budget
 
     def ways(
-        self, demand: Sequence[Share], apart: Sequence[Tree] = (), *, each_node: bool = False
+        self, demand: Sequence[Share], apart: Distinctions | None = None, *, each_node: bool = False
     ) -> Iterator[None]:
         """Each step places all pods in another way; the way before is undone, and at last the last one.
 
-        Nodes in different domains of the trees in ``apart`` are never of one kind; with ``each_node`` no two
-        nodes are.
+        Nodes that differ as ``apart`` says are never of one kind; with ``each_node`` no two nodes are.
         """
         pace = self._statement.state.pace
         supply = Supply(self._cluster, self._table, self._tree, self._inside, demand, pace)
+        apart = Distinctions() if apart is None else apart
         owners = [
-            tree.owners_of_slots(supply.slots, level) for tree in apart for level in range(tree.node_level)
+            tree.owners_of_slots(supply.slots, level)
+            for tree in apart.trees
+            for level in range(tree.node_level)
         ]
+        others = (
+            Supply(self._cluster, self._table, self._tree, self._inside, apart.demand, pace)
+            if apart.demand
+            else None
+        )
         # The class of each pod, and how many pods of that class wait when it is placed.
         pods = [
             (pod, at, len(share.pods) - number)
@@ -90,7 +97,7 @@ class Trial:
                     break
                 last = way.pop()
                 at = pods[len(way)][1]
-                choice = last if self._next(supply, at, last, owners, each_node=each_node) else None
+                choice = last if self._next(supply, at, last, owners, others, each_node=each_node) else None
                 continue
             pod, at, _ = pods[len(way)]
             self._statement.assume_one(pod, int(supply.slots[choice.position]))
@@ -121,7 +128,14 @@ class Trial:
         return _Choice(order, start + int((usable > 0).argmax()))
 
     def _next(
-        self, supply: Supply, at: int, choice: _Choice, owners: Sequence[Ints], *, each_node: bool
+        self,
+        supply: Supply,
+        at: int,
+        choice: _Choice,
+        owners: Sequence[Ints],
+        others: Supply | None,
+        *,
+        each_node: bool,
     ) -> bool:
         """Moves a choice that was in vain on to a node of another kind; False where there is none."""
         self._statement.state.pace.take(1_000 + len(supply.slots) // 5)
@@ -130,6 +144,8 @@ class Trial:
             open_ = np.flatnonzero(supply.room(at)[later] > 0)
         else:
             columns = [*supply.columns(at), *owners]
+            if others is not None:
+                columns += others.columns(0)
             choice.tried.add(_kind(columns, choice.position))
             open_ = np.flatnonzero(supply.room(at)[later] > 0)
             while len(open_) and (kind := _kind(columns, int(later[open_[0]]))) in choice.tried:
