@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
+from closeby.objects.groups import Exclusive
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.segments import TreeLayer
 from closeby.scheduling.judging.figures import DomainCounts
@@ -68,9 +69,14 @@ class GangQuestion:
         self._anchors = minimum.all_anchors()
         layering = None if gang.group.subgroups or self._anchors else gang.constraints.layerings.get("")
         if layering is not None and (levels is None or levels.by_default or layering.tree is self.tree):
-            # The one segment of a coarse layer is all of the minimum: it requires that level.
+            # The one segment of a coarse layer is all of the minimum: it requires that level. What must go
+            # from a domain that the gang has for itself is anywhere in it, not in a finer domain alone.
+            alone = (one.level for one in layering.layers if one.exclusive is not Exclusive.NONE)
+            finest = next(alone, layering.tree.node_level)
             one = [
-                layer.level for layer in layering.layers if layer.required and _undivided(layer, len(core))
+                layer.level
+                for layer in layering.layers
+                if layer.required and layer.level <= finest and _undivided(layer, len(core))
             ]
             if one and one[-1] > self.level:
                 self.tree, self.level = layering.tree, one[-1]
