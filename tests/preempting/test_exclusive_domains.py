@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.groups import Exclusive, Layer
+from closeby.objects.groups import Exclusive, Layer, PodGroup
 from closeby.objects.labels import HOSTNAME
 from closeby.scheduling.preempting.records import Preemption
 from tests.preempting.site import Site, names
@@ -32,3 +32,54 @@ def test_all_of_a_domain_goes_for_a_gang_that_has_it_for_itself_by_a_coarse_laye
     assert plan.exact
     assert site.evict(plan) == []
     assert set(site.where.values()) == {"a2"}
+
+
+def owner(site: Site, on: list[str], level: str, minimum: int) -> None:
+    """A gang with one pod in each of its domains, which it has for itself."""
+    layers = (Layer(level=level, size=1, exclusive=Exclusive.ALL),)
+    site.running("owner", on, minimum=minimum, group={"layers": layers})
+
+
+ON_ONE_NODE = replace(gang("train", 1), layers=(Layer(level=HOSTNAME, size=1),))
+IN_ONE_RACK = gang("train", 1, required="rack")
+
+
+@pytest.mark.parametrize("group", [ON_ONE_NODE, IN_ONE_RACK, None], ids=["node", "rack", "pod"])
+@pytest.mark.parametrize(("on", "level"), [("a1", "rack"), ("a1", "zone"), ("b1", "zone")])
+def test_a_gang_goes_for_a_node_in_its_domain_that_it_does_not_use(
+    on: str, level: str, group: PodGroup | None
+) -> None:
+    """Only a2 has two GPUs; the gang that keeps others off it is elsewhere in the rack or the zone."""
+    site = Site(TWO_RACKS)
+    owner(site, [on], level, 1)
+    if group is None:
+        site.alone("train", gpu=2, priority=100)
+    else:
+        site.waiting("train", 1, gpu=2, group=group)
+    plan = only(site.tick())
+    assert (names(plan), plan.cost.pods) == (["owner-0"], 1)
+    assert site.evict(plan) == []
+    assert set(site.where.values()) == {"a2"}
+
+
+@pytest.mark.parametrize("group", [ON_ONE_NODE, None], ids=["node", "pod"])
+def test_the_member_in_a_domain_goes_alone_where_the_gang_can_spare_it(group: PodGroup | None) -> None:
+    """The gang has both racks for itself, and one member is enough: that in the rack of a2 goes."""
+    site = Site(TWO_RACKS)
+    owner(site, ["a1", "b1"], "rack", 1)
+    if group is None:
+        site.alone("train", gpu=2, priority=100)
+    else:
+        site.waiting("train", 1, gpu=2, group=group)
+    plan = only(site.tick())
+    assert (names(plan), plan.cost.gangs_broken) == (["owner-0"], 0)
+    assert site.evict(plan) == []
+    assert set(site.where.values()) == {"a2"}
+
+
+def test_an_owner_that_may_not_go_keeps_its_domain() -> None:
+    site = Site(TWO_RACKS)
+    owner(site, ["a1"], "rack", 1)
+    site.waiting("equal", 1, priority=0, gpu=2, group=replace(ON_ONE_NODE, name="equal"))
+    assert site.tick() == []
+    assert not site.where

@@ -5,7 +5,7 @@ has to be written down.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.tools import Tools, WaitingGang
+from closeby.topology.tree import Tree
 
 #: Pods of these owners are on each node, and take no domain from a gang.
 ON_EACH_NODE: Final = ("DaemonSet/", "Node/")
@@ -27,6 +28,13 @@ def layers_of(group: PodGroup) -> Iterator[Layer]:
     yield from group.layers
     for one in group.subgroups:
         yield from one.layers
+
+
+class OwnedDomain(NamedTuple):
+    """A domain that a gang has for itself: the gang's key, and all slots of the domain."""
+
+    owner: str
+    slots: Ints
 
 
 class Exclusives:
@@ -47,11 +55,19 @@ class Exclusives:
         before = reserved.owned
         if not self._state.exclusive:
             return _nothing
-        if isinstance(item, Pod):
-            self._keep_off("", item)
-        else:
-            self._keep_off(item.group.key, None)
+        self._keep_off(_key_of(item), item if isinstance(item, Pod) else None)
         return lambda: reserved.own(before)
+
+    def owners(self, item: WaitingGang | Pod) -> list[OwnedDomain]:
+        """The domains of several nodes that keep an item off, each with the gang that has it for itself."""
+        if isinstance(item, Pod) and item.owner.startswith(ON_EACH_NODE):
+            return []
+        found: list[OwnedDomain] = []
+        for owner, tree, level, slots in self._layers_of_others(_key_of(item)):
+            domains = np.unique(tree.owners_of_slots(slots, level))
+            inside, starts = tree.slots_of(level, domains[domains >= 0])
+            found += (OwnedDomain(owner, some) for some in np.split(inside, starts[1:]) if len(some) > 1)
+        return found
 
     def _keep_off(self, key: str, plain: Pod | None) -> None:
         self._tools.reserved.own(self._owned(key, plain) if self._state.exclusive else None)
@@ -94,8 +110,14 @@ class Exclusives:
         """The nodes in domains that other gangs have for themselves and that keep this item off."""
         if plain is not None and plain.owner.startswith(ON_EACH_NODE):
             return None
-        of_the_kind = self._is_of_the_kind(key)
         mask = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
+        for _, tree, level, slots in self._layers_of_others(key):
+            mask[_in_the_same(tree, level, slots)] = True
+        return mask if mask.any() else None
+
+    def _layers_of_others(self, key: str) -> Iterator[tuple[str, Tree, int, Ints]]:
+        """Of each layer with domains that keep an item off: whose, their tree and level, and its slots."""
+        of_the_kind = self._is_of_the_kind(key)
         for owner in self._state.exclusive:
             group = self._state.groups.get(owner)
             if owner == key or group is None or not self._state.holding(owner):
@@ -108,21 +130,24 @@ class Exclusives:
                     if layer.exclusive is Exclusive.NONE:
                         continue
                     if layer.exclusive is Exclusive.ALL or of_the_kind:
-                        mask[_in_the_same(layering, layer.level, slots)] = True
-        return mask if mask.any() else None
+                        yield owner, layering.tree, layer.level, slots
 
     def _slots(self, pods: Iterable[Pod]) -> Ints:
         found = (self._tools.cluster.placement(pod.uid) for pod in pods)
         return np.fromiter((slot for slot in found if slot is not None), dtype=np.intp)
 
 
+def _key_of(item: WaitingGang | Pod) -> str:
+    """The key of a gang; none of a plain pod."""
+    return "" if isinstance(item, Pod) else item.group.key
+
+
 def _nothing() -> None:
     """How to undo nothing."""
 
 
-def _in_the_same(layering: Layering, level: int, slots: Ints) -> Ints:
+def _in_the_same(tree: Tree, level: int, slots: Ints) -> Ints:
     """All slots in the domains of a level that hold some."""
-    tree = layering.tree
     owners = tree.owners_of_slots(slots, level)
     own = np.unique(owners[owners >= 0])
     if not len(own):

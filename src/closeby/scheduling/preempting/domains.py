@@ -148,7 +148,7 @@ class GangQuestion:
             soft=self.soft,
             partly_free=partly_free_in(running, victims.leaving),
         )
-        units = Units(victims, room, self.tree, self.level)
+        units = Units(victims, room, self.tree, self.level, self._trials.owners(self._gang))
         fits = [DomainCounts(self.tree, counts).of(self.level) for counts in room.fits]
         return _Search(clearing, self, units, room, fits, domains)
 
@@ -320,6 +320,7 @@ class _Search(Struct, frozen=True, eq=False):
         bounds = self.units.bounds(self.domains, lacks)
         for bound, index in sorted(zip(bounds, self.domains.tolist(), strict=True)):
             units, slots = self.units.of(index)
+            units += self.units.owners_of(index)
             domain_room = DomainRoom(
                 [kind.wanted for kind in kinds],
                 [int(counts[index]) for counts in self.fits],

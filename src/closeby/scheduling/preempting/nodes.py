@@ -90,7 +90,7 @@ class PodQuestion:
         nodes, most = self._nodes(victims), most_trials(self._tools.cluster.node_count)
         #: Nodes of which more must go than for room: they come by what that costs.
         dearer: list[tuple[NodeCandidate, tuple[Placed, ...]]] = []
-        for one in islice(self._promising(nodes.in_order(), victims), most):
+        for one in islice(self._promising(nodes, victims), most):
             if self._trials.costly or (dearer and dearer[0][0].key <= one.key):
                 break
             spared = nodes.reprieved(one)
@@ -103,14 +103,17 @@ class PodQuestion:
                 dearer = sorted([*dearer, found], key=lambda known: known[0].key)
         return self._choice(*dearer[0]) if dearer else None
 
-    def _promising(self, nodes: Iterator[NodeCandidate], victims: Victims) -> Iterator[NodeCandidate]:
-        """The same nodes without those that refuse the pod even if all goes there that may go."""
-        yield from islice(nodes, AT_ONCE)
+    def _promising(self, nodes: "_Nodes", victims: Victims) -> Iterator[NodeCandidate]:
+        """Nodes in order without those that refuse the pod even if all goes there that may go."""
+        candidates = nodes.in_order()
+        yield from islice(candidates, AT_ONCE)
         running, leaving = victims.running, pods_of_leaving(victims)
-        while batch := list(islice(nodes, TOGETHER)):
+        while batch := list(islice(candidates, TOGETHER)):
             there = np.isin(running.slots[victims.pods], [one.slot for one in batch])
             holders = np.unique(running.holder_of[victims.pods[there]])
+            owners = [pod for one in batch for unit in nodes.owners_of(one.slot) for pod in unit.pods]
             gone = victims.pods[np.isin(running.holder_of[victims.pods], holders)]
+            gone = np.union1d(gone, np.asarray(owners, dtype=np.intp))
             pods = (*leaving, *(running.pods[one] for one in gone.tolist()))
             most = self._trials.most(self._pod, (self._pod,), pods)
             yield from (one for one in batch if most is None or most[0][one.slot])
@@ -164,7 +167,8 @@ class PodQuestion:
             soft=self.soft,
             partly_free=partly_free_in(running, victims.leaving),
         )
-        units = Units(victims, room, self.tree, self.tree.node_level)
+        owned = self._trials.owners(self._pod)
+        units = Units(victims, room, self.tree, self.tree.node_level, owned)
         return _Nodes(cluster, self.tree, self.kinds[0], victims, room, units, clearing, self._trials)
 
 
@@ -206,6 +210,7 @@ class _Nodes(NamedTuple):
     ) -> tuple[NodeCandidate, tuple[Placed, ...]] | None:
         """Who must go on a node as all filters see it, and where the pod is then; None if it never fits."""
         units, shared = self.units.of(self._place(slot))
+        units += self.owners_of(slot)
         if _some_alone(units):
             tried = TriedSets(places, self.trials, self.cluster.capacity, monotone=True)
             with self.trials.keeping():
@@ -222,6 +227,10 @@ class _Nodes(NamedTuple):
             if left is not None:
                 gone, placed = rest, left
         return self._candidate(slot, tuple(gone)), placed
+
+    def owners_of(self, slot: int) -> list[VictimUnit]:
+        """The units on other nodes whose gangs have a domain around a node for themselves."""
+        return self.units.owners_of(self._place(slot))
 
     def _place(self, slot: int) -> int:
         place = self.tree.node_domain(slot)

@@ -13,7 +13,7 @@ from closeby.scheduling.commit_points import TryOnly
 from closeby.scheduling.extension import Handle, Undo
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.deciding import place_pod
-from closeby.scheduling.placing.exclusive import Exclusives
+from closeby.scheduling.placing.exclusive import Exclusives, OwnedDomain
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
@@ -79,6 +79,10 @@ class PreemptionTrials:
             return None
         with self._without(gone, item):
             return tuple(table.of(pod).fits.copy() for pod in kinds)
+
+    def owners(self, item: WaitingGang | Pod) -> list[OwnedDomain]:
+        """The domains that other gangs have for themselves and that keep an item off."""
+        return self._exclusives.owners(item)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:

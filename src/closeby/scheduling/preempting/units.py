@@ -9,6 +9,8 @@ from closeby.scheduling.preempting.records import EvictionCost
 
 #: What a pod takes, in the rows of ``NodeRoom``.
 Amounts = tuple[int, ...]
+#: What comes free on nodes where something else can go too: slots and amounts.
+SharedRoom = tuple[tuple[int, Amounts], ...]
 
 
 class VictimUnit(Struct, frozen=True, kw_only=True, eq=False):
@@ -28,8 +30,7 @@ class VictimUnit(Struct, frozen=True, kw_only=True, eq=False):
     outside: int
     #: By kind of the preemptor's pods: how many more fit on nodes where nothing but this can go.
     gains: tuple[int, ...]
-    #: What it frees on nodes where something else can go too: slot and amounts.
-    shared: tuple[tuple[int, Amounts], ...] = ()
+    shared: SharedRoom = ()
     #: Pods by budget.
     budgets: tuple[tuple[int, int], ...] = ()
     name: str

@@ -10,10 +10,12 @@ from msgspec import Struct
 from closeby.objects.arrays import Amounts, Bools, Ints, Scores
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
+from closeby.scheduling.placing.exclusive import OwnedDomain
 from closeby.scheduling.preempting.node_room import NodeRoom, columns, fits
+from closeby.scheduling.preempting.owners import owners_in
 from closeby.scheduling.preempting.records import EvictionCost
 from closeby.scheduling.preempting.running_pods import Holder, RunningPods
-from closeby.scheduling.preempting.units import VictimUnit
+from closeby.scheduling.preempting.units import SharedRoom, VictimUnit
 from closeby.topology.tree import Tree
 
 #: The first fields of a cost.
@@ -100,8 +102,18 @@ class HolderEntries(NamedTuple):
 class Units:
     """The units of each domain of a level."""
 
-    def __init__(self, victims: Victims, room: NodeRoom, tree: Tree, level: int) -> None:
+    def __init__(
+        self,
+        victims: Victims,
+        room: NodeRoom,
+        tree: Tree,
+        level: int,
+        owned: Sequence[OwnedDomain] = (),
+    ) -> None:
+        """``owned``: domains that other gangs have for themselves and that keep the item off."""
         self._victims = victims
+        #: By domain of the level: the holders that keep the item off, and their pods that do so.
+        self._owners = owners_in(victims.running, victims.pods, tree, level, owned)
         self._running = running = victims.running
         self._room = room
         pods = victims.pods
@@ -166,17 +178,33 @@ class Units:
             number = key % self._size
             holder = self._running.holders[number]
             entries = self._shared[shared_at[at] : shared_at[at + 1]]
-            shared = tuple(
+            shared: SharedRoom = tuple(
                 zip(
                     self._slots[entries].tolist(), map(tuple, self._freed[:, entries].T.tolist()), strict=True
                 )
             )
             slots.update(slot for slot, _ in shared)
             if self._victims.whole[number]:
-                units.append(self._whole(number, holder, first + at, shared))
+                gains = tuple(self._gains[:, first + at].tolist())
+                inside = int(self._inside[first + at])
+                units.append(self._whole(number, holder, gains=gains, inside=inside, shared=shared))
             singles = self._singles[singles_from[at] : singles_to[at]]
             units += [self._single(number, holder, one) for one in singles.tolist()]
         return units, slots
+
+    def owners_of(self, domain: int) -> list[VictimUnit]:
+        """The units that keep the item off a domain (by its index) from nodes outside of it."""
+        running, found = self._running, list[VictimUnit]()
+        none = (0,) * len(self._room.kinds)
+        for number, pods in self._owners.get(domain, {}).items():
+            holder = running.holders[number]
+            inside = self._keys[np.searchsorted(self._keys, domain * self._size + number) :][:1]
+            if self._victims.whole[number] and inside.tolist() != [domain * self._size + number]:
+                found.append(self._whole(number, holder, gains=none, inside=0))
+            found += [
+                self._single(number, holder, one, outside=True) for one in pods if self._victims.single[one]
+            ]
+        return found
 
     def free_on(self, slots: set[int]) -> Mapping[int, tuple[int, ...]]:
         """What is free on slots that units share."""
@@ -251,8 +279,9 @@ class Units:
         )
 
     def _whole(
-        self, number: int, holder: Holder, at: int, shared: tuple[tuple[int, tuple[int, ...]], ...]
+        self, number: int, holder: Holder, *, gains: tuple[int, ...], inside: int, shared: SharedRoom = ()
     ) -> VictimUnit:
+        """All of a holder; ``inside``: its accelerators in the domain."""
         running = self._running
         known = running.whole_of(number)
         return VictimUnit(
@@ -263,16 +292,18 @@ class Units:
             priority=int(running.holder_priority[number]),
             lost=known.lost,
             accelerators=known.accelerators,
-            outside=known.accelerators - int(self._inside[at]),
-            gains=tuple(self._gains[:, at].tolist()),
+            outside=known.accelerators - inside,
+            gains=gains,
             shared=shared,
             budgets=known.budgets,
             name=known.name,
         )
 
-    def _single(self, number: int, holder: Holder, one: int) -> VictimUnit:
+    def _single(self, number: int, holder: Holder, one: int, *, outside: bool = False) -> VictimUnit:
+        """A member by itself; ``outside`` of the domain it frees no room."""
         running = self._running
-        pod = running.pods[one]
+        pod, accelerators = running.pods[one], int(running.accelerators[one])
+        room = int(running.slots[one]), tuple(int(taken[one]) for taken in self._room.taken)
         return VictimUnit(
             holder=number,
             pods=(one,),
@@ -281,10 +312,10 @@ class Units:
             leaf=holder.leaf_of(pod),
             priority=int(running.priorities[one]),
             lost=float(running.lost[one]),
-            accelerators=int(running.accelerators[one]),
-            outside=0,
+            accelerators=accelerators,
+            outside=accelerators if outside else 0,
             gains=(0,) * len(self._room.kinds),
-            shared=((int(running.slots[one]), tuple(int(taken[one]) for taken in self._room.taken)),),
+            shared=() if outside else (room,),
             budgets=running.budgets_of((one,)),
             name=pod.key,
         )
