@@ -17,17 +17,22 @@ from tests.worlds import gang, pods, spec, subgroup, world
 
 
 def needs(*kinds: tuple[tuple[int, ...], int]) -> list[tuple[Demand, int]]:
-    """Amounts asked for by a pod of each kind, and the number of pods."""
-    return [(Demand(tuple(range(len(asked))), asked, ()), count) for asked, count in kinds]
+    """Amounts asked for by a pod of each kind, and the number of pods; a demand has no row for nothing."""
+    rows = [[row for row, amount in enumerate(asked) if amount] for asked, _ in kinds]
+    return [
+        (Demand(tuple(some), tuple(asked[row] for row in some), ()), count)
+        for some, (asked, count) in zip(rows, kinds, strict=True)
+    ]
 
 
 def exceeded(kinds: Sequence[tuple[tuple[int, ...], int]], nodes: Sequence[tuple[int, ...]]) -> bool:
-    free = np.asarray(nodes, dtype=np.int64).T
+    bounds = Bounds(needs(*kinds))
+    free = np.asarray(nodes, dtype=np.int64).T[bounds.rows]
     room = [
         [min(have // of for have, of in zip(node, asked, strict=True) if of) for node in nodes]
         for asked, _ in kinds
     ]
-    return Bounds(needs(*kinds)).exceeded(free, np.asarray(room, dtype=np.int64))
+    return bounds.exceeded(free, np.asarray(room, dtype=np.int64))
 
 
 def fits(kinds: Sequence[tuple[tuple[int, ...], int]], nodes: Sequence[tuple[int, ...]]) -> bool:
@@ -102,6 +107,10 @@ ONE_BESIDE = [((5,), 10), ((3,), 15)]
 def test_ruled_out(kinds: list[tuple[tuple[int, ...], int]], nodes: list[tuple[int, ...]]) -> None:
     assert not fits(kinds, nodes)
     assert exceeded(kinds, nodes)
+
+
+def test_a_resource_that_no_pod_asks_for_rules_nothing_out() -> None:
+    assert not exceeded([((1, 0), 1), ((2, 0), 2)], [(6, 0)])
 
 
 def test_a_resource_that_does_not_limit_pods_is_left_out() -> None:
