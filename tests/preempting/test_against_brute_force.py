@@ -162,12 +162,31 @@ def test_no_set_of_victims_is_cheaper(seed: int) -> None:
         sets *= sum(1 for _ in ways(*gang))
     if sets > 20_000:
         pytest.skip(f"{sets} sets of victims are too many to look at")
+    check_cheapest(drawn, site, plans)
+
+
+def check_cheapest(drawn: Drawn, site: Site, plans: list[Preemption]) -> None:
     best = cheapest(drawn)
-    assert [plan.cost for plan in plans] == ([] if best is None else [best])
-    if plans:
-        assert plans[0].exact
-        assert site.evict(*plans) == []
+    assert len(plans) == (best is not None)
+    for plan in plans:
+        assert best is not None
+        # Victims that free several racks: the gang takes the one where it fits best.
+        assert plan.cost == best._replace(outside=plan.cost.outside)
+        assert plan.cost == price(drawn, plan.victims, plan.path[-1] or "")
+        assert plan.exact
+        assert site.evict(plan) == []
         assert len(site.where) == drawn.wanted
+
+
+def test_the_gang_takes_the_smaller_of_two_racks_that_its_victims_free() -> None:
+    """All of one gang goes in any case; the plan names the rack where the next one then is."""
+    site = Site("z r1 : a1=2 a2=2\nz r2 : b1=2")
+    site.running("low", ["a1", "a2", "b1"], gpu=2)
+    site.waiting("train", 2)
+    (plan,) = site.tick()
+    assert (plan.path, plan.cost.accelerators, plan.cost.outside) == (("z", "r2"), 6, 4)
+    assert site.evict(plan) == []
+    assert set(site.where.values()) == {"b1"}
 
 
 @pytest.mark.parametrize("seed", range(120))
