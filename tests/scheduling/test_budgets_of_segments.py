@@ -105,6 +105,11 @@ def test_a_segment_that_was_not_searched_to_the_end_says_so(seed: int, reasons: 
     assert {one.reason for one in found.outcome("train").leftover} == reasons, f"seed {seed}"
 
 
+def test_a_gang_is_searched_without_its_preferred_segments_as_one_that_has_none() -> None:
+    """Trying segments of four on one node each used up all pods that the search might take back."""
+    assert len(drawn(25071, LayerMode.PREFERRED).run().where) == 40
+
+
 @pytest.mark.parametrize("chunk", range(4))
 def test_preferred_layers_never_keep_unequal_pods_from_places_that_they_have_without(chunk: int) -> None:
     for seed in range(chunk * 25, (chunk + 1) * 25):

@@ -92,7 +92,7 @@ STEPS = 100_000
 class Budget:
     """Counts down what is left. ``spent`` becomes True when something was left untried."""
 
-    __slots__ = ("_pace", "backtracks", "candidates", "growths", "spent", "steps")
+    __slots__ = ("_pace", "_undivided", "backtracks", "candidates", "growths", "spent", "steps")
 
     def __init__(self, pace: Pace = UNPACED) -> None:
         """The ``pace`` counts all that is taken."""
@@ -102,11 +102,19 @@ class Budget:
         self.growths = GROWTHS
         self.steps = STEPS
         self.spent = False
+        #: Backtracks that segments took from a search without any.
+        self._undivided = 0
 
     def limit_to_segments(self, segments: int, share: int = 1) -> None:
         """Allow no more than a search of so many segments is worth, or one part in ``share`` of that."""
         self.candidates = min(self.candidates, SEGMENT_CANDIDATES // share + 2 * segments)
-        self.backtracks = min(self.backtracks, SEGMENT_BACKTRACKS // share)
+        before, self.backtracks = self.backtracks, min(self.backtracks, SEGMENT_BACKTRACKS // share)
+        self._undivided = (before - self.backtracks) // share
+
+    def divide_no_more(self) -> None:
+        """Allow the backtracks of a search without segments, once: those that were preferred are given up."""
+        self.backtracks += self._undivided
+        self._undivided = 0
 
     def set_aside(self) -> tuple[int, int]:
         """Half of the domains and backtracks that are left, which ``put_back`` allows again."""

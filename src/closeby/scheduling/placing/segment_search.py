@@ -73,6 +73,8 @@ class SegmentSearch:
             self._budget.spent = spent  # What asks for less tells more.
             # A search for what is only preferred leaves steps to those that ask for less.
             aside = self._budget.set_aside() if follow is not ways[-1] else (0, 0)
+            if follow is Follow.REQUIRED and not any(layer.required for layer in layering.layers):
+                self._budget.divide_no_more()
             for _ in searched(segment_tree(part, layering, follow), inside):
                 if self._rules.alone(part, layering) and self._rules.in_few(part, layering):
                     self._chosen[part.name] = (None, inside)
