@@ -5,7 +5,7 @@ Each assertion names the seed of its world.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from math import inf
 from random import Random
@@ -30,8 +30,8 @@ LEVELS = ("block", "rack", HOSTNAME)
 SETS = 3_000
 CHUNK = 60
 EXCLUSIVE = (Exclusive.NONE, Exclusive.NONE, Exclusive.NONE, Exclusive.KIND, Exclusive.ALL)
-#: Names in the path of a rack.
-RACK = 2
+#: Names in the path of a block and of a rack: the domains that gangs have for themselves.
+BLOCK, RACK = 1, 2
 
 Path = tuple[str, ...]
 
@@ -42,6 +42,8 @@ class Holder(Struct):
     minimum: int
     pods: list[Pod]
     exclusive: Exclusive = Exclusive.NONE
+    #: Names in the path of each domain that it has for itself.
+    depth: int = RACK
 
     @property
     def priority(self) -> int:
@@ -128,15 +130,15 @@ class Drawn:
         random, free = Random(self.seed + 1), dict(self.size)
         self.holders.clear()
         self.runs.clear()
-        owned = dict[Path, Exclusive]()
         if random.random() < 0.3:
             self._run_some(random, free)
         for index in range(random.randint(20, 40) if self.large else random.randint(1, 7)):
             gpu, alone = random.choice((1, 1, 2)), random.choice(EXCLUSIVE)
+            depth = RACK if alone is Exclusive.NONE else random.choice((RACK, RACK, BLOCK))
             room = [
                 name
                 for name, left in free.items()
-                if self._open(name, alone, owned)
+                if self._open(name, alone, depth)
                 for _ in range(left // gpu)
             ]
             size = min(random.randint(1, 3), len(room))
@@ -149,23 +151,28 @@ class Drawn:
                 self.holders[f"p{index}"] = Holder(0, [site.alone(f"p{index}", on[0], **fields)])
             else:
                 minimum = size if random.random() < 0.7 else random.randint(1, size)
-                layers = () if alone is Exclusive.NONE else (Layer(level="rack", size=1, exclusive=alone),)
+                owned = Layer(level=LEVELS[depth - 1], size=1, exclusive=alone)
+                layers = () if alone is Exclusive.NONE else (owned,)
                 made = site.running(f"g{index}", on, minimum=minimum, group={"layers": layers}, **fields)
-                self.holders[f"g{index}"] = Holder(minimum, made, alone)
+                self.holders[f"g{index}"] = Holder(minimum, made, alone, depth)
             for name in on:
                 free[name] -= gpu
-                owned.setdefault(self.path[name][:RACK], Exclusive.NONE)
-                if alone is not Exclusive.NONE:
-                    owned[self.path[name][:RACK]] = alone
 
-    def _open(self, name: str, alone: Exclusive, owned: Mapping[Path, Exclusive]) -> bool:
-        """Whether a node may be used beside those that have its rack."""
-        rack = self.path[name][:RACK]
-        own = owned.get(rack)
-        if alone is Exclusive.NONE:
-            return own is not Exclusive.ALL
-        runs = any(self.path[node][:RACK] == rack for node in self.runs.values())
-        return not runs and (own is None or (own is Exclusive.NONE and alone is Exclusive.KIND))
+    def _open(self, name: str, alone: Exclusive, depth: int) -> bool:
+        """Whether a gang may use a node beside the others, in domains for itself of such a depth."""
+        path = self.path[name]
+        runs = any(self.path[node][:depth] == path[:depth] for node in self.runs.values())
+        if alone is not Exclusive.NONE and runs:
+            return False
+        for holder in self.holders.values():
+            kinds = holder.exclusive is alone is Exclusive.KIND
+            for there in (self.path[pod.node_name or ""] for pod in holder.pods):
+                keeps_off = there[: holder.depth] == path[: holder.depth]
+                if keeps_off and (holder.exclusive is Exclusive.ALL or kinds):
+                    return False
+                if there[:depth] == path[:depth] and (alone is Exclusive.ALL or kinds):
+                    return False
+        return True
 
     def _run_some(self, random: Random, free: dict[str, int]) -> None:
         """Some members of the first segment run, all in one finest domain."""
@@ -195,14 +202,14 @@ class Drawn:
         return {name: amount // self.gpu for name, amount in left.items()}
 
     def barred(self, gone: set[str]) -> tuple[set[Path], set[Path]]:
-        """The racks in which others let no pod of the gang, and the domains that no segment may begin in."""
+        """The domains in which others let no pod of the gang, and those that no segment may begin in."""
         level = self.layers[0][0] + 1
         owned, taken = set[Path](), set[Path]()
         for holder in self.holders.values():
             stay = [self.path[pod.node_name or ""] for pod in holder.pods if pod.uid not in gone]
             kind = holder.exclusive is self.exclusive is Exclusive.KIND
             if kind or holder.exclusive is Exclusive.ALL:
-                owned |= {path[:RACK] for path in stay}
+                owned |= {path[: holder.depth] for path in stay}
             if kind or self.exclusive is Exclusive.ALL:
                 taken |= {path[:level] for path in stay}
         return owned, taken
@@ -222,7 +229,7 @@ class Drawn:
         finest, size = self.layers[-1]
         rooms = Counter[Path]()
         for name, number in free.items():
-            if self.path[name][:RACK] not in owned:
+            if owned.isdisjoint((self.path[name][:BLOCK], self.path[name][:RACK])):
                 rooms[self.path[name][: finest + 1]] += number
         parts = [
             (first, sum(at not in self.runs for at in range(first, first + size)))
