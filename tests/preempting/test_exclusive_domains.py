@@ -83,3 +83,13 @@ def test_an_owner_that_may_not_go_keeps_its_domain() -> None:
     site.waiting("equal", 1, priority=0, gpu=2, group=replace(ON_ONE_NODE, name="equal"))
     assert site.tick() == []
     assert not site.where
+
+
+@pytest.mark.parametrize("group", [ON_ONE_NODE, IN_ONE_RACK], ids=["node", "rack"])
+def test_the_cost_of_a_domain_is_explained_where_more_must_go_than_for_room(group: PodGroup) -> None:
+    site = Site(TWO_RACKS, explain=True)
+    owner(site, ["b1"], "zone", 1)
+    site.waiting("train", 1, gpu=2, group=group)
+    plan = only(site.tick())
+    costs = [(one.path, one.cost, one.victims) for one in plan.domains if one.cost is not None]
+    assert costs == [(plan.path, plan.cost, plan.victims)]

@@ -252,10 +252,16 @@ class GangQuestion:
         if found is None:
             why = "a PodDisruptionBudget forbids it" if units and not clearing.soft else "not enough even so"
             return DomainCost(path=path, why_not=why)
-        gone = pods_of(victims.running, found.units)
         if self._tried < TRIALS and self._fits(victims, found.units) is None:
-            return DomainCost(path=path, why_not="a filter refuses it even so")
-        return DomainCost(path=path, cost=found.cost, victims=in_order(gone))
+            # More must go than for room alone.
+            clearing.tried, clearing.nodes = self._tried_sets(victims), 0
+            with self._trials.keeping():
+                found = clearing.cheapest(domain_room, units, None)
+            if found is None:
+                spent = clearing.tried.spent
+                why = "not worked out" if spent else "a filter refuses it even so"
+                return DomainCost(path=path, why_not=why)
+        return DomainCost(path=path, cost=found.cost, victims=in_order(pods_of(victims.running, found.units)))
 
     def _short(self, domain: Domain, ever: Sequence[Ints], could: Sequence[Ints]) -> DomainCost:
         path = self.tree.path(domain)
