@@ -1,13 +1,17 @@
 """Domains that gangs have for themselves: victims may be anywhere in them, also on nodes that stay unused."""
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import Exclusive, Layer, PodGroup
 from closeby.objects.labels import HOSTNAME
+from closeby.scheduling.events import TopologyChanged
 from closeby.scheduling.preempting.records import Preemption
 from tests.preempting.site import Site, names
-from tests.worlds import gang
+from tests.preempting.test_layers_against_brute_force import BLOCK, HIGH, RACK, Drawn
+from tests.worlds import GPU, gang, node
 
 TWO_RACKS = """
 z r1 : a1=1 a2=2
@@ -93,3 +97,41 @@ def test_the_cost_of_a_domain_is_explained_where_more_must_go_than_for_room(grou
     plan = only(site.tick())
     costs = [(one.path, one.cost, one.victims) for one in plan.domains if one.cost is not None]
     assert costs == [(plan.path, plan.cost, plan.victims)]
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_a_plain_pod_gets_a_node_exactly_where_some_victims_help(chunk: int) -> None:
+    """Random worlds of gangs with racks and blocks for themselves, against all sets of victims."""
+    for seed in range(chunk * 100, (chunk + 1) * 100):
+        world = Drawn(seed)
+        wanted = 1 + seed % 4
+        world.exclusive, world.gpu = Exclusive.NONE, 1
+        site = Site([node(name, labels(path), {GPU: world.size[name]}) for name, path in world.path.items()])
+        site.tell(TopologyChanged(world.topology()))
+        world.fill(site)
+        world.runs.clear()
+        site.alone("high", gpu=wanted, priority=HIGH)
+        sets = world.sets()
+        if not world.holders or not sets:
+            continue
+        enough = [gone for gone in sets if takes(world, wanted, gone)]
+        plans = site.tick()
+        assert bool(site.where) == (set() in enough), f"seed {seed}"
+        assert bool(plans) == bool(enough and not site.where), f"seed {seed}"
+        for plan in plans:
+            gone = {pod.uid for pod in plan.victims}
+            assert gone in enough and not any(one < gone for one in enough), f"seed {seed}: {gone}"
+            assert site.evict(plan) == [] and site.where, f"seed {seed}"
+
+
+def labels(path: Sequence[str]) -> dict[str, str]:
+    return {"block": path[0], "rack": path[1]}
+
+
+def takes(world: Drawn, wanted: int, gone: set[str]) -> bool:
+    """Whether a node takes a pod of so many GPUs without these pods."""
+    owned, _ = world.barred(gone)
+    return any(
+        left >= wanted and owned.isdisjoint((world.path[name][:BLOCK], world.path[name][:RACK]))
+        for name, left in world.free(gone).items()
+    )
