@@ -350,3 +350,14 @@ def test_sizes_beyond_any_gang_are_refused_without_counting(sizes: dict[str, Any
     group = replace(gang(min_member=1), layers=(Layer(level="rack", **sizes),), conditions=(wrong,))
     drawn = world("z r1 : a1=4").run(group, members=pods("train", 1))
     assert drawn.reason("train") is Reason.INVALID_SPEC
+
+
+def test_a_member_that_comes_again_joins_the_zone_of_a_rack_that_runs_whole() -> None:
+    # The zone of the first two is that of train-0, though c1 would be tighter.
+    found = world("a r1 : a1=1\na r2 : a2=2\nb r3 : b1=2\nb r4 : b2=1\nc r5 : c1=1")
+    first, second, *others = pods("train", 4)
+    running = replace(first, node_name="a1", phase="Running")
+    others = [replace(pod, spec=spec(gpu=2 - at)) for at, pod in enumerate(others)]
+    asked = layered(4, Layer(level="zone", size=2), Layer(level="rack", size=1))
+    found.run(asked, members=[running, second, *others])
+    assert found.where == {"train-1": "a2", "train-2": "b1", "train-3": "b2"}

@@ -103,6 +103,9 @@ def segment_tree(part: Part, layering: Layering, follow: Follow = Follow.ALL) ->
     numbers = np.concatenate([part.numbers[:members], running(part)])
     ids = layering.ids(numbers)
 
+    def anchors(places: Ints) -> tuple[int, ...]:
+        return tuple(part.anchors[at - members] for at in places.tolist())
+
     def build(name: str, depth: int, levels: Levels | None, own: Ints) -> Part:
         while follow is Follow.REQUIRED and depth < len(ids) and not layering.layers[depth].required:
             depth += 1
@@ -113,7 +116,7 @@ def segment_tree(part: Part, layering: Layering, follow: Follow = Follow.ALL) ->
                 name=name,
                 levels=levels,
                 core=tuple(part.core[at] for at in waiting.tolist()),
-                anchors=tuple(part.anchors[at - members] for at in own[own >= members].tolist()),
+                anchors=anchors(own[own >= members]),
             )
         layer = layering.layers[depth]
         needed = layer.required or follow is Follow.ALL
@@ -122,11 +125,16 @@ def segment_tree(part: Part, layering: Layering, follow: Follow = Follow.ALL) ->
             required=layer.level if needed else None,
             preferred=None if needed else layer.level,
         )
-        waiting = own[own < members]
-        children = tuple(
-            build(f"{name}#{segment}", depth + 1, below, own[ids[depth][own] == segment])
-            for segment in np.unique(ids[depth][waiting]).tolist()
-        )
-        return Part(name=name, levels=levels, children=children, min_children=len(children))
+        inner = ids[depth][own]
+        wanting = np.unique(inner[own < members])
+        children = [
+            build(f"{name}#{segment}", depth + 1, below, own[inner == segment])
+            for segment in wanting.tolist()
+        ]
+        # Segments of which no member waits still hold others to the domain of the segment around them all.
+        whole = own[~np.isin(inner, wanting)]
+        if depth and len(whole):
+            children.append(Part(name=f"{name}#", anchors=anchors(whole)))
+        return Part(name=name, levels=levels, children=tuple(children), min_children=len(children))
 
     return build(part.name, 0, part.levels, np.arange(len(numbers), dtype=np.intp))
