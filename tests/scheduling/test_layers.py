@@ -14,6 +14,7 @@ from closeby.objects.groups import (
     LayerMode,
     PodGroup,
     Remainder,
+    SubGroup,
 )
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -361,3 +362,16 @@ def test_a_member_that_comes_again_joins_the_zone_of_a_rack_that_runs_whole() ->
     asked = layered(4, Layer(level="zone", size=2), Layer(level="rack", size=1))
     found.run(asked, members=[running, second, *others])
     assert found.where == {"train-1": "a2", "train-2": "b1", "train-3": "b2"}
+
+
+def in_layers(name: str, count: int, layer: Layer, **fields: Any) -> SubGroup:
+    return replace(subgroup(name, count, **fields), layers=(layer,))
+
+
+def test_a_member_that_comes_again_stays_in_its_parents_rack_though_its_segment_may_have_the_block() -> None:
+    found = world("a r1 : a1=3\na r2 : a2=1", levels=BLOCKS)
+    inner = in_layers("work", 2, Layer(level="block", size=2, topology="fabric"), parent="p")
+    first, second = pods("train", 2, subgroup="work")
+    running = replace(first, node_name="a1", phase="Running")
+    found.run(gang(subgroups=[subgroup("p", required="rack"), inner]), members=[running, second])
+    assert found.where == {"work-1": "a1"}

@@ -93,6 +93,10 @@ class NodeSet(Struct, frozen=True, eq=False):
     def narrowed(self, candidate: Candidate, capacity: int) -> "NodeSet":
         """Those of them that a candidate offers."""
         if candidate.tree is not None and candidate.domain is not None:
+            if self.tree is candidate.tree and candidate.domain.level < self.domain.level:
+                around = candidate.tree.ancestor(self.domain, candidate.domain.level) == candidate.domain
+                none = None if around else np.zeros(capacity, dtype=np.bool_)
+                return NodeSet(self.tree, self.domain, self.mask if around else none)
             if self.tree is None or self.tree is candidate.tree:
                 return NodeSet(candidate.tree, candidate.domain, self.mask)
             return NodeSet(candidate.tree, candidate.domain, self.allowed(capacity))

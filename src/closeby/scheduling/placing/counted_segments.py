@@ -168,15 +168,17 @@ class CountedSegments:
 
         sort_out(0, ROOT, np.arange(len(numbers), dtype=np.intp))
         top = np.zeros(0, dtype=np.intp)
+        capacity = self._cluster.capacity
         for domain, waiting in pinned:
-            run = self._run(part, layering, share, waiting, scope)
-            if not self._into(run, [(domain, len(waiting))]):
+            inside = scope.narrowed(Candidate(tree=tree, domain=domain), capacity)
+            run = self._run(part, layering, share, waiting, inside)
+            if not self._into(run, [(inside.domain, len(waiting))]):
                 return None
         for one in sorted(free, key=lambda one: -one.depth):
             if one.depth == 0:
                 top = one.members
                 continue
-            inside = scope.narrowed(Candidate(tree=tree, domain=one.domain), self._cluster.capacity)
+            inside = scope.narrowed(Candidate(tree=tree, domain=one.domain), capacity)
             run = self._run(part, layering, share, one.members, inside, one.depth)
             if not self._place(run, None, strict=strict):
                 return None
