@@ -10,17 +10,22 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from closeby.cluster import shelves
+from closeby.cluster.shelves import serves
 from closeby.kube.state.feed import Feed
 from closeby.kube.watch.resources import PODS
 from closeby.objects import words
+from closeby.objects.pods import ClaimRequest
 from closeby.objects.reasons import MOST_CONDITIONS, Reason
 from closeby.objects.times import parse_duration
+from closeby.objects.volumes import PersistentVolume
 from closeby.reading.decoding.keys import SWITCH_LEVEL, SWITCHES
 from closeby.reading.dialects import slurm
-from closeby.scheduling.events import GroupChanged, NodeUpserted, PodUpserted, Tick
+from closeby.scheduling.events import GroupChanged, NodeUpserted, PodUpserted, StorageChanged, Tick
 from tests.attacks.crowds import cluster, engine
 from tests.kube.test_feed import METADATA, OURS, Object, pod, put
-from tests.worlds import node, pods, spec
+from tests.storage import LOCAL, claim, naming, volume
+from tests.worlds import gang, node, pods, spec
 
 KEYS = {f"closeby.dev/pod-grup{number}": "1" for number in range(5_000)}
 
@@ -117,3 +122,25 @@ def test_spans_of_time_that_do_not_end(unit: str) -> None:
         {SWITCHES: "1@" + "9" * 250_000 + unit, SWITCH_LEVEL: "rack"}, "Job/d/j"
     ).conditions
     assert len(problem.message) < 1_024
+
+
+def test_claims_that_ask_for_the_same_are_compared_with_each_volume_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gang of 80 pods with a claim each, on 80 nodes with a volume each."""
+    it, compared = engine(), 0
+
+    def counting(one: PersistentVolume, request: ClaimRequest) -> bool:
+        nonlocal compared
+        compared += 1
+        return serves(one, request)
+
+    monkeypatch.setattr(shelves, "serves", counting)
+    members = [naming(one, f"c{at}") for at, one in enumerate(pods("many", 80, spec(cpu=8_000)))]
+    it.handle(*(NodeUpserted(node(f"n{at}", {}, {"cpu": 8_000})) for at in range(80)))
+    it.handle(StorageChanged(LOCAL), *(StorageChanged(claim(f"c{at}")) for at in range(80)))
+    it.handle(*(StorageChanged(volume(f"v{at}", f"n{at}")) for at in range(80)))
+    it.handle(GroupChanged(gang("many", 80)), *map(PodUpserted, members), Tick())
+    assert len({it.cluster.placement(one.uid) for one in members} - {None}) == 80
+    assert compared < 4 * 80
+    it.validate_state()

@@ -1,22 +1,25 @@
 """The volumes that claims can be bound to, by storage class and by the nodes that reach them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from closeby.cluster.selecting import NodeReach, NodesByName
 from closeby.cluster.storage import Storage
-from closeby.objects.arrays import Bools, Counts, Ints
+from closeby.objects.arrays import Amounts, Bools, Counts, Ints
 from closeby.objects.pods import ClaimRequest, NodeSelectorTerm
 from closeby.objects.volumes import PersistentVolume
 
 #: The slots of the nodes that meet terms (None: all nodes), ascending.
 Reach = Callable[[tuple[NodeSelectorTerm, ...] | None], Ints]
-#: Whether a volume is free for a claim that has none yet.
-IsFree = Callable[[PersistentVolume], bool]
+#: The names of volumes that were chosen for claims.
+Taken = Callable[[], Container[str]]
 #: More pods than this are not counted on one node.
 MOST_COUNTED = 1024
+#: Of so many requests it is kept which volumes serve them.
+_REQUESTS: Final = 64
 
 
 class VolumeWant(Struct, eq=False):
@@ -36,13 +39,45 @@ class _Wide(Struct, eq=False):
     loose: dict[str, PersistentVolume]
 
 
+class _Columns:
+    """The V volumes of a class that are kept for no claim."""
+
+    def __init__(self, local: dict[int, dict[str, PersistentVolume]], wide: Sequence[_Wide]) -> None:
+        found = [(one, slot) for slot, there in local.items() for one in there.values()]
+        #: Those that several nodes reach come after these.
+        self._local = len(found)
+        found += [(one, at) for at, group in enumerate(wide) for one in group.loose.values()]
+        self._volumes = [one for one, _ in found]
+        self._names = [one.name for one in self._volumes]
+        #: (V,) the slot of the node that reaches it, or the group of those that several nodes reach.
+        self._places = np.asarray([place for _, place in found], dtype=np.intp)
+        self._sizes: Amounts = np.asarray([one.size for one in self._volumes], dtype=np.int64)
+        self._serving: dict[ClaimRequest, Bools] = {}
+
+    def free_for(self, request: ClaimRequest, taken: Container[str]) -> tuple[Ints, Ints]:
+        """Places of the free volumes that have what a claim asks for, of one node each and of several."""
+        serving = self._serving.get(request)
+        if serving is None:
+            if len(self._serving) >= _REQUESTS:
+                self._serving.clear()
+            serving = np.asarray([serves(one, request) for one in self._volumes], dtype=np.bool_)
+            self._serving[request] = serving
+        chosen = np.fromiter(map(taken.__contains__, self._names), dtype=np.bool_, count=len(self._names))
+        free = serving & ~chosen
+        return self._places[: self._local][free[: self._local]], self._places[self._local :][
+            free[self._local :]
+        ]
+
+
 class Shelf:
     """The volumes of one class. Which of them are free is asked each time."""
 
-    def __init__(self, reach: Reach, capacity: int, is_free: IsFree) -> None:
+    def __init__(self, reach: Reach, capacity: int, taken: Taken) -> None:
         self._reach = reach
         self._capacity = capacity
-        self._is_free = is_free
+        self._taken = taken
+        #: None after a change.
+        self._columns: _Columns | None = None
         self._volumes: dict[str, PersistentVolume] = {}
         #: slot -> volumes that its node alone reaches; those of them that are kept for no claim.
         self._local: dict[int, dict[str, PersistentVolume]] = {}
@@ -52,6 +87,7 @@ class Shelf:
     def put(self, volume: PersistentVolume) -> None:
         """Add a volume, or replace the one of its name."""
         self.remove(volume.name)
+        self._columns = None
         self._volumes[volume.name] = volume
         slots = self._reach(volume.node_affinity)
         if len(slots) <= 1:
@@ -74,6 +110,7 @@ class Shelf:
         volume = self._volumes.pop(name, None)
         if volume is None:
             return
+        self._columns = None
         for slot in self._reach(volume.node_affinity).tolist()[:1]:
             self._local.get(slot, {}).pop(name, None)
             self._loose.get(slot, {}).pop(name, None)
@@ -84,12 +121,9 @@ class Shelf:
 
     def is_shared(self, requests: Iterable[ClaimRequest]) -> bool:
         """Whether several nodes reach a free volume that one of the claims could be bound to."""
-        return any(
-            self._fits(volume, request)
-            for request in requests
-            for wide in self._wide.values()
-            for volume in wide.loose.values()
-        )
+        if not any(wide.loose for wide in self._wide.values()):
+            return False
+        return any(len(self._free_for(request)[1]) for request in requests)
 
     def count(self, wants: Sequence[VolumeWant], slots: Ints | None) -> Counts:
         """Pods with claims like these that find all volumes; shape (len(slots),), or of all slots.
@@ -105,15 +139,15 @@ class Shelf:
                 found[place] = self._rounds(at, place if slots is None else int(slots[place]))
             return found
         request, made = wants[0].request, wants[0].made
-        free = np.zeros(n, dtype=np.int64)
-        for wide in self._wide.values():
-            here = sum(self._fits(one, request) for one in wide.loose.values())
+        local, wide = self._free_for(request)
+        free = np.bincount(local, minlength=self._capacity)
+        for group, here in zip(
+            self._wide.values(), np.bincount(wide, minlength=len(self._wide)), strict=True
+        ):
             if here:
-                free += here * (wide.mask if slots is None else wide.mask[slots])
-        places = ((slot, slot) for slot in self._loose) if slots is None else enumerate(slots.tolist())
-        for place, slot in places:
-            if local := self._loose.get(slot):
-                free[place] += sum(self._fits(one, request) for one in local.values())
+                free += here * group.mask
+        if slots is not None:
+            free = free[slots]
         return np.where(made, found, free // len(wants))
 
     def smallest(
@@ -150,18 +184,23 @@ class Shelf:
                     return number
         return MOST_COUNTED
 
+    def _free_for(self, request: ClaimRequest) -> tuple[Ints, Ints]:
+        if self._columns is None:
+            self._columns = _Columns(self._loose, tuple(self._wide.values()))
+        return self._columns.free_for(request, self._taken())
+
     def _fits(self, volume: PersistentVolume, request: ClaimRequest) -> bool:
-        return serves(volume, request) and self._is_free(volume)
+        return serves(volume, request) and volume.name not in self._taken()
 
 
 class Shelves:
     """All classes of a cluster: each shelf is filled when it is first asked for, as the nodes are then."""
 
-    def __init__(self, nodes: NodesByName, places: NodeReach, storage: Storage, is_free: IsFree) -> None:
+    def __init__(self, nodes: NodesByName, places: NodeReach, storage: Storage, taken: Taken) -> None:
         self._nodes = nodes
         self._places = places
         self._storage = storage
-        self._is_free = is_free
+        self._taken = taken
         self._by_class: dict[str, Shelf] = {}
         #: The nodes as they were when the shelves were filled.
         self._stamp: tuple[int, ...] = ()
@@ -174,7 +213,7 @@ class Shelves:
         self._notice_nodes()
         shelf = self._by_class.get(name)
         if shelf is None:
-            shelf = self._by_class[name] = Shelf(self._places.slots, self._nodes.capacity, self._is_free)
+            shelf = self._by_class[name] = Shelf(self._places.slots, self._nodes.capacity, self._taken)
             for volume in self._storage.volumes_of(name):
                 shelf.put(volume)
         return shelf

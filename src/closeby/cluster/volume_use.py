@@ -49,6 +49,11 @@ class VolumeUse:
         """What was chosen, by the claim's key."""
         return self._chosen
 
+    @property
+    def taken(self) -> Mapping[str, str]:
+        """The claim for which a volume was chosen, by the volume's name."""
+        return self._taken
+
     def is_taken(self, volume: str) -> bool:
         """Whether a volume was chosen for some claim."""
         return volume in self._taken

@@ -16,7 +16,7 @@ from closeby.cluster.claims_to_come import ClaimsToCome
 from closeby.cluster.provisioning import Provisioning
 from closeby.cluster.refused_volumes import RefusedVolumes
 from closeby.cluster.selecting import NodeReach, NodesByName
-from closeby.cluster.shelves import Shelves, VolumeWant, is_kept
+from closeby.cluster.shelves import Shelves, VolumeWant
 from closeby.cluster.storage import Storage
 from closeby.cluster.volume_changes import StorageChanges
 from closeby.cluster.volume_use import VolumeUse
@@ -46,7 +46,7 @@ class Volumes:
         self._provisioning = Provisioning(self._places, self.storage)
         #: For which nodes volumes could not be had of late.
         self.refused = RefusedVolumes(nodes, self._places, self.storage, self._attachments)
-        self._shelves = Shelves(nodes, self._places, self.storage, self._is_free)
+        self._shelves = Shelves(nodes, self._places, self.storage, lambda: self._use.taken)
         of_all = self._attachments, self._provisioning, self.refused
         self._facts = Facts(nodes, self.storage, lambda: self._use, *of_all)
         self._changes = StorageChanges(self._facts, self._places, self._shelves, usage_changes)
@@ -357,9 +357,6 @@ class Volumes:
         """Whether what was chosen for a claim is there, and was kept for no other claim meanwhile."""
         volume = None if one.volume is None else self.storage.volumes.get(one.volume)
         return one.volume is None or (volume is not None and volume.claim in ("", one.claim))
-
-    def _is_free(self, volume: PersistentVolume) -> bool:
-        return not is_kept(volume) and not self._use.is_taken(volume.name)
 
 
 def _size(need: ClaimNeed) -> int:
