@@ -16,11 +16,12 @@ from closeby.objects.groups import (
     Remainder,
     SubGroup,
 )
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.events import PodDeleted, PodUpserted
 from closeby.scheduling.preempting.rule import Preemptible
-from tests.worlds import World, gang, pods, spec, subgroup, world
+from tests.worlds import GPU, World, gang, node, pods, spec, subgroup, world
 
 BLOCKS = ("block", "rack")
 #: Three blocks of racks of two nodes.
@@ -375,3 +376,46 @@ def test_a_member_that_comes_again_stays_in_its_parents_rack_though_its_segment_
     running = replace(first, node_name="a1", phase="Running")
     found.run(gang(subgroups=[subgroup("p", required="rack"), inner]), members=[running, second])
     assert found.where == {"work-1": "a1"}
+
+
+def test_segments_leave_a_node_to_the_segment_of_a_sibling_that_runs_there() -> None:
+    found = world("a r1 : a1=2 a2=1", levels=BLOCKS)
+    first = in_layers("first", 1, Layer(level=HOSTNAME, size=1), required="rack")
+    second = in_layers("second", 2, Layer(level=HOSTNAME, size=2), required="rack")
+    there, late = pods("train", 2, subgroup="second")
+    running = replace(there, node_name="a1", phase="Running")
+    members = [*pods("train", 1, subgroup="first"), running, late]
+    found.run(gang(min_member=3, subgroups=[first, second]), members=members)
+    assert found.where == {"first-0": "a2", "second-1": "a1"}
+
+
+@pytest.mark.parametrize("fast", ["a1", "a2"])
+def test_segments_leave_a_node_to_a_sibling_with_other_pods(fast: str) -> None:
+    nodes = [node(name, {"rack": "r"}, {GPU: 1, "cpu": int(name == fast)}) for name in ("a1", "a2")]
+    found = world(nodes, levels=("rack",))
+    first = in_layers("first", 1, Layer(level=HOSTNAME, size=1, topology="fabric"))
+    members = [*pods("train", 1, subgroup="first"), *pods("train", 1, spec(gpu=1, cpu=1), "second")]
+    found.run(gang(min_member=2, subgroups=[first, subgroup("second")]), members=members)
+    assert found.where.get("second-0") == fast
+
+
+def test_a_search_that_comes_back_to_a_subgroup_judges_nodes_by_what_is_free_now() -> None:
+    """Two racks; only with the four unequal pods in the first one all subgroups find a rack."""
+    has = {"n1": (7, 3), "n2": (8, 2), "n3": (8, 2), "n4": (8, 2), "n5": (8, 2)}
+    nodes = [
+        node(name, {"block": "b", "rack": "r0" if name < "n3" else "r1"}, {"cpu": cpu, GPU: gpus})
+        for name, (cpu, gpus) in has.items()
+    ]
+    asked = [
+        subgroup("p0", required="block"),
+        in_layers("s0", 2, Layer(level="rack", size=2), required="rack", parent="p0"),
+        in_layers("s1", 2, Layer(level=HOSTNAME, size=1), required="rack"),
+        in_layers("s2", 2, Layer(level="rack", size=1), required="rack"),
+        subgroup("s3", 4, required="rack", parent="p0"),
+    ]
+    members = [one for name in ("s0", "s1", "s2") for one in pods("train", 2, spec(cpu=4, gpu=1), name)]
+    members += pods("train", 3, spec(cpu=4, gpu=1), "s3")
+    members += pods("train", 1, spec(cpu=3, gpu=2), "s3", prefix="s3-large")
+    found = world(nodes, levels=BLOCKS).run(gang(min_member=10, subgroups=asked), members=members)
+    assert set(by(found, "rack", "s3-0", "s3-1", "s3-2", "s3-large-0")) == {"r0"}
+    assert len(found.where) == len(members)

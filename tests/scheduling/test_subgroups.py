@@ -172,6 +172,19 @@ class TestUnequalSiblings:
         drawn.run(gang(subgroups=groups), members=both)
         assert drawn.used("a") == drawn.used("b") == {"a1": 1, "a2": 1}
 
+    @pytest.mark.parametrize("fast", ["a1", "a2"])
+    def test_nodes_that_are_alike_for_a_sibling_may_differ_for_a_later_one(self, fast: str) -> None:
+        nodes = [
+            node(name, {"rack": "rack-1"}, {"cpu": 1, GPU: 1, "example.com/nic": int(name == fast)})
+            for name in ("a1", "a2")
+        ]
+        drawn = world(nodes, levels=("rack",))
+        groups = [subgroup("a", 1, required="rack"), subgroup("b", 1, required="rack")]
+        plain, special = spec(cpu=1, gpu=1), spec(cpu=1, gpu=1, **{"example.com/nic": 1})
+        both = [*pods("train", 1, plain, "a"), *pods("train", 1, special, "b")]
+        drawn.run(gang(required="rack", subgroups=groups), members=both)
+        assert drawn.where.get("b-0") == fast
+
     def test_a_no_is_only_said_when_every_way_was_tried(self) -> None:
         groups = [subgroup("a", 2, required="rack"), subgroup("b", 1, required="rack")]
         both = [*pods("train", 2, spec(gpu=3), "a"), *pods("train", 1, spec(gpu=2), "b")]

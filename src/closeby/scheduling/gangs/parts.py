@@ -224,6 +224,8 @@ class Distinctions(Struct, frozen=True, eq=False):
     trees: tuple[Tree, ...] = ()
     #: Pods of all parts, by class.
     demand: tuple[Share, ...] = ()
+    #: Slots of members that run, where others must be on the same node.
+    held: Ints = NO_NUMBERS
 
 
 def entangled(part: Part, table: ClassTable) -> Mapping[str, Distinctions]:
@@ -241,7 +243,8 @@ def entangled(part: Part, table: ClassTable) -> Mapping[str, Distinctions]:
     segments = {None if one is None else (one.tree.name, one.layers) for one in layerings}
     classes = {id(share.pod_class) for leaf, _ in leaves for share in table.shares(leaf.core)}
     mixed = max(len(classes), len(segments), len({tree.name for tree in _required_trees(part)})) > 1
-    distinctions = Distinctions(tuple(trees.values()), table.shares(part.needed()))
+    held = np.asarray(list(_held(leaves)), dtype=np.intp)
+    distinctions = Distinctions(tuple(trees.values()), table.shares(part.needed()), held)
     found: dict[str, Distinctions] = {}
     finest_later = ROOT_LEVEL
     for index, (leaf, levels) in enumerate(reversed(leaves)):
@@ -250,6 +253,17 @@ def entangled(part: Part, table: ClassTable) -> Mapping[str, Distinctions]:
             found[leaf.name] = distinctions
         finest_later = max(finest_later, level)
     return found
+
+
+def _held(leaves: Sequence[tuple[Part, Levels | None]]) -> Iterator[int]:
+    """Slots of members that run, of leaves that must have a node for themselves or for their segments."""
+    for leaf, levels in leaves:
+        tight = levels is not None and levels.required == levels.tree.node_level
+        if leaf.anchors and leaf.layering is not None:
+            node_level = leaf.layering.tree.node_level
+            tight = tight or any(one.required and one.level == node_level for one in leaf.layering.layers)
+        if tight:
+            yield from leaf.anchors
 
 
 def with_preferences_required(part: Part) -> Part | None:

@@ -75,6 +75,8 @@ class Trial:
             for tree in apart.trees
             for level in range(tree.node_level)
         ]
+        if len(apart.held):
+            owners.append(np.where(np.isin(supply.slots, apart.held), supply.slots, -1))
         others = (
             Supply(self._cluster, self._table, self._tree, self._inside, apart.demand, pace)
             if apart.demand
