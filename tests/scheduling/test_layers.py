@@ -419,3 +419,21 @@ def test_a_search_that_comes_back_to_a_subgroup_judges_nodes_by_what_is_free_now
     found = world(nodes, levels=BLOCKS).run(gang(min_member=10, subgroups=asked), members=members)
     assert set(by(found, "rack", "s3-0", "s3-1", "s3-2", "s3-large-0")) == {"r0"}
     assert len(found.where) == len(members)
+
+
+@pytest.mark.parametrize("busy", ["a1", "a2"])
+def test_a_subgroup_leaves_a_node_to_segments_of_which_a_member_runs_there(busy: str) -> None:
+    """Both nodes have room for one more pod."""
+    nodes = [node(name, {"rack": "r"}, {GPU: 2, "cpu": 2}) for name in ("a1", "a2")]
+    second = in_layers("second", 2, Layer(level=HOSTNAME, size=2, topology="fabric"))
+    there, late = pods("train", 2, subgroup="second")
+    members = [
+        *pods("train", 1, spec(gpu=1, cpu=1), "first"),
+        replace(there, node_name=busy, phase="Running"),
+        *pods(None, 1, prefix="other", on="a2" if busy == "a1" else "a1"),
+        late,
+    ]
+    found = world(nodes, levels=("rack",)).run(
+        gang(min_member=3, subgroups=[subgroup("first", required="rack"), second]), members=members
+    )
+    assert found.where == {"first-0": "a2" if busy == "a1" else "a1", "second-1": busy}
