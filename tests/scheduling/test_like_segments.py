@@ -13,6 +13,7 @@ from closeby.objects.groups import Exclusive, Layer, LayerMode, PodGroup, Remain
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
+from closeby.scheduling.events import PodUpserted
 from closeby.scheduling.pace import Budget
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world
 
@@ -93,6 +94,32 @@ def test_a_preferred_layer_is_followed_where_it_can_be() -> None:
             replace(gang(min_member=6), layers=layers), members=in_turn(2, LEADER, WORKER, WORKER)
         )
         assert sorted(found.used(by="rack").values()) == used
+
+
+@pytest.mark.parametrize(
+    ("drawing", "done"),
+    [
+        ("a ra0 : a0=2\na ra1 : a1=2\nb rb0 : b0=2\nb rb1 : b1=2\nc rc0 : c0=2", (3, 4, 5)),
+        ("a ra : a0=2\nb rb : b0=2\nc rc : c0=2", (3, 4, 5, 9, 10, 11)),
+    ],
+)
+def test_of_segments_that_lack_members_whose_work_is_done_each_is_in_one_zone(
+    drawing: str, done: tuple[int, ...]
+) -> None:
+    """The first zone lacks a rack's worth of members; counted through, its segment would take another's."""
+    members = in_turn(4, LEADER, spec(gpu=1), spec(gpu=1))
+    found = racks(drawing, cores=4).tell(
+        *(PodUpserted(replace(members[at], phase="Succeeded")) for at in done)
+    )
+    found.run(
+        replace(gang(min_member=12), layers=(Layer(level="zone", size=6), Layer(level="rack", size=3))),
+        members=[one for at, one in enumerate(members) if at not in done],
+    )
+    assert len(found.where) == 12 - len(done)
+    for size, letters in ((6, 1), (3, 2)):
+        for first in range(0, 12, size):
+            names = {found.where.get(f"p{at}-0", "")[:letters] for at in range(first, first + size)} - {""}
+            assert len(names) <= 1
 
 
 def test_each_segment_is_tried_once_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,11 +118,10 @@ def least_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> Segme
 def greatest_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> SegmentKind | None:
     """What any segment consists of at the most; None where they differ by more than a few pods.
 
-    Only the last one may be smaller. Where there is room for such segments there is room for those of the
-    part.
+    Where there is room for such segments there is room for those of the part.
     """
     found = _segments(part, layering, demand)
-    if found is None or len(found.whole) < 2 or not found.whole[:-1].all():
+    if found is None or len(found.whole) < 2:
         return None
     most = found.counts.max(axis=0)
     size = layering.layers[-1].size
@@ -139,11 +138,17 @@ class _Segments(Struct, frozen=True, eq=False):
 
 
 def _segments(part: Part, layering: Layering, demand: Sequence[Share]) -> _Segments | None:
-    """The segments of the finest layer in order; None where segments differ in size, or some members run."""
+    """The segments of the finest layer in order; None where segments differ in size, or some members run.
+
+    Only the last one of a layer may be smaller. Where members have done their work others may be, too.
+    """
     if any(layer.counts for layer in layering.layers) or len(part.anchors):
         return None
-    ids = layering.ids(part.numbers[: len(part.core)])[-1]
-    _, own = np.unique(ids, return_inverse=True)
+    ids = layering.ids(part.numbers[: len(part.core)])
+    for layer, segments in zip(layering.layers, ids, strict=True):
+        if (np.unique(segments, return_counts=True)[1][:-1] != layer.size).any():
+            return None
+    _, own = np.unique(ids[-1], return_inverse=True)
     whole = np.bincount(own) == layering.layers[-1].size
     class_of = {pod.uid: at for at, share in enumerate(demand) for pod in share.pods}
     kinds = np.asarray([class_of[pod.uid] for pod in part.core])
