@@ -15,7 +15,7 @@ from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import PodUpserted
 from closeby.scheduling.pace import Budget
-from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world
+from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
 
 LEADER = spec(cpu=4)
 WORKER = spec(gpu=2)
@@ -120,6 +120,50 @@ def test_of_segments_that_lack_members_whose_work_is_done_each_is_in_one_zone(
         for first in range(0, 12, size):
             names = {found.where.get(f"p{at}-0", "")[:letters] for at in range(first, first + size)} - {""}
             assert len(names) <= 1
+
+
+def test_segments_leave_another_subgroup_its_room() -> None:
+    """The leaders may be on any node, but only one node has the cores for both pods of the other subgroup."""
+    a, b = (
+        [replace(one, index=at) for at, needs in enumerate(kinds) for one in of_one(name, at, needs)]
+        for name, kinds in (
+            ("a", [spec(gpu=1, cpu=2), spec(gpu=2, cpu=1)] * 2),
+            ("b", [spec(gpu=1, cpu=1)] * 2),
+        )
+    )
+    nodes = [
+        node(name, {"zone": "z", "rack": rack}, {GPU: gpus, "cpu": cores})
+        for name, rack, gpus, cores in (
+            ("n0", "r0", 2, 1),
+            ("n1", "r1", 3, 4),
+            ("n2", "r1", 3, 2),
+            ("n3", "r2", 3, 1),
+        )
+    ]
+    subgroups = (
+        replace(subgroup("a", 4), layers=(Layer(level="zone", size=2),)),
+        replace(subgroup("b", 2), layers=(Layer(level=HOSTNAME, size=1),)),
+    )
+    found = world(nodes).run(gang(min_member=6, subgroups=subgroups), members=[*a, *b])
+    assert len(found.where) == 6
+
+
+def of_one(name: str, at: int, needs: PodSpec) -> list[Pod]:
+    return pods("train", 1, needs, subgroup=name, prefix=f"{name}{at}")
+
+
+def test_equal_segments_leave_another_subgroup_its_rack() -> None:
+    """Two segments of one pod would fill the only rack that holds the two pods of the other subgroup."""
+    subgroups = (
+        replace(subgroup("a", 2), layers=(Layer(level="rack", size=1),)),
+        replace(subgroup("b", 2), layers=(Layer(level="rack", size=2),)),
+    )
+    found = world("z r0 : n0=2\ny r1 : n1=1\ny r2 : n2=0\ny r2 : n3=1").run(
+        gang(min_member=4, subgroups=subgroups),
+        members=[*pods("train", 2, subgroup="a"), *pods("train", 2, subgroup="b")],
+    )
+    assert found.used("b", by="rack") == {"r0": 2}
+    assert len(found.where) == 4
 
 
 def test_each_segment_is_tried_once_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

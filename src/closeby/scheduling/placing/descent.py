@@ -239,8 +239,9 @@ def mean_scores(table: ClassTable, pod_class: PodClass, tree: Tree, among: Ints 
             return np.round(scored[tree.slot_at[domains]], 9)
         slots, starts = tree.slots_of(level, domains)
         usable = pod_class.fits[slots] > 0
-        # Every domain compared has room, hence at least one usable node.
         sizes = np.add.reduceat(usable, starts, dtype=np.intp)
+        if not sizes.all():
+            return None  # A domain lost its room while the decision was suspended: that is noticed later.
         scores = table.scores(pod_class, slots[usable]) if scored is None else scored[slots[usable]]
         if scores is None:
             return None

@@ -90,6 +90,7 @@ class LikeSegments:
         view.follow(self._room(like, counts))
         view.needed = view.wanted = like.wanted
         candidates = proposes(view)
+        # What other parts left untried is kept apart.
         spent, self._budget.spent = self._budget.spent, False
         # Half of the budget is left for the search.
         aside = self._budget.set_aside()
@@ -101,7 +102,9 @@ class LikeSegments:
             if self._place(own, inside, counts if same else self._counts(like, inside)):
                 self._chosen[part.name] = (candidate, scope)
                 self._budget.put_back(aside)
+                own_spent, self._budget.spent = self._budget.spent, spent
                 yield
+                spent, self._budget.spent = self._budget.spent, own_spent
                 aside = self._budget.set_aside()
             self._statement.rollback(mark)
         self._budget.put_back(aside)

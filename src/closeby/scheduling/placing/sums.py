@@ -49,8 +49,8 @@ class Sums:
         self._bounds: dict[Needs, Bounds] = {}
         #: By the needs of unequal pods, the name of a tree and a level.
         self._times: dict[tuple[Needs, str, int], _Times] = {}
-        #: Whether a resource, by its place among those asked for, limits the pods as it should.
-        self._limiting: dict[tuple[Bounds, int], bool] = {}
+        #: Whether a resource, by its place among those asked for, limits the pods of a tree as it should.
+        self._limiting: dict[tuple[Bounds, int, str], bool] = {}
 
     def lack_room(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
         """Whether pods certainly don't fit beside each other, even if none took a volume from another."""
@@ -144,7 +144,7 @@ class Sums:
 
     def _limits(self, demand: Sequence[Share], bounds: Bounds, row: int, tree: Tree) -> bool:
         """Whether a resource limits all pods as it should; one that is ignored does not."""
-        known = self._limiting.get((bounds, row))
+        known = self._limiting.get((bounds, row, tree.name))
         if known is not None:
             return known
         self._pace.note(len(demand) * len(tree.slot_at) // _PER_STEP)
@@ -154,7 +154,7 @@ class Sums:
             self._table.refresh(share.pod_class)
             room = share.pod_class.fits[tree.slot_at]
             limits = limits and bool(bounds.limiting(kind, free, room, [row]).all())
-        self._limiting[bounds, row] = limits
+        self._limiting[bounds, row, tree.name] = limits
         return limits
 
     def _bounds_and_free(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> tuple[Bounds, Amounts]:
