@@ -51,6 +51,22 @@ def test_a_subgroup_has_layers_of_its_own() -> None:
     assert not found.conditions
 
 
+@pytest.mark.parametrize("level", ["", ", requiredTopologyLevel: block"])
+def test_layers_are_levels_of_the_topology_that_the_constraint_names(level: str) -> None:
+    found = gang(
+        f"{{topologyConstraint: {{topology: fabric{level}}}, layers: [{{level: rack, size: 2}}], "
+        "subGroups: [{name: a, layers: [{level: rack, size: 2}]}, "
+        "{name: b, layers: [{level: rack, size: 2}], topologyConstraint: {topology: other}}]}"
+    )
+    assert [one.topology for one in found.layers] == ["fabric"]
+    assert [one.layers[0].topology for one in found.subgroups] == ["fabric", "other"]
+    assert [one.layers[0].written.topology for one in found.subgroups] == [
+        "spec.topologyConstraint.topology",
+        "spec.subGroups[1].topologyConstraint.topology",
+    ]
+    assert [one.field for one in found.conditions if "topologyConstraint" in one.field] == []
+
+
 @pytest.mark.parametrize(
     ("spec", "minimum"),
     [

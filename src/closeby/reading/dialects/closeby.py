@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from closeby.objects.bounds import quoted
-from closeby.objects.groups import OnPartial, PodGroup
+from closeby.objects.groups import Layer, OnPartial, PodGroup
 from closeby.objects.reasons import Reason
 from closeby.objects.times import parse_duration
 from closeby.reading.common.layers import LayerWire, read_layers
@@ -14,6 +14,7 @@ from closeby.reading.common.podgroups import (
     ConstraintWire,
     DisruptionWire,
     SubGroupWire,
+    constraint_of,
     disruption_of,
     new_group,
     with_condition,
@@ -112,7 +113,13 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         )
     subgroups = spec.sub_groups or ()
     parents = [one.parent or None for one in subgroups]
-    group = _with_layers(with_subgroups(group, spec.topology_constraint, subgroups, parents), spec)
+    layered = bool(spec.layers) or any(one.layers for one in subgroups)
+    asking = [
+        msgspec.structs.replace(one, topology_constraint=_asking(one.topology_constraint, bool(one.layers)))
+        for one in subgroups
+    ]
+    group = with_subgroups(group, _asking(spec.topology_constraint, layered), asking, parents)
+    group = _with_layers(group, spec)
     if spec.placement:
         group = with_strategy(group, spec.placement.strategy, "spec.placement.strategy")
         group = _with_policy(group, spec.placement)
@@ -131,17 +138,38 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     return checked(group, given_minimum=spec.min_member is not None)
 
 
+def _asking(constraint: OwnConstraintWire | None, layered: bool) -> OwnConstraintWire | None:
+    """The constraint, or None where it only names the topology of layers."""
+    return None if layered and constraint_of(constraint) is None else constraint
+
+
 def _with_layers(group: PodGroup, spec: OwnSpecWire) -> PodGroup:
-    """The group and its subgroups with their layers."""
+    """The group and its subgroups with their layers, in the topology that their constraints name."""
     owner = object_id("PodGroup", group.namespace, group.name)
     layers, problems = read_layers(spec.layers, owner, "spec.layers")
     subgroups = []
     for i, (one, wire) in enumerate(zip(group.subgroups, spec.sub_groups or (), strict=True)):
         own, more = read_layers(wire.layers, owner, f"spec.subGroups[{i}].layers")
+        own = _in_topology(own, wire.topology_constraint, f"spec.subGroups[{i}]")
+        own = _in_topology(own, spec.topology_constraint, "spec")
         subgroups.append(msgspec.structs.replace(one, layers=own))
         problems += more
+    layers = _in_topology(layers, spec.topology_constraint, "spec")
     return msgspec.structs.replace(
         group, layers=layers, subgroups=tuple(subgroups), conditions=(*group.conditions, *problems)
+    )
+
+
+def _in_topology(
+    layers: tuple[Layer, ...], constraint: OwnConstraintWire | None, owner: str
+) -> tuple[Layer, ...]:
+    """Layers that name no topology themselves are levels of the one that the constraint of a field names."""
+    topology = None if constraint is None else constraint.topology
+    if not topology or any(layer.topology for layer in layers):
+        return layers
+    replace, field = msgspec.structs.replace, f"{owner}.topologyConstraint.topology"
+    return tuple(
+        replace(layer, topology=topology, written=replace(layer.written, topology=field)) for layer in layers
     )
 
 
