@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from closeby.cluster.selecting import NodeReach, NodesByName
 from closeby.cluster.storage import Storage
-from closeby.objects.arrays import Amounts, Bools, Counts, Ints
+from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.pods import ClaimRequest, NodeSelectorTerm
 from closeby.objects.volumes import PersistentVolume
 
@@ -51,7 +51,6 @@ class _Columns:
         self._names = [one.name for one in self._volumes]
         #: (V,) the slot of the node that reaches it, or the group of those that several nodes reach.
         self._places = np.asarray([place for _, place in found], dtype=np.intp)
-        self._sizes: Amounts = np.asarray([one.size for one in self._volumes], dtype=np.int64)
         self._serving: dict[ClaimRequest, Bools] = {}
 
     def free_for(self, request: ClaimRequest, taken: Container[str]) -> tuple[Ints, Ints]:
@@ -63,10 +62,9 @@ class _Columns:
             serving = np.asarray([serves(one, request) for one in self._volumes], dtype=np.bool_)
             self._serving[request] = serving
         chosen = np.fromiter(map(taken.__contains__, self._names), dtype=np.bool_, count=len(self._names))
-        free = serving & ~chosen
-        return self._places[: self._local][free[: self._local]], self._places[self._local :][
-            free[self._local :]
-        ]
+        free = np.flatnonzero(serving & ~chosen)
+        local = int(np.searchsorted(free, self._local))
+        return self._places[free[:local]], self._places[free[local:]]
 
 
 class Shelf:

@@ -17,7 +17,7 @@ from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.placing.descent import descend, mean_scores
 from closeby.scheduling.placing.packing import first_of
 from closeby.scheduling.placing.segment_room import SegmentRoom
-from closeby.scheduling.placing.segment_rules import SegmentAttempt, SegmentRules, running
+from closeby.scheduling.placing.segment_rules import SegmentPlacer, running
 from closeby.topology.tree import ROOT, Domain, Tree
 
 #: Proposes candidates for a part inside a scope, by what the part sees of its room.
@@ -65,22 +65,13 @@ class _Run(Struct, frozen=True, eq=False):
     wanted: int
 
 
-class CountedSegments:
+class CountedSegments(SegmentPlacer):
     """Places parts of equal pods on one statement; it finds a way wherever there is one."""
-
-    def __init__(self, attempt: SegmentAttempt, rules: SegmentRules) -> None:
-        self._cluster = attempt.tools.cluster
-        self._table = attempt.tools.table
-        self._group = attempt.group
-        self._statement = attempt.statement
-        self._filler = attempt.filler
-        self._budget = attempt.budget
-        self._rules = rules
-        self._chosen = attempt.chosen
 
     def ways(
         self, part: Part, layering: Layering, scope: NodeSet, share: Share, proposes: Proposes, strict: bool
     ) -> Iterator[None]:
+        """Each step places the part in another way; unless ``strict``, preferred layers as far as can be."""
         mark = self._statement.checkpoint()
         free = np.arange(len(part.core), dtype=np.intp)
         if len(part.anchors):
@@ -108,7 +99,7 @@ class CountedSegments:
         rest = replace(part, core=run.pods, extra=())
         demand = (Share(share.pod_class, run.pods),)
         view = SegmentedPart(self._group, rest, scope, demand, self._table, self._cluster.capacity)
-        used = None if layering.layers[0].max_domains is None else self._rules.used(part, layering)
+        used = self._rules.used(part, layering)
         room = self._room(run, strict=strict, used=used)
         view.follow(room)
         view.needed = view.wanted = run.wanted
@@ -117,8 +108,7 @@ class CountedSegments:
             if not self._budget.take_candidate():
                 break
             self._chosen[part.name] = (candidate, scope)
-            inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
-            same = inside.mask is scope.mask and (inside.tree is None or inside.tree is layering.tree)
+            inside, same = self._within(scope, candidate, layering)
             before = self._statement.checkpoint()
             narrowed = replace(run, inside=inside)
             known = room if same else None

@@ -21,9 +21,15 @@ from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.placing.counted_segments import Proposes, SegmentedPart
 from closeby.scheduling.placing.descent import fewest, mean_scores
 from closeby.scheduling.placing.packing import first_of
-from closeby.scheduling.placing.segment_bounds import SegmentCounts, SegmentKind, greatest_kind, most_segments
+from closeby.scheduling.placing.segment_bounds import (
+    SegmentCounts,
+    SegmentKind,
+    classes_of,
+    greatest_kind,
+    most_segments,
+)
 from closeby.scheduling.placing.segment_room import SegmentRoom
-from closeby.scheduling.placing.segment_rules import SegmentAttempt, SegmentRules
+from closeby.scheduling.placing.segment_rules import SegmentPlacer
 from closeby.topology.tree import Domain
 
 #: After so many domains that hold fewer segments than sums say, mixtures of pods are judged.
@@ -55,19 +61,8 @@ class _Like(Struct, frozen=True, eq=False):
         return -(-len(self.pods) // self.kind.size) * self.kind.size
 
 
-class LikeSegments:
+class LikeSegments(SegmentPlacer):
     """Places parts whose segments are alike, or nearly, on one statement."""
-
-    def __init__(self, attempt: SegmentAttempt, rules: SegmentRules) -> None:
-        self._cluster = attempt.tools.cluster
-        self._table = attempt.tools.table
-        self._pace = attempt.tools.pace
-        self._group = attempt.group
-        self._statement = attempt.statement
-        self._filler = attempt.filler
-        self._budget = attempt.budget
-        self._rules = rules
-        self._chosen = attempt.chosen
 
     def ways(
         self, part: Part, layering: Layering, scope: NodeSet, demand: Sequence[Share], proposes: Proposes
@@ -82,9 +77,7 @@ class LikeSegments:
             return False
         order = np.argsort(part.numbers[: len(part.core)], kind="stable")
         pods = tuple([part.core[at] for at in order.tolist()])
-        class_of = {pod.uid: at for at, share in enumerate(demand) for pod in share.pods}
-        classes = np.asarray([class_of[pod.uid] for pod in pods])
-        like = _Like(part, layering, kind, pods, classes, {})
+        like = _Like(part, layering, kind, pods, classes_of(pods, demand), {})
         counts = self._counts(like, scope)
         view = SegmentedPart(self._group, part, scope, demand, self._table, self._cluster.capacity)
         view.follow(self._room(like, counts))
@@ -95,8 +88,7 @@ class LikeSegments:
         # Half of the budget is left for the search.
         aside = self._budget.set_aside()
         for candidate in (None,) if candidates is None else candidates:
-            inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
-            same = inside.mask is scope.mask and (inside.tree is None or inside.tree is layering.tree)
+            inside, same = self._within(scope, candidate, layering)
             mark = self._statement.checkpoint()
             own = like if same else replace(like, filled={})
             if self._place(own, inside, counts if same else self._counts(like, inside)):
@@ -230,5 +222,5 @@ class LikeSegments:
 
     def _room(self, like: _Like, counts: SegmentCounts) -> SegmentRoom:
         layering = like.layering
-        used = None if layering.layers[0].max_domains is None else self._rules.used(like.part, layering)
+        used = self._rules.used(like.part, layering)
         return SegmentRoom(layering, counts, self._rules.barred(layering), strict=True, used=used)

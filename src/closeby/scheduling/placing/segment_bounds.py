@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools, Counts, Ints
+from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.parts import NodeSet, Part, scoped_counts
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.classes import ClassTable
@@ -111,8 +112,7 @@ def least_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> Segme
     found = _segments(part, layering, demand)
     if found is None or not found.whole.any():
         return None
-    counts = found.counts[found.whole]
-    return _kind(layering, demand, counts.min(axis=0), alike=bool(found.whole.all()) and _equal(counts))
+    return _kind(layering, demand, found, found.counts[found.whole].min(axis=0))
 
 
 def greatest_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> SegmentKind | None:
@@ -127,7 +127,7 @@ def greatest_kind(part: Part, layering: Layering, demand: Sequence[Share]) -> Se
     size = layering.layers[-1].size
     if int(most.sum()) > size + size // _ONE_OF:
         return None
-    return _kind(layering, demand, most, alike=bool(found.whole.all()) and _equal(found.counts))
+    return _kind(layering, demand, found, most)
 
 
 class _Segments(Struct, frozen=True, eq=False):
@@ -150,20 +150,21 @@ def _segments(part: Part, layering: Layering, demand: Sequence[Share]) -> _Segme
             return None
     _, own = np.unique(ids[-1], return_inverse=True)
     whole = np.bincount(own) == layering.layers[-1].size
-    class_of = {pod.uid: at for at, share in enumerate(demand) for pod in share.pods}
-    kinds = np.asarray([class_of[pod.uid] for pod in part.core])
     counts = np.zeros((len(whole), len(demand)), dtype=np.intp)
-    np.add.at(counts, (own, kinds), 1)
+    np.add.at(counts, (own, classes_of(part.core, demand)), 1)
     return _Segments(counts, whole)
 
 
-def _kind(layering: Layering, demand: Sequence[Share], counts: Ints, *, alike: bool) -> SegmentKind:
+def _kind(layering: Layering, demand: Sequence[Share], found: _Segments, counts: Ints) -> SegmentKind:
     shares = tuple((share, int(count)) for share, count in zip(demand, counts, strict=True) if count)
+    alike = bool(found.whole.all() and (found.counts == found.counts[0]).all())
     return SegmentKind(size=layering.layers[-1].size, shares=shares, alike=alike)
 
 
-def _equal(counts: Ints) -> bool:
-    return bool((counts == counts[0]).all())
+def classes_of(pods: Sequence[Pod], demand: Sequence[Share]) -> Ints:
+    """The class of each pod, by its place in the demand."""
+    class_of = {pod.uid: at for at, share in enumerate(demand) for pod in share.pods}
+    return np.asarray([class_of[pod.uid] for pod in pods])
 
 
 def most_segments(

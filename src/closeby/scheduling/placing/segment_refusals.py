@@ -10,7 +10,8 @@ from closeby.objects.groups import Exclusive, PodGroup
 from closeby.objects.words import all_pods, names_text, path_text, plural
 from closeby.scheduling.gangs.parts import EVERYWHERE, Part
 from closeby.scheduling.gangs.segments import Layering
-from closeby.scheduling.placing.segment_bounds import least_kind, most_segments
+from closeby.scheduling.judging.pod_classes import Share
+from closeby.scheduling.placing.segment_bounds import SegmentCounts, least_kind, most_segments
 from closeby.scheduling.placing.segment_room import PodCounts, SegmentRoom
 from closeby.scheduling.placing.tools import Tools
 from closeby.topology.tree import ROOT_LEVEL
@@ -20,32 +21,36 @@ AMPLE: Final = 4
 
 
 def segment_room(
-    tools: Tools, group: PodGroup, part: Part, layering: Layering | None = None, *, closely: bool = True
+    tools: Tools, group: PodGroup, part: Part, layering: Layering | None = None
 ) -> SegmentRoom | None:
     """The room for whole segments of a leaf as things are; of unequal pods at the most. None: not known.
 
-    ``layering``: other layers than those of the part. Unless ``closely``, unequal pods are judged by sums
-    alone.
+    ``layering``: other layers than those of the part.
     """
     layering = part.layering if layering is None else layering
     demand = tools.table.beside_each_other(part.core or part.extra)
     if layering is None or not demand or any(layer.counts for layer in layering.layers):
         return None
-    tree = layering.tree
-    for share in demand:
-        tools.table.refresh(share.pod_class)
-    counts: PodCounts
     if len(demand) == 1:
-        counts = tools.table.counts(demand[0].pod_class, tree)
-    else:
-        kind = least_kind(part, layering, demand) if part.core else None
-        if kind is None:
-            return None
-        level = layering.layers[-1].level
-        most = most_segments(tools.cluster, tools.table, kind, tree, level, EVERYWHERE, tools.pace)
-        if closely:
-            most.look_closer()
-        counts = most
+        tools.table.refresh(demand[0].pod_class)
+        return _room(tools, group, layering, tools.table.counts(demand[0].pod_class, layering.tree))
+    counts = _at_most(tools, part, layering, demand)
+    if counts is None:
+        return None
+    counts.look_closer()
+    return _room(tools, group, layering, counts)
+
+
+def _at_most(tools: Tools, part: Part, layering: Layering, demand: Sequence[Share]) -> SegmentCounts | None:
+    """What fits of segments of unequal pods at the most, by sums; None: not known."""
+    kind = least_kind(part, layering, demand) if part.core else None
+    if kind is None:
+        return None
+    tree, level = layering.tree, layering.layers[-1].level
+    return most_segments(tools.cluster, tools.table, kind, tree, level, EVERYWHERE, tools.pace)
+
+
+def _room(tools: Tools, group: PodGroup, layering: Layering, counts: PodCounts) -> SegmentRoom | None:
     barred: list[Bools | None] = [None] * len(layering.layers)
     if tools.taken is not None:
         barred = tools.taken(group, layering)
@@ -70,21 +75,34 @@ def segments_text(room: SegmentRoom, level: int, domain: int, pods: int) -> tupl
 def certainly_short(tools: Tools, group: PodGroup, whole: Part) -> bool:
     """Whether a leaf of unequal pods certainly has no room for its segments, however they are placed."""
     for part in whole.leaves():
-        layering = part.layering
-        if layering is None or part.anchors or not part.core or len(tools.table.shares(part.core)) < 2:
+        layering, demand = part.layering, tools.table.beside_each_other(part.core)
+        if layering is None or part.anchors or len(demand) < 2:
             continue
         # What finer segments have in common may be less than what coarser ones have.
         for depth in range(len(layering.layers), 0, -1):
             layers = replace(layering, layers=layering.layers[:depth])
-            for closely in (False, True):
-                room = segment_room(tools, group, part, layers, closely=closely)
-                pods = len(part.core) // layers.layers[-1].size * layers.layers[-1].size
-                most = pods * AMPLE if room is None else _most(room, part, whole, pods)
-                if most < pods:
-                    return True
-                if most >= pods * AMPLE:
-                    break
+            counts = _at_most(tools, part, layers, demand)
+            if counts is not None and _too_few(tools, group, part, whole, layers, counts):
+                return True
     return False
+
+
+def _too_few(
+    tools: Tools, group: PodGroup, part: Part, whole: Part, layers: Layering, counts: SegmentCounts
+) -> bool:
+    """Whether there is too little room for a part: by sums, and if these leave not much, by mixtures."""
+    size = layers.layers[-1].size
+    pods = len(part.core) // size * size
+
+    def most() -> int:
+        room = _room(tools, group, layers, counts)
+        return pods * AMPLE if room is None else _most(room, part, whole, pods)
+
+    found = most()
+    if pods <= found < pods * AMPLE:
+        counts.look_closer()
+        found = most()
+    return found < pods
 
 
 def _most(room: SegmentRoom, part: Part, whole: Part, pods: int) -> int:

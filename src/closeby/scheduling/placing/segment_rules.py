@@ -77,16 +77,40 @@ class SegmentRules:
 
     def in_few(self, part: Part, layering: Layering) -> bool:
         """Whether all segments are in as few domains as their layer allows."""
-        most = layering.layers[0].max_domains
-        return most is None or len(self.used(part, layering)) <= most
+        most, used = layering.layers[0].max_domains, self.used(part, layering)
+        return most is None or used is None or len(used) <= most
 
-    def used(self, part: Part, layering: Layering) -> Ints:
-        """The domains of the coarsest layer that hold members of the part."""
+    def used(self, part: Part, layering: Layering) -> Ints | None:
+        """The domains of the coarsest layer that hold members of the part; None where any number may."""
+        if layering.layers[0].max_domains is None:
+            return None
         where = {pod.uid: slot for pod, slot in self._statement.state.placed}
         placed = [where[pod.uid] for pod in (*part.core, *part.extra) if pod.uid in where]
         slots = np.asarray([*placed, *part.anchors], dtype=np.intp)
         owners = np.unique(layering.tree.owners_of_slots(slots, layering.layers[0].level))
         return owners[owners >= 0]
+
+
+class SegmentPlacer:
+    """What places segments on one statement."""
+
+    def __init__(self, attempt: SegmentAttempt, rules: SegmentRules) -> None:
+        self._cluster = attempt.tools.cluster
+        self._table = attempt.tools.table
+        self._pace = attempt.tools.pace
+        self._group = attempt.group
+        self._statement = attempt.statement
+        self._filler = attempt.filler
+        self._budget = attempt.budget
+        self._chosen = attempt.chosen
+        self._rules = rules
+
+    def _within(
+        self, scope: NodeSet, candidate: Candidate | None, layering: Layering
+    ) -> tuple[NodeSet, bool]:
+        """The nodes that a candidate offers of a scope, and whether figures of the scope hold for them."""
+        inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
+        return inside, inside.mask is scope.mask and (inside.tree is None or inside.tree is layering.tree)
 
 
 def running(part: Part) -> Ints:
