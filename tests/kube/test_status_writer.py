@@ -230,6 +230,7 @@ def test_a_refusal_is_logged_once_and_tried_again_after_ever_longer_pauses(with_
         began = time.monotonic()
         it.want(uid, "calm")
         await eventually(it.agree)
+        await eventually(lambda: asyncio.sleep(0, len(it.written) == 5))
         # Half to all of 0.2, 0.4, 0.8 and 1 s.
         assert time.monotonic() - began >= 0.5 * (0.2 + 0.4 + 0.8 + 1.0)
         assert it.patches(uid) == 5
@@ -247,6 +248,8 @@ def test_another_state_does_not_wait_for_one_that_was_refused(with_pods: Run) ->
         await eventually(lambda: asyncio.sleep(0, bool(it.lines)))
         it.want(uid, "busy")
         await eventually(it.agree)
+        # The cluster may say so before the answer is here.
+        await eventually(lambda: asyncio.sleep(0, len(it.written) == 2))
         assert [mood for _, mood, _ in it.written] == ["calm", "busy"]
 
     with_pods(1, test, RequestPace(600.0, 600.0))
