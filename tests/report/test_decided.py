@@ -165,7 +165,7 @@ def test_the_status_says_what_the_reservation_is() -> None:
     status = own.status
     assert (status.nodes, status.domain, status.missing, status.level) == (1, ("a", ""), 1, "rack")
     assert list(reserved_sentences(status, own)) == [
-        f"The scheduler says that 1 node of a/- is reserved for it since {SINCE}."
+        f"The scheduler says that 1 node of a/– is reserved for it since {SINCE}."
     ]
 
 

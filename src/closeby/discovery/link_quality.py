@@ -14,6 +14,7 @@ from closeby.discovery.findings import LinkQuality
 from closeby.discovery.planes import Trees
 from closeby.discovery.ranks import Neighbours
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import plural
 from closeby.topology.quality import format_bandwidth
 from closeby.topology.uplinks import usual_amount
 
@@ -114,5 +115,5 @@ def _slow_adapters(guid: str, links: Neighbours, names: DeviceNames) -> Iterator
 
 
 def _amount(cables: int, rate: int | None) -> str:
-    count = f"{cables} cable{'' if cables == 1 else 's'}"
+    count = plural(cables, "cable")
     return count if rate is None else f"{count} of {format_bandwidth(rate)} together"

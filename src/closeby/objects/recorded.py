@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.problems import Problem
+from closeby.objects.words import path_text, plural
 
 #: Pods of a plan that are written with their names; of more their uids alone. etcd keeps no object above
 #: 1.5 MiB.
@@ -56,8 +57,7 @@ class ReservationStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def where(self) -> str:
         """Such as ``16 nodes of zone-a/rack-1``."""
-        place = "/".join(value or "-" for value in self.domain)
-        return f"{self.nodes} node{'' if self.nodes == 1 else 's'} of {place or 'the cluster'}"
+        return f"{plural(self.nodes, 'node')} of {path_text(self.domain)}"
 
     @property
     def are(self) -> str:

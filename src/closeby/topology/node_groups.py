@@ -7,6 +7,7 @@ from closeby.objects.labels import is_label_name
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import plural
 from closeby.topology.presets import LabelFamily
 
 #: Annotation that holds the quality of a node's switches as JSON (Topograph label standard).
@@ -62,7 +63,7 @@ def group_nodes(nodes: Iterable[Node], family: LabelFamily) -> GroupedNodes:
 def and_more(nodes: Sequence[str]) -> str:
     """The first name, and how many there are besides."""
     more = len(nodes) - 1
-    return nodes[0] if not more else f"{nodes[0]} and {more} more node{'s' if more > 1 else ''}"
+    return nodes[0] if not more else f"{nodes[0]} and {plural(more, 'more node')}"
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:

@@ -14,6 +14,7 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology, TopologyLevel
+from closeby.objects.words import plural
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
@@ -315,7 +316,7 @@ def too_many_cores(jobs: Jobs, room: ClusterRoom) -> dict[int, str]:
 
 
 def _pods(count: int, gpus: int) -> str:
-    return f"{count:,} pod{'' if count == 1 else 's'} of {gpus} GPU{'' if gpus == 1 else 's'}"
+    return f"{plural(count, 'pod')} of {plural(gpus, 'GPU')}"
 
 
 def _most_pods(gpus: int, free: Counts, tree: Tree, level: int | None) -> int:

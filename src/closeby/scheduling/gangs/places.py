@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from closeby.objects.arrays import Ints, run_ends
 from closeby.objects.pods import Pod
+from closeby.objects.words import path_text
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.gangs.segments import Layering, Order, SegmentNumbers, numbered
 from closeby.scheduling.outcomes import Place
@@ -246,13 +247,9 @@ def _split(name: str, levels: Levels, slots: list[int]) -> Split | None:
     return Split(
         part=name,
         levels=levels,
-        domains=tuple(_path(tree, level, int(index)) for index in labelled),
+        domains=tuple(path_text(tree.path(Domain(level, int(index)))) for index in labelled),
         outside=len(np.unique(inside[outside])) + len(np.unique(positions)) - len(np.unique(inside)),
     )
-
-
-def _path(tree: Tree, level: int, index: int) -> str:
-    return "/".join(value or "-" for value in tree.path(Domain(level, index)))
 
 
 def _slots(part: Part, where: Mapping[str, int]) -> list[int]:

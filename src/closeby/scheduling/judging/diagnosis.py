@@ -12,7 +12,7 @@ from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod, one_of_each_spec
 from closeby.objects.reasons import Reason, ReasonToken, Rejection
-from closeby.objects.words import names_text
+from closeby.objects.words import names_text, plural
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts, Weighted, active_scorers, plugin_scores
@@ -127,7 +127,7 @@ class Diagnosis:
             if plugin.filter_scope is Scope.STATIC or found.reason in _WITH_EXAMPLE:
                 instances.setdefault(found.reason, f", for instance {self._name(slot)}: {found.message}")
         return "; ".join(
-            f"{count} node{'s' if count > 1 else ''} {reason}{instances.get(reason, '')}"
+            f"{plural(count, 'node')} {reason}{instances.get(reason, '')}"
             for reason, count in _count(state, pod, refused).most_common()
         )
 

@@ -8,9 +8,7 @@ from msgspec.structs import replace
 
 from closeby.cluster.columns import Batch
 from closeby.objects.arrays import Bools
-from closeby.objects.bounds import some
-from closeby.objects.reasons import Condition, Reason, ReasonToken
-from closeby.objects.words import all_pods, names_text, plural
+from closeby.objects.reasons import Reason
 from closeby.scheduling.extension import Candidate, Placement
 from closeby.scheduling.gangs.parts import (
     EVERYWHERE,
@@ -24,8 +22,6 @@ from closeby.scheduling.gangs.parts import (
 )
 from closeby.scheduling.gangs.places import segment_order, split_part
 from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
-from closeby.scheduling.judging.diagnosis import NoNode
-from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_text
 from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.outcomes import Improvement
@@ -33,8 +29,9 @@ from closeby.scheduling.pace import BACKTRACKS, Budget
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.growth import Growth, move_together, used_domains
 from closeby.scheduling.placing.many_kinds import judge_one_by_one
+from closeby.scheduling.placing.refusing import GangRefusal, Refusing, SearchInVain
 from closeby.scheduling.placing.search import Search
-from closeby.scheduling.placing.segment_refusals import certainly_short, shortfall, subgroups_apart
+from closeby.scheduling.placing.segment_refusals import certainly_short
 from closeby.scheduling.placing.tools import Attempt, Left, Tools, WaitingGang, gang_refusal
 from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.services import Traffic
@@ -81,9 +78,6 @@ class _GangCycle:
         self._most = 0
         #: Pods of a class that has not enough room in the whole cluster, whatever the topology.
         self._short: Share | None = None
-        #: What the refused gang lacks.
-        self._lacks: tuple[ResourceLack, ...] = ()
-        self._unlabelled: Unlabelled | None = None
 
     def run(self, minimum: Part) -> Attempt:
         """``minimum``: the gang as a tree of parts with what must find a place."""
@@ -102,13 +96,13 @@ class _GangCycle:
         search = self._find(minimum, demand)
         if search is None:
             need = self._need(minimum, demand)
-            refusal = self._kept_out(need) or self._failure(demand)
+            refused = self._why(demand, need)
             explanations = () if self._explaining is None else self._explaining.pods()
             self._tools.post_filter(self._state, waiting)
             return Attempt(
-                refusal=refusal,
-                lacks=self._lacks,
-                unlabelled=self._unlabelled,
+                refusal=refused.condition,
+                lacks=refused.lacks,
+                unlabelled=refused.unlabelled,
                 need=need,
                 domains=domains,
                 explanations=explanations,
@@ -148,6 +142,11 @@ class _GangCycle:
             return None
         alone = bool(self._state.anchors)
         return need_of(self._tools.table, demand, self._constraints.levels.get(""), alone=alone)
+
+    def _why(self, demand: Sequence[Share], need: Need | None) -> GangRefusal:
+        """Why the gang is refused, after a search in vain."""
+        search = SearchInVain(demand, self._short, self._most, self._budget.spent, self._fits_nowhere)
+        return Refusing(self._tools, self._gang, self._statement, self._filler).why(search, need)
 
     def _move_together(self, traffic: Traffic, search: Search, minimum: Part) -> Improvement:
         """Lower the cost of traffic without leaving the domains that the search chose."""
@@ -318,127 +317,6 @@ class _GangCycle:
         cost = sum(judge.placement_cost(self._state, placement) for judge in judges)
         return _Way(cost, batches, dict(search.chosen))
 
-    def _kept_out(self, need: Need | None) -> Condition | None:
-        """The refusal of a gang that lacks nothing but the nodes which are reserved for another one."""
-        reserved, rooms = self._tools.reserved, self._tools.rooms
-        if not reserved.applies or need is None or not rooms.lack(need, keep_off=True) or rooms.lack(need):
-            return None
-        count = 0 if reserved.mask is None else int(reserved.mask.sum())
-        nodes = f"{count} node{'s' if count > 1 else ''}"
-        message = f"it lacks the room on {nodes} {reserved.text(self._group.namespace)}"
-        return self._refusal(Reason.NODE_RESERVED, message)
-
-    def _failure(self, demand: Sequence[Share]) -> Condition:
-        among = self._tools.table.asked_among(demand)
-        constrained = f"; the pods constrain each other: {some(among)}" if among else ""
-        short = self._short
-        if short is not None and not self._budget.spent:
-            self._tools.table.refresh(short.pod_class)
-            room, pods = short.pod_class.total, plural(len(short.pods), "pod")
-            diagnosis, state, pod = self._tools.diagnosis, self._state, short.pods[0]
-            self._lacks = diagnosis.lacks((short,))
-            bare, label = (None, "") if self._lacks else diagnosis.label_lack(state, pod)
-            self._unlabelled = bare
-            asked = self._tools.explains(self._group.key) and not label
-            nodes = diagnosis.kept_out(state, pod, examples=asked)
-            pods += f" ({names_text([one.name for one in short.pods])})" if len(demand) > 1 else ""
-            message = f"{room} of {pods} {'fits' if len(short.pods) == 1 else 'fit'} in the whole cluster"
-            if not self._tools.cluster.node_count:
-                message = "the cluster has no nodes"
-            else:
-                message += f": {lacks_text(self._lacks)}" if self._lacks else ""
-                message += f" ({nodes})" if nodes else ""
-            message += f": {label}" if label else ""
-            message += constrained
-            remedy = "" if bare is None else bare.remedy
-            return self._refusal(Reason.GANG_DOES_NOT_FIT, message, remedy)
-        shared = self._shared_claim(demand)
-        if shared is not None:
-            return shared
-        volumes = self._lacks_volumes(demand)
-        if self._budget.spent:
-            return self._spent(volumes)
-        if any(one.binds for one in self._constraints.layerings.values()):
-            minimum = self._gang.parts(everyone=False)
-            message = shortfall(self._tools, self._group, minimum) + constrained
-            return self._refusal(Reason.TOPOLOGY_PLACEMENT_FAILED, message)
-        if self._most:
-            message = f"{self._most} of at least {self._group.min_member} members find a place"
-            return self._refusal(Reason.GANG_DOES_NOT_FIT, message)
-        if not self._constraints.required or (len(demand) > 1 and self._fits_nowhere()):
-            return self._refusal(
-                Reason.GANG_DOES_NOT_FIT,
-                "the pods fit one by one, but not all beside each other"
-                + ("" if volumes is None else f": {volumes.message}")
-                + constrained,
-            )
-        levels = self._constraints.levels.get("")
-        if levels is None or levels.required is None or self._group.subgroups:
-            return self._refusal(
-                Reason.TOPOLOGY_PLACEMENT_FAILED,
-                subgroups_apart(self._tools, self._group, self._gang.parts(everyone=False)),
-            )
-        name = levels.tree.level_names[levels.required]
-        wanted = sum(len(share.pods) for share in demand)
-        message = f"no {name} of topology {levels.tree.name} holds {all_pods(wanted)}"
-        best = self._tools.diagnosis.roomiest(demand, levels.tree, levels.required)
-        bare = self._unlabelled = self._tools.diagnosis.without_level(demand, levels.tree, levels.required)
-        if self._state.anchors:
-            message += " beside the members that already run"
-        elif best is not None:
-            domain, room, lacks, lack = best
-            self._lacks = lacks
-            path = "/".join(value or "-" for value in levels.tree.path(domain))
-            message += f": the roomiest, {path}, {_takes(room, wanted)}" + (f" ({lack})" if lack else "")
-        if bare is not None:
-            message += f"{': ' if best is None else '; '}{bare.text}"
-        message += constrained
-        remedy = "" if bare is None else bare.remedy
-        return self._refusal(Reason.TOPOLOGY_PLACEMENT_FAILED, message, remedy)
-
-    def _spent(self, volumes: NoNode | None) -> Condition:
-        if volumes is not None and volumes.reason:
-            return self._refusal(volumes.reason, volumes.message)
-        return self._refusal(
-            Reason.SEARCH_BUDGET_EXHAUSTED,
-            "no place was found before the search budget was spent; there may be one"
-            + ("" if volumes is None else f"; {volumes.message}"),
-            "ask for fewer subgroups, equal pods or a coarser level",
-        )
-
-    def _shared_claim(self, demand: Sequence[Share]) -> Condition | None:
-        """The refusal of members that can never run together: they name one claim for one pod at a time."""
-        found = self._tools.cluster.volumes.wanted_by_several(pod for share in demand for pod in share.pods)
-        if found is None:
-            return None
-        claim, names = found
-        why = f"claim {claim} is for one pod at a time (ReadWriteOncePod)"
-        message = f"{names_text(names)} would have to share it: {why}"
-        remedy = "give each member a claim of its own, or one with another access mode"
-        return self._refusal(Reason.VOLUME_IN_USE, message, remedy)
-
-    def _lacks_volumes(self, demand: Sequence[Share]) -> NoNode | None:
-        """Why the first member that finds no node beside the others finds none, if its volumes are a reason.
-
-        The members are placed one by one for that, those with the least room first, and taken back.
-        """
-        if not any(pod.spec.claims for share in demand for pod in share.pods[:1]):
-            return None
-        number = 0
-        mark = self._statement.checkpoint()
-        for share in sorted(demand, key=lambda share: share.pod_class.total / len(share.pods)):
-            for pod in share.pods:
-                slot = self._filler.best_node(pod, None)
-                if slot is None:
-                    lack = self._tools.diagnosis.lacks_volumes(self._state, pod)
-                    beside = f"{pod.name} finds no node beside {plural(number, 'other member')}"
-                    self._statement.rollback(mark)
-                    return None if lack is None else NoNode(lack.reason, f"{beside}: {lack.message}")
-                self._statement.assume_one(pod, slot)
-                number += 1
-        self._statement.rollback(mark)
-        return None
-
     def _fits_nowhere(self) -> bool:
         """Whether unequal pods are known not to fit beside each other even without any topology."""
         budget = Budget(self._tools.pace)
@@ -448,15 +326,7 @@ class _GangCycle:
         self._statement.discard()
         return found is None and not budget.spent
 
-    def _refusal(self, reason: ReasonToken, message: str, remedy: str = "") -> Condition:
-        return gang_refusal(self._group.key, reason, message, remedy)
-
 
 def _short_of_room(demand: Sequence[Share]) -> Share | None:
     """The first class with too little room in the whole cluster; the classes are up to date."""
     return next((share for share in demand if share.pod_class.total < len(share.pods)), None)
-
-
-def _takes(room: int, wanted: int) -> str:
-    """How many of its unequal pods a domain takes, where those of each kind are counted alone."""
-    return f"takes {room}" if room < wanted else "takes each kind of them alone, not all together"

@@ -16,6 +16,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason, ReasonToken
+from closeby.objects.words import path_text
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.gangs.places import place_of, split_part
 from closeby.scheduling.gangs.rosters import constraints_of, missing, tree_of
@@ -304,13 +305,8 @@ def _elsewhere(gang: WaitingGang, binds: Sequence[Binding], placed: Sequence[Pla
     for bind, (pod, slot) in zip(binds, placed, strict=True):
         path = _path(tree, slot)
         if path[: len(bind.domain)] != bind.domain:
-            chosen = "/".join(value or "-" for value in bind.domain)
-            return _broken(
-                pod,
-                bind.node,
-                Reason.TOPOLOGY_PLACEMENT_FAILED,
-                f"the node is no longer in {chosen}",
-            )
+            why = f"the node is no longer in {path_text(bind.domain)}"
+            return _broken(pod, bind.node, Reason.TOPOLOGY_PLACEMENT_FAILED, why)
     return None
 
 

@@ -1,0 +1,191 @@
+"""Why a gang is refused for which the search found no place: the reason, a sentence, and what is lacking."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from closeby.objects.bounds import some
+from closeby.objects.reasons import Condition, Reason, ReasonToken
+from closeby.objects.words import all_pods, names_text, path_text, plural
+from closeby.scheduling.judging.diagnosis import NoNode
+from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_text
+from closeby.scheduling.judging.needs import Need
+from closeby.scheduling.judging.pod_classes import Share
+from closeby.scheduling.placing.fill import Filler
+from closeby.scheduling.placing.segment_refusals import shortfall, subgroups_apart
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.tools import Tools, WaitingGang, gang_refusal
+from closeby.topology.constraints import Levels
+
+
+class SearchInVain(NamedTuple):
+    """What the search for a gang's place found out."""
+
+    #: The pods that need a place at the least.
+    demand: Sequence[Share]
+    #: Pods of a class that has not enough room in the whole cluster, whatever the topology.
+    short: Share | None
+    #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
+    most: int
+    #: Whether the search ended for its budget, so that there may be a place.
+    spent: bool
+    #: Whether the pods are known not to fit beside each other even without any topology; takes a search.
+    fits_nowhere: Callable[[], bool]
+
+
+class GangRefusal(NamedTuple):
+    """The refusal of a gang, and what it lacks."""
+
+    condition: Condition
+    lacks: tuple[ResourceLack, ...] = ()
+    unlabelled: Unlabelled | None = None
+
+
+class Refusing:
+    """Says why one gang is refused; nothing of it is placed."""
+
+    def __init__(self, tools: Tools, gang: WaitingGang, statement: Statement, filler: Filler) -> None:
+        self._tools = tools
+        self._gang = gang
+        self._group = gang.group
+        self._statement = statement
+        self._state = statement.state
+        self._filler = filler
+
+    def why(self, search: SearchInVain, need: Need | None) -> GangRefusal:
+        """The first reason of several; ``need``: what every attempt at the gang needs, None: not known."""
+        reserved = self._reserved(need)
+        if reserved is not None:
+            return reserved
+        among = self._tools.table.asked_among(search.demand)
+        constrained = f"; the pods constrain each other: {some(among)}" if among else ""
+        if search.short is not None and not search.spent:
+            return self._short_of_room(search.short, alone=len(search.demand) == 1, constrained=constrained)
+        shared = self._shared_claim(search.demand)
+        if shared is not None:
+            return shared
+        volumes = self._lacks_volumes(search.demand)
+        if search.spent:
+            return self._spent(volumes)
+        if any(one.binds for one in self._gang.constraints.layerings.values()):
+            text = shortfall(self._tools, self._group, self._gang.parts(everyone=False))
+            return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text + constrained)
+        if search.most:
+            text = f"{search.most} of at least {self._group.min_member} members find a place"
+            return self._refused(Reason.GANG_DOES_NOT_FIT, text)
+        unequal = len(search.demand) > 1
+        if not self._gang.constraints.required or (unequal and search.fits_nowhere()):
+            text = "the pods fit one by one, but not all beside each other"
+            text += "" if volumes is None else f": {volumes.message}"
+            return self._refused(Reason.GANG_DOES_NOT_FIT, text + constrained)
+        levels = self._gang.constraints.levels.get("")
+        if levels is None or levels.required is None or self._group.subgroups:
+            text = subgroups_apart(self._tools, self._group, self._gang.parts(everyone=False))
+            return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text)
+        return self._no_domain(search.demand, levels, levels.required, constrained)
+
+    def _reserved(self, need: Need | None) -> GangRefusal | None:
+        """Where the gang lacks nothing but the nodes which are reserved for another one."""
+        reserved, rooms = self._tools.reserved, self._tools.rooms
+        if not reserved.applies or need is None or not rooms.lack(need, keep_off=True) or rooms.lack(need):
+            return None
+        nodes = plural(0 if reserved.mask is None else int(reserved.mask.sum()), "node")
+        text = f"it lacks the room on {nodes} {reserved.text(self._group.namespace)}"
+        return self._refused(Reason.NODE_RESERVED, text)
+
+    def _short_of_room(self, short: Share, *, alone: bool, constrained: str) -> GangRefusal:
+        """Where the pods of one class have not enough room; ``alone``: the gang has no others."""
+        self._tools.table.refresh(short.pod_class)
+        room, pods = short.pod_class.total, plural(len(short.pods), "pod")
+        diagnosis, state, pod = self._tools.diagnosis, self._state, short.pods[0]
+        lacks = diagnosis.lacks((short,))
+        bare, label = (None, "") if lacks else diagnosis.label_lack(state, pod)
+        asked = self._tools.explains(self._group.key) and not label
+        nodes = diagnosis.kept_out(state, pod, examples=asked)
+        pods += "" if alone else f" ({names_text([one.name for one in short.pods])})"
+        text = f"{room} of {pods} {'fits' if len(short.pods) == 1 else 'fit'} in the whole cluster"
+        if not self._tools.cluster.node_count:
+            text = "the cluster has no nodes"
+        else:
+            text += f": {lacks_text(lacks)}" if lacks else ""
+            text += f" ({nodes})" if nodes else ""
+        text += f": {label}" if label else ""
+        remedy = "" if bare is None else bare.remedy
+        return self._refused(Reason.GANG_DOES_NOT_FIT, text + constrained, remedy, lacks, bare)
+
+    def _shared_claim(self, demand: Sequence[Share]) -> GangRefusal | None:
+        """Where members can never run together, as they name one claim for one pod at a time."""
+        found = self._tools.cluster.volumes.wanted_by_several(pod for share in demand for pod in share.pods)
+        if found is None:
+            return None
+        claim, names = found
+        why = f"claim {claim} is for one pod at a time (ReadWriteOncePod)"
+        text = f"{names_text(names)} would have to share it: {why}"
+        remedy = "give each member a claim of its own, or one with another access mode"
+        return self._refused(Reason.VOLUME_IN_USE, text, remedy)
+
+    def _lacks_volumes(self, demand: Sequence[Share]) -> NoNode | None:
+        """Why the first member that finds no node beside the others finds none, if its volumes are a reason.
+
+        The members are placed one by one for that, those with the least room first, and taken back.
+        """
+        if not any(pod.spec.claims for share in demand for pod in share.pods[:1]):
+            return None
+        number = 0
+        mark = self._statement.checkpoint()
+        for share in sorted(demand, key=lambda share: share.pod_class.total / len(share.pods)):
+            for pod in share.pods:
+                slot = self._filler.best_node(pod, None)
+                if slot is None:
+                    lack = self._tools.diagnosis.lacks_volumes(self._state, pod)
+                    beside = f"{pod.name} finds no node beside {plural(number, 'other member')}"
+                    self._statement.rollback(mark)
+                    return None if lack is None else NoNode(lack.reason, f"{beside}: {lack.message}")
+                self._statement.assume_one(pod, slot)
+                number += 1
+        self._statement.rollback(mark)
+        return None
+
+    def _spent(self, volumes: NoNode | None) -> GangRefusal:
+        if volumes is not None and volumes.reason:
+            return self._refused(volumes.reason, volumes.message)
+        text = "no place was found before the search budget was spent; there may be one"
+        text += "" if volumes is None else f"; {volumes.message}"
+        remedy = "ask for fewer subgroups, equal pods or a coarser level"
+        return self._refused(Reason.SEARCH_BUDGET_EXHAUSTED, text, remedy)
+
+    def _no_domain(
+        self, demand: Sequence[Share], levels: Levels, required: int, constrained: str
+    ) -> GangRefusal:
+        """Where no domain of the level that the gang requires holds all its pods."""
+        tree = levels.tree
+        wanted = sum(len(share.pods) for share in demand)
+        text = f"no {tree.level_names[required]} of topology {tree.name} holds {all_pods(wanted)}"
+        best = self._tools.diagnosis.roomiest(demand, tree, required)
+        bare = self._tools.diagnosis.without_level(demand, tree, required)
+        lacks: tuple[ResourceLack, ...] = ()
+        if self._state.anchors:
+            text += " beside the members that already run"
+        elif best is not None:
+            domain, room, lacks, lack = best
+            text += f": the roomiest, {path_text(tree.path(domain))}, {_takes(room, wanted)}"
+            text += f" ({lack})" if lack else ""
+        if bare is not None:
+            text += f"{': ' if best is None else '; '}{bare.text}"
+        remedy = "" if bare is None else bare.remedy
+        return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text + constrained, remedy, lacks, bare)
+
+    def _refused(
+        self,
+        reason: ReasonToken,
+        message: str,
+        remedy: str = "",
+        lacks: tuple[ResourceLack, ...] = (),
+        unlabelled: Unlabelled | None = None,
+    ) -> GangRefusal:
+        condition = gang_refusal(self._group.key, reason, message, remedy)
+        return GangRefusal(condition, lacks, unlabelled)
+
+
+def _takes(room: int, wanted: int) -> str:
+    """How many of its unequal pods a domain takes, where those of each kind are counted alone."""
+    return f"takes {room}" if room < wanted else "takes each kind of them alone, not all together"
