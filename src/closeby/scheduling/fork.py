@@ -20,7 +20,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
 from closeby.scheduling.outcomes import Outcome, Output, item_key, namespace_of, outcomes_of
-from closeby.scheduling.placing.place_records import PlacesForPods
+from closeby.scheduling.placing.places_for_pods import PlacesForPods
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster

@@ -19,8 +19,7 @@ from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome, kind_of, name_of
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
-from closeby.scheduling.placing.place_records import HeldForPods
-from closeby.scheduling.placing.siblings import domain_of
+from closeby.scheduling.placing.places_for_pods import HeldForPods, domain_of
 from closeby.scheduling.placing.tools import (
     Attempt,
     Placed,

@@ -1,22 +1,21 @@
 """Which places are asked for, by Workload, which are held, and which pods of these Workloads have a node.
 
-A pod belongs to a Workload by its annotation and its namespace, and to a pod set by its label. Stand-ins are
-the members of the gang by which the places are asked for; those of one pod set have a number each. A Workload
-has up to 100,000 pods, and each that comes or goes asks how many are there: so they are counted as they come.
+``places_for_pods.py`` says which pod takes which of them. A pod belongs to a Workload by its annotation and
+its namespace, and to a pod set by its label. Stand-ins are the members of the gang by which the places are
+asked for; those of one pod set have a number each. A Workload has up to 100,000 pods, and each that comes or
+goes asks how many are there: so they are counted as they come.
 """
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from closeby.objects.groups import Layer, LayerMode, PodGroup, Remainder
+from closeby.objects.groups import Layer, PodGroup, Remainder
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet, is_for_places
 from closeby.objects.pods import Pod
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.placing.siblings import Siblings
 
 
 class PlaceRecords:
@@ -227,164 +226,6 @@ class PlaceRecords:
         group = self._asked.get(key)
         asked = None if group is None else group.places
         return asked, None if asked is None else self._there.get(asked.uid)
-
-
-class HeldForPods(Protocol):
-    """The places that are held for pods to come, as decisions about these pods see them."""
-
-    @property
-    def any(self) -> bool:
-        """Whether any places are asked for."""
-
-    def concerns(self, pods: Iterable[Pod]) -> bool:
-        """Whether places may be held for any of these pods."""
-
-    def of(self, pods: Sequence[Pod]) -> dict[str, str]:
-        """uid of a pod that waits -> uid of the stand-in whose place it takes."""
-
-    def must_have_place(self, pod: Pod) -> bool:
-        """Whether a pod without a gang must not go elsewhere."""
-
-    def siblings(self, pod: Pod) -> Siblings | None:
-        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
-
-    def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
-        """Takes stand-ins off their nodes; uid of each pod -> the node that it finds free."""
-
-    def placed(self, pods: Iterable[Pod]) -> None:
-        """These pods got nodes by a decision."""
-
-
-class PlacesForPods:
-    """The places of all Workloads, as decisions about their pods see them."""
-
-    def __init__(
-        self,
-        places: PlaceRecords,
-        slot: Callable[[str], int | None],
-        vacate: Callable[[str], tuple[Pod, str] | None],
-        touched: Callable[[str], None],
-    ) -> None:
-        """``slot`` says where a pod (by uid) is; ``vacate`` takes a stand-in off its node, and returns both.
-
-        ``touched`` hears of each gang of which others stand in than before, or should.
-        """
-        self._places = places
-        self._slot = slot
-        self._vacate = vacate
-        self._touched = touched
-
-    @property
-    def any(self) -> bool:
-        """Whether any places are asked for."""
-        return bool(self._places)
-
-    def concerns(self, pods: Iterable[Pod]) -> bool:
-        """Whether places may be held for any of these pods."""
-        return bool(self._places) and any(self._places.place_of(pod)[0] is not None for pod in pods)
-
-    def of(self, pods: Sequence[Pod]) -> dict[str, str]:
-        """uid of a pod that waits -> uid of the stand-in whose place it takes, of its index if it can.
-
-        A pod without a gang keeps to its segment: nothing else would see that it is in that of others.
-        """
-        if not self._places:
-            return {}
-        found: dict[str, str] = {}
-        taken: set[str] = set()
-        others: list[tuple[Pod, str, str, range | None]] = []
-        for pod in pods:
-            key, name = self._places.place_of(pod)
-            if key is None:
-                continue
-            index = self._places.index_of(key, name, pod)
-            own = None if index is None else self._places.uid_of(key, name, index)
-            if own is None or own in taken or self._slot(own) is None:
-                segment = None if index is None or pod.group is not None else self._segment(key, name, index)
-                others.append((pod, key, name, segment))
-            else:
-                found[pod.uid] = own
-                taken.add(own)
-        free: dict[tuple[str, str], Iterator[str]] = {}
-        for pod, key, name, segment in others:
-            if segment is not None:
-                within = (self._places.uid_of(key, name, number) for number in segment)
-                uid = next((one for one in within if one not in taken and self._slot(one) is not None), None)
-            else:
-                if (key, name) not in free:
-                    uids = self._places.uids(key, name)
-                    free[key, name] = (
-                        one for one in uids if one not in taken and self._slot(one) is not None
-                    )
-                uid = next(free[key, name], None)
-            if uid is not None:
-                found[pod.uid] = uid
-                taken.add(uid)
-        return found
-
-    def _segment(self, key: str, name: str, index: int) -> range | None:
-        """The numbers of the pods that are in one domain with that of an index; None where all may be."""
-        group = self._places.group(key)
-        sets = () if group is None or group.places is None else group.places.sets
-        one = next((each for each in sets if each.name == name), None)
-        if group is None or one is None or index >= one.count or one.count < one.size:
-            return None  # Which pods are done is not known.
-        parts = {part.name: part.layers for part in group.subgroups}
-        layers = parts.get(one.template.subgroup or "", group.layers)
-        size = next((layer.size for layer in reversed(layers) if layer.mode is LayerMode.REQUIRED), 0)
-        return range(index // size * size, index // size * size + size) if size else None
-
-    def must_have_place(self, pod: Pod) -> bool:
-        """Whether a pod without a gang must not go elsewhere: one pod can't keep what its Workload asks."""
-        key, _ = self._places.place_of(pod)
-        group = None if key is None else self._places.group(key)
-        if group is None:
-            return False
-        asked = (group.constraint, *(one.constraint for one in group.subgroups))
-        layers = group.layers or any(one.layers for one in group.subgroups)
-        return bool(layers) or any(one is not None and one.required for one in asked)
-
-    def siblings(self, pod: Pod) -> Siblings | None:
-        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
-        key, name = self._places.place_of(pod)
-        group = None if key is None else self._places.group(key)
-        if key is None or group is None or group.places is None or not self._places.runs(key):
-            return None
-        part_of = {one.name: one.template.subgroup for one in group.places.sets}
-        standing = [(one.subgroup, one) for one in self._places.standing(key)]
-        placed = self._placed((*self._came(group.places), *standing))
-        return Siblings(group, part_of.get(name), placed)
-
-    def those_that_came(self, key: str, subgroup: str | None) -> Siblings | None:
-        """The pods of a Workload that run, as siblings of one of a subgroup; None while none runs."""
-        group = self._places.group(key)
-        if group is None or group.places is None or not self._places.runs(key):
-            return None
-        return Siblings(group, subgroup, self._placed(self._came(group.places)))
-
-    def _came(self, asked: AskedPlaces) -> list[tuple[str | None, Pod]]:
-        part_of = {one.name: one.template.subgroup for one in asked.sets}
-        return [(part_of.get(self._places.place_of(one)[1]), one) for one in self._places.came(asked)]
-
-    def _placed(self, pods: Iterable[tuple[str | None, Pod]]) -> list[tuple[str | None, int]]:
-        on = ((subgroup, self._slot(one.uid)) for subgroup, one in pods)
-        return [(subgroup, slot) for subgroup, slot in on if slot is not None]
-
-    def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
-        """Takes stand-ins off their nodes for good; uid of each pod -> the node that it finds free."""
-        nodes: dict[str, str] = {}
-        for uid, stand_in in places.items():
-            if (vacated := self._vacate(stand_in)) is not None:
-                place, nodes[uid] = vacated
-                self._places.set_out(uid, place, nodes[uid])
-        return nodes
-
-    def placed(self, pods: Iterable[Pod]) -> None:
-        """These pods got nodes by a decision, in their places or elsewhere."""
-        # Gangs have thousands of these, and most clusters no Workload.
-        for pod in [pod for pod in pods if WORKLOAD in pod.annotations]:
-            if self._places.note(pod) and (key := self._places.place_of(pod)[0]) is not None:
-                self._touched(key)
 
 
 def set_of(pod: Pod) -> tuple[str, str] | None:

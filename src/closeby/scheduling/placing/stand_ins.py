@@ -25,8 +25,8 @@ from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
 from closeby.scheduling.gangs.places import split_part
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Outcome, Output
-from closeby.scheduling.placing.place_records import PlaceRecords, PlacesForPods, asks_otherwise, set_of
-from closeby.scheduling.placing.siblings import domain_of
+from closeby.scheduling.placing.place_records import PlaceRecords, asks_otherwise, set_of
+from closeby.scheduling.placing.places_for_pods import PlacesForPods, domain_of
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools, waiting_gang
 from closeby.scheduling.plugin_view import CycleState

@@ -12,7 +12,7 @@ from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Outcome, kind_of, name_of
 from closeby.scheduling.placing.deciding import CycleResult, Decider
 from closeby.scheduling.placing.exclusive import Exclusives
-from closeby.scheduling.placing.place_records import HeldForPods
+from closeby.scheduling.placing.places_for_pods import HeldForPods
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import plans_of
 from closeby.scheduling.preempting.records import NoPreemption

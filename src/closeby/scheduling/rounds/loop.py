@@ -8,7 +8,7 @@ from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Output, Suspended
-from closeby.scheduling.placing.place_records import HeldForPods
+from closeby.scheduling.placing.places_for_pods import HeldForPods
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.rounds.attempts import Attempts, GiveBack
 from closeby.scheduling.rounds.outcome_handling import OutcomeHandler, Tell, TickTime
