@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from closeby.cluster import shelves
-from closeby.cluster.shelves import serves
+from closeby.cluster import volumes_by_class
+from closeby.cluster.volumes_by_class import serves
 from closeby.kube.state.feed import Feed
 from closeby.kube.watch.resources import PODS
 from closeby.objects import words
@@ -135,7 +135,7 @@ def test_claims_that_ask_for_the_same_are_compared_with_each_volume_once(
         compared += 1
         return serves(one, request)
 
-    monkeypatch.setattr(shelves, "serves", counting)
+    monkeypatch.setattr(volumes_by_class, "serves", counting)
     members = [naming(one, f"c{at}") for at, one in enumerate(pods("many", 80, spec(cpu=8_000)))]
     it.handle(*(NodeUpserted(node(f"n{at}", {}, {"cpu": 8_000})) for at in range(80)))
     it.handle(StorageChanged(LOCAL), *(StorageChanged(claim(f"c{at}")) for at in range(80)))

@@ -15,9 +15,9 @@ from closeby.lab.pictures.album import (
 )
 from closeby.lab.pictures.below_the_map import GANGS_NAMED
 from closeby.lab.pictures.boxes import HEIGHT, boxes_of
+from closeby.lab.pictures.drawn_domains import MOST_DOMAINS
 from closeby.lab.pictures.gang_marks import GANGS
 from closeby.lab.pictures.heat_map import MOST_BARS, MOST_TILES
-from closeby.lab.pictures.limbs import MOST_DOMAINS
 from closeby.lab.pictures.lookup import MOST_JOBS
 from closeby.lab.pictures.moments import STOPS
 from closeby.lab.pictures.scene import MOST_PODS

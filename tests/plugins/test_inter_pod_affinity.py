@@ -107,7 +107,7 @@ def many_terms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if request.param != "one by one":
         monkeypatch.setattr("closeby.plugins.inter_pod_affinity._FEW", 0)
     if request.param == "counted together from changes alone":
-        monkeypatch.setattr("closeby.cluster.carriers._TERMS_PER_CHANGE", 0)
+        monkeypatch.setattr("closeby.cluster.anti_affinity_of_others._TERMS_PER_CHANGE", 0)
 
 
 def test_of_many_terms_the_one_that_keeps_a_node_is_named() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from closeby.quality.collectives import tiers_climbed
-from closeby.quality.contention import Crew, alone_seconds, contended_seconds
+from closeby.quality.contention import JobRanks, alone_seconds, contended_seconds
 from closeby.quality.rings import rings
 from closeby.quality.spans import spans
 from tests.quality.drawn import FOUR_RACKS, ROUND, Drawn
@@ -13,14 +13,16 @@ def seconds(
 ) -> list[float]:
     found = drawn.lying(*jobs)
     times = np.asarray(during or [(0.0, 1.0)] * len(jobs))
-    crew = crew_of(drawn, jobs, gpus)
-    return [float(one) for one in contended_seconds(ROUND, found, rings(found), crew, drawn.gpus, times)]
+    ranks_of_jobs = ranks_of(drawn, jobs, gpus)
+    return [
+        float(one) for one in contended_seconds(ROUND, found, rings(found), ranks_of_jobs, drawn.gpus, times)
+    ]
 
 
-def crew_of(drawn: Drawn, jobs: list[str], gpus: int) -> Crew:
+def ranks_of(drawn: Drawn, jobs: list[str], gpus: int) -> JobRanks:
     found = drawn.lying(*jobs)
     links = np.full(len(jobs), gpus)
-    return Crew(ranks=found.pods * links, links=links, climbed=tiers_climbed(spans(found)))
+    return JobRanks(ranks=found.pods * links, links=links, climbed=tiers_climbed(spans(found)))
 
 
 def test_a_ring_alone_has_full_links() -> None:
@@ -69,7 +71,7 @@ def test_no_ring_is_faster_among_others_than_alone() -> None:
     drawn = Drawn(FOUR_RACKS)
     jobs = ["a c", "b d", "a e f", "c", "a b", ""]
     found = np.asarray(seconds(drawn, jobs, 4))
-    alone = alone_seconds(ROUND, crew_of(drawn, jobs, 4), levels=3)
+    alone = alone_seconds(ROUND, ranks_of(drawn, jobs, 4), levels=3)
     assert (found >= alone).all()
     assert found[3] == alone[3] > 0
     assert found[5] == 0.0

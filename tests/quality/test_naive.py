@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from closeby.objects.arrays import Floats
 from closeby.quality.collectives import ring_seconds
-from closeby.quality.contention import Crew, contended_seconds
+from closeby.quality.contention import JobRanks, contended_seconds
 from closeby.quality.moments import RunColumns, during_of
 from closeby.quality.placements import placements
 from closeby.quality.rings import rings
@@ -75,10 +75,10 @@ def test_contention(run: RunColumns) -> None:
     found = placements(run.tree, run.offsets, run.slots)
     links = np.maximum(run.gpus, 1).astype(np.int64)
     climbed = np.asarray([climb(run.tree, nodes) for nodes in homes(run)])
-    crew = Crew(ranks=run.pods * links, links=links, climbed=climbed)
+    ranks_of_jobs = JobRanks(ranks=run.pods * links, links=links, climbed=climbed)
     during = during_of(run)
-    seconds = contended_seconds(ROUND, found, rings(found), crew, run.node_gpus, during)
-    assert np.allclose(seconds, list(shared(run, crew, during)), rtol=1e-9)
+    seconds = contended_seconds(ROUND, found, rings(found), ranks_of_jobs, run.node_gpus, during)
+    assert np.allclose(seconds, list(shared(run, ranks_of_jobs, during)), rtol=1e-9)
 
 
 @given(runs())
@@ -92,7 +92,7 @@ def climb(tree: Tree, nodes: list[Domain]) -> int:
     return max((tree.distance(one, other) // 2 for one, other in combinations(nodes, 2)), default=0)
 
 
-def shared(run: RunColumns, crew: Crew, during: Floats) -> Iterator[float]:
+def shared(run: RunColumns, ranks_of_jobs: JobRanks, during: Floats) -> Iterator[float]:
     """Seconds of each job's all-reduce, flow by flow."""
     tree = run.tree
     leaving = []
@@ -102,7 +102,7 @@ def shared(run: RunColumns, crew: Crew, during: Floats) -> Iterator[float]:
             for level in range(tree.node_level + 1):
                 up = tree.ancestor(here, level)
                 if up != tree.ancestor(there, level):
-                    flows[up] = flows.get(up, 0) + int(crew.links[job])
+                    flows[up] = flows.get(up, 0) + int(ranks_of_jobs.links[job])
         leaving.append(flows)
     for job, flows in enumerate(leaving):
         begin, end = during[job].tolist()
@@ -119,9 +119,13 @@ def shared(run: RunColumns, crew: Crew, during: Floats) -> Iterator[float]:
                 sum(max(1, int(run.node_gpus[slot])) for slot in tree.slot_at[low:high])
                 / tier.oversubscription
             )
-            rate = min(rate, tier.bytes_per_second * min(1.0, room / max(mean, own)) * int(crew.links[job]))
-        latency = max(ROUND.tier(number).latency_seconds for number in range(int(crew.climbed[job]) + 1))
+            rate = min(
+                rate, tier.bytes_per_second * min(1.0, room / max(mean, own)) * int(ranks_of_jobs.links[job])
+            )
+        latency = max(
+            ROUND.tier(number).latency_seconds for number in range(int(ranks_of_jobs.climbed[job]) + 1)
+        )
         (seconds,) = ring_seconds(
-            crew.ranks[job : job + 1], ROUND.message_bytes, np.asarray([latency]), np.asarray([rate])
+            ranks_of_jobs.ranks[job : job + 1], ROUND.message_bytes, np.asarray([latency]), np.asarray([rate])
         )
         yield float(seconds)

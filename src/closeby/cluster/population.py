@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from closeby.cluster.carriers import Carriers, PlacedChanges
+from closeby.cluster.anti_affinity_of_others import AntiAffinityOfOthers, PlacedChanges
 from closeby.cluster.matching import TermMatcher
 from closeby.cluster.selector_index import Label, SelectorIndex, required_labels
 from closeby.cluster.tallies import CarriedTerm, LabelClass, PerSlot, Selection, Tally
@@ -239,14 +239,16 @@ class Population:
                 found.offer(one, self.selects)
         return found
 
-    def carriers(self, found: LabelClass, key: str) -> Carriers:
+    def anti_affinity_of_others(self, found: LabelClass, key: str) -> AntiAffinityOfOthers:
         """The placed pods with a required anti-affinity, of a topology key, to pods of a class."""
         if self._changes is None:
             self._changes = PlacedChanges()
-        place = ("carriers", key)
+        place = ("anti-affinity of others", key)
         made = found.notes.get(place)
-        if not isinstance(made, Carriers):
-            made = found.notes[place] = Carriers(self._labels, found, key, self._changes, self.selects)
+        if not isinstance(made, AntiAffinityOfOthers):
+            made = found.notes[place] = AntiAffinityOfOthers(
+                self._labels, found, key, self._changes, self.selects
+            )
         return made
 
     def tally_in(self, namespace: str, selector: LabelSelector) -> Tally:

@@ -15,8 +15,8 @@ from closeby.cluster.attachments import Attachments
 from closeby.cluster.claims import RefusedNode
 from closeby.cluster.provisioning import selected
 from closeby.cluster.selecting import NodeReach, NodesByName
-from closeby.cluster.shelves import is_kept
 from closeby.cluster.storage import Storage
+from closeby.cluster.volumes_by_class import is_kept
 from closeby.objects.arrays import Bools
 from closeby.objects.pods import NodeSelectorTerm, Requirement
 from closeby.objects.volumes import (

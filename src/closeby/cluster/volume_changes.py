@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from closeby.cluster.changes import ChangeLog
 from closeby.cluster.claim_needs import Facts
 from closeby.cluster.selecting import NodeReach
-from closeby.cluster.shelves import Shelves, is_kept
+from closeby.cluster.volumes_by_class import VolumesByClass, is_kept
 from closeby.objects.volumes import (
     CSIDriver,
     CSINode,
@@ -21,7 +21,9 @@ from closeby.objects.volumes import (
 class StorageChanges:
     """Passes each change on to all that is kept about volumes."""
 
-    def __init__(self, facts: Facts, places: NodeReach, shelves: Shelves, usage_changes: ChangeLog) -> None:
+    def __init__(
+        self, facts: Facts, places: NodeReach, by_class: VolumesByClass, usage_changes: ChangeLog
+    ) -> None:
         """Slots where other pods may go than before are added to ``usage_changes``."""
         self._nodes = facts.nodes
         self._storage = facts.storage
@@ -30,7 +32,7 @@ class StorageChanges:
         self._provisioning = facts.provisioning
         self._refused = facts.refused
         self._places = places
-        self._shelves = shelves
+        self._by_class = by_class
         self._touched = usage_changes
 
     def put(self, one: StorageObject) -> tuple[str, ...] | None:
@@ -83,7 +85,7 @@ class StorageChanges:
     def _volumes_changed(
         self, before: StorageObject | None, after: StorageObject | None
     ) -> tuple[str, ...] | None:
-        self._shelves.changed(
+        self._by_class.changed(
             before if isinstance(before, PersistentVolume) else None,
             after if isinstance(after, PersistentVolume) else None,
         )
@@ -128,7 +130,7 @@ class StorageChanges:
             self._node_changed(attached.node)
         if is_kept(one):
             return named
-        if self._shelves:
+        if self._by_class:
             self._touched.add(self._places.slots(one.node_affinity))
         return (*named, *storage.open_claims_of(one.storage_class))
 

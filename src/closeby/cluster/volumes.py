@@ -16,10 +16,10 @@ from closeby.cluster.claims_to_come import ClaimsToCome
 from closeby.cluster.provisioning import Provisioning
 from closeby.cluster.refused_volumes import RefusedVolumes
 from closeby.cluster.selecting import NodeReach, NodesByName
-from closeby.cluster.shelves import Shelves, VolumeWant
 from closeby.cluster.storage import Storage
 from closeby.cluster.volume_changes import StorageChanges
 from closeby.cluster.volume_use import VolumeUse
+from closeby.cluster.volumes_by_class import VolumesByClass, VolumeWant
 from closeby.cluster.zones import nodes_in
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.pods import NodeSelectorTerm, Pod, Requirement
@@ -46,10 +46,10 @@ class Volumes:
         self._provisioning = Provisioning(self._places, self.storage)
         #: For which nodes volumes could not be had of late.
         self.refused = RefusedVolumes(nodes, self._places, self.storage, self._attachments)
-        self._shelves = Shelves(nodes, self._places, self.storage, lambda: self._use.taken)
+        self._classes = VolumesByClass(nodes, self._places, self.storage, lambda: self._use.taken)
         of_all = self._attachments, self._provisioning, self.refused
         self._facts = Facts(nodes, self.storage, lambda: self._use, *of_all)
-        self._changes = StorageChanges(self._facts, self._places, self._shelves, usage_changes)
+        self._changes = StorageChanges(self._facts, self._places, self._classes, usage_changes)
         #: The claims for ephemeral volumes of pods that are still to come.
         self.to_come = ClaimsToCome(
             self.storage, self._take_in, lambda key: self.remove(PersistentVolumeClaim, key)
@@ -102,7 +102,7 @@ class Volumes:
         for claim in sorted(without, key=lambda one: (one.request.size, one.name)):
             volume = self.storage.kept_for(claim)
             if volume is None and not claim.selected_node:  # Else one is being made for it.
-                volume = self._shelves.of(claim.request.storage_class or "").smallest(claim.request, slot)
+                volume = self._classes.of(claim.request.storage_class or "").smallest(claim.request, slot)
             self._choose(ChosenVolume(claim.key, None if volume is None else volume.name, slot))
 
     def release(self, pod: Pod, slot: int) -> None:
@@ -299,7 +299,7 @@ class Volumes:
         if any(one.exclusive or (one.shared and one.request is not None) for one in self.needs(pod)):
             return True
         return any(
-            self._shelves.of(name).is_shared(need.request for need in needs if need.request is not None)
+            self._classes.of(name).is_shared(need.request for need in needs if need.request is not None)
             for name, needs in self._by_class(pod).items()
         )
 
@@ -310,11 +310,11 @@ class Volumes:
             return True
         name = request.storage_class or ""
         made = bool(self._provisioning.where(name, request.size)[slot])
-        return made or self._shelves.of(name).smallest(request, slot) is not None
+        return made or self._classes.of(name).smallest(request, slot) is not None
 
     def volumes_at(self, storage_class: str, slot: int) -> list[PersistentVolume]:
         """The volumes of a class that a node reaches, free or not."""
-        return list(self._shelves.of(storage_class).at(slot))
+        return list(self._classes.of(storage_class).at(slot))
 
     def allowed_at(self, made: StorageClass, slot: int) -> bool:
         """Whether a class lets volumes be made for the node of a slot."""
@@ -338,7 +338,7 @@ class Volumes:
                 wants.append(VolumeWant(need.request, made if slots is None else made[slots]))
         if not wants:
             return np.full(self._nodes.capacity if slots is None else len(slots), UNLIMITED, dtype=np.int64)
-        return self._shelves.of(name).count(wants, slots)
+        return self._classes.of(name).count(wants, slots)
 
     def _around(self, need: ClaimNeed) -> Bools:
         """The node for which a volume is made, or the nodes that share its labels that the driver names."""

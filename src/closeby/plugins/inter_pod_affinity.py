@@ -348,7 +348,7 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         for key, some in _by_key((one.term, one) for one in own.carried):
             if len(some) > _FEW:
                 itself = any(one.term in terms for one in some)
-                yield self._population.carriers(own, key), key, None, itself
+                yield self._population.anti_affinity_of_others(own, key), key, None, itself
                 continue
             for one in some:
                 yield one, key, one.term, one.term in terms

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from closeby.cluster.claims import ClaimNeed, ClaimState
-from closeby.cluster.shelves import serves
+from closeby.cluster.volumes_by_class import serves
 from closeby.objects.arrays import Counts
 from closeby.objects.bounds import quoted, some
 from closeby.objects.pods import ClaimName, ClaimRequest, Pod

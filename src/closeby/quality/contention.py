@@ -19,7 +19,7 @@ from closeby.quality.rings import Rings
 from closeby.topology.tree import Tree
 
 
-class Crew(Struct, frozen=True, kw_only=True, eq=False):
+class JobRanks(Struct, frozen=True, kw_only=True, eq=False):
     """The ranks of each job; all of shape (J,)."""
 
     ranks: Counts
@@ -45,7 +45,12 @@ class Uses(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def contended_seconds(
-    model: Model, found: Placements, ring: Rings, crew: Crew, node_gpus: NDArray[Any], during: Floats
+    model: Model,
+    found: Placements,
+    ring: Rings,
+    ranks_of_jobs: JobRanks,
+    node_gpus: NDArray[Any],
+    during: Floats,
 ) -> Floats:
     """Seconds of an all-reduce of each job among the others that ran meanwhile; shape (J,).
 
@@ -53,27 +58,31 @@ def contended_seconds(
     flows over that time. Jobs placed together and for good all have the same two times. ``node_gpus`` has
     shape (slots,).
     """
-    uses = uplink_uses(found, ring, crew.links)
+    uses = uplink_uses(found, ring, ranks_of_jobs.links)
     load = _mean_flows(uses, during)
     room = np.concatenate(uplinks(model, found.tree, node_gpus))[uses.uplink]
     speed = _speeds(model, found.levels + 1)
-    rate = speed[found.tree.node_level - uses.level + 1] * np.minimum(1.0, room / load) * crew.links[uses.job]
+    rate = (
+        speed[found.tree.node_level - uses.level + 1]
+        * np.minimum(1.0, room / load)
+        * ranks_of_jobs.links[uses.job]
+    )
     slowest = np.full(found.jobs, speed[0])
     np.minimum.at(slowest, uses.job, rate)
-    latency = model.latencies(found.levels + 1)[crew.climbed]
-    return ring_seconds(crew.ranks, model.message_bytes, latency, slowest)
+    latency = model.latencies(found.levels + 1)[ranks_of_jobs.climbed]
+    return ring_seconds(ranks_of_jobs.ranks, model.message_bytes, latency, slowest)
 
 
-def alone_seconds(model: Model, crew: Crew, levels: int) -> Floats:
+def alone_seconds(model: Model, ranks_of_jobs: JobRanks, levels: int) -> Floats:
     """Seconds of an all-reduce of each job with full links all the way; shape (J,).
 
     No job that must climb as far takes less among others. ``levels`` is K.
     """
-    rate = np.outer(crew.links, _speeds(model, levels + 1))
+    rate = np.outer(ranks_of_jobs.links, _speeds(model, levels + 1))
     rate[:, :1] = model.tier(0).bytes_per_second
-    slowest = np.minimum.accumulate(rate, axis=1)[np.arange(len(rate)), crew.climbed]
-    latency = model.latencies(levels + 1)[crew.climbed]
-    return ring_seconds(crew.ranks, model.message_bytes, latency, slowest)
+    slowest = np.minimum.accumulate(rate, axis=1)[np.arange(len(rate)), ranks_of_jobs.climbed]
+    latency = model.latencies(levels + 1)[ranks_of_jobs.climbed]
+    return ring_seconds(ranks_of_jobs.ranks, model.message_bytes, latency, slowest)
 
 
 def _speeds(model: Model, tiers: int) -> Floats:

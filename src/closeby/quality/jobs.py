@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from closeby.objects.arrays import Counts, Floats
 from closeby.quality.collectives import all_reduce_seconds, job_slowdowns, slowdowns, tiers_climbed
-from closeby.quality.contention import Crew, alone_seconds, contended_seconds
+from closeby.quality.contention import JobRanks, alone_seconds, contended_seconds
 from closeby.quality.groups import Spreads, group_spreads, usual_layouts
 from closeby.quality.model import Model
 from closeby.quality.pairs import cross_pairs, diameters, mean_distances, pairs
@@ -64,15 +64,15 @@ def measure_jobs(found: Placements, shapes: Shapes, node_gpus: NDArray[Any], mod
     span, crossing, every = spans(found), cross_pairs(found), pairs(found)
     ring = rings(found)
     crossings = ring_crossings(found, ring)
-    crew = Crew(ranks=shapes.ranks, links=shapes.links, climbed=tiers_climbed(span))
+    ranks_of_jobs = JobRanks(ranks=shapes.ranks, links=shapes.links, climbed=tiers_climbed(span))
     placed = span[:, -1] > 0
     # Nodes may hold more than they have, such as those that shrank: so few do it, then.
     fewest = np.where(placed[:, None], np.minimum(shapes.fewest, span), shapes.fewest)
-    at_best = Crew(ranks=shapes.ranks, links=shapes.links, climbed=tiers_climbed(fewest))
-    here = _seconds(model, crew, found.levels, placed)
+    at_best = JobRanks(ranks=shapes.ranks, links=shapes.links, climbed=tiers_climbed(fewest))
+    here = _seconds(model, ranks_of_jobs, found.levels, placed)
     ideal = _seconds(model, at_best, found.levels, placed & ~np.isnan(fewest).any(axis=1))
     contended = np.where(
-        placed, contended_seconds(model, found, ring, crew, node_gpus, shapes.during), np.nan
+        placed, contended_seconds(model, found, ring, ranks_of_jobs, node_gpus, shapes.during), np.nan
     )
     alone = np.where(np.isnan(ideal), np.nan, alone_seconds(model, at_best, found.levels))
     slowdown = slowdowns(here, ideal)
@@ -96,5 +96,9 @@ def measure_jobs(found: Placements, shapes: Shapes, node_gpus: NDArray[Any], mod
     )
 
 
-def _seconds(model: Model, crew: Crew, levels: int, known: NDArray[np.bool_]) -> Floats:
-    return np.where(known, all_reduce_seconds(model, crew.ranks, crew.links, crew.climbed, levels), np.nan)
+def _seconds(model: Model, ranks_of_jobs: JobRanks, levels: int, known: NDArray[np.bool_]) -> Floats:
+    return np.where(
+        known,
+        all_reduce_seconds(model, ranks_of_jobs.ranks, ranks_of_jobs.links, ranks_of_jobs.climbed, levels),
+        np.nan,
+    )

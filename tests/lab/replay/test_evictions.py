@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.lab.replay.agenda import Checkpoints
 from closeby.lab.replay.clusters import GivenCluster, made_up
 from closeby.lab.replay.driver import Policy, ReplaySettings, replay
+from closeby.lab.replay.event_queue import Checkpoints
 from closeby.lab.replay.history import History, measure
 from closeby.lab.replay.submitting import Wishes
 from closeby.lab.workloads.generating import WorkloadOptions, generate

@@ -5,9 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.errors import UnrunnableError
-from closeby.lab.replay.agenda import Checkpoints
 from closeby.lab.replay.clusters import made_up
 from closeby.lab.replay.driver import ReplaySettings
+from closeby.lab.replay.event_queue import Checkpoints
 from closeby.lab.replay.failures import FailureRate
 from closeby.lab.replay.history import History, measure
 from closeby.lab.replay.submitting import Segments, Wishes

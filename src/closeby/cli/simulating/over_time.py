@@ -11,7 +11,7 @@ from closeby.cli.names import FILE_NAME
 from closeby.cli.options import Command, with_options
 
 if TYPE_CHECKING:
-    from closeby.lab.replay.agenda import Checkpoints
+    from closeby.lab.replay.event_queue import Checkpoints
     from closeby.lab.replay.failures import FailureRate
 
 DEFAULT_CLUSTER = "lingjun"
@@ -59,7 +59,7 @@ class OverTime(NamedTuple):
     @property
     def checkpoints(self) -> "Checkpoints":
         """What jobs that are evicted keep."""
-        from closeby.lab.replay.agenda import Checkpoints
+        from closeby.lab.replay.event_queue import Checkpoints
 
         usual = Checkpoints()
         return Checkpoints(

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import application
 from closeby.lab.comparing.figures import ComparedFigure, figures_of, figures_of_applications
-from closeby.lab.replay.agenda import Checkpoints
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.replay.driver import Policy, ReplaySettings, engine_of, replay, unconstrained_waits
+from closeby.lab.replay.event_queue import Checkpoints
 from closeby.lab.replay.failures import FailureRate
 from closeby.lab.replay.history import NO_SAMPLES, History, measure
 from closeby.lab.replay.submitting import NAMESPACE, Judge, Wishes

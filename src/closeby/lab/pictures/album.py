@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.cdfs import delay_cdfs, span_cdfs, talk_cdfs
+from closeby.lab.pictures.drawn_domains import drawn_domains
 from closeby.lab.pictures.fabric import fabric
 from closeby.lab.pictures.heat_map import MOST_BARS, heat_map, tiles_of
-from closeby.lab.pictures.limbs import limbs_of
 from closeby.lab.pictures.paper import Spec, finished, moment_of, nothing_sought
 from closeby.lab.pictures.rack_map import rack_map
 from closeby.lab.pictures.scene import GPU, POD, Scene, scene_of
@@ -203,18 +203,18 @@ def notes_on(scene: Scene) -> tuple[str, ...]:
         sentences.append(
             f"A rack map is not drawn for {plural(scene.tree.size, 'node')}: {MOST_NODES:,} are the most."
         )
-    limbs = limbs_of(scene.tree)
+    drawn = drawn_domains(scene.tree)
     if scene.resource == POD:
         sentences.append(
             "The load of a fabric is not drawn: it is measured in GPUs or cores, and the jobs ask for "
             "neither."
         )
-    elif limbs is None:
+    elif drawn is None:
         sentences.append(
             "There is no fabric to draw: the topology has no level above nodes that could be drawn."
         )
-    elif limbs.levels < scene.tree.node_level:
-        hidden = scene.tree.level_names[limbs.levels]
+    elif drawn.levels < scene.tree.node_level:
+        hidden = scene.tree.level_names[drawn.levels]
         sentences.append(
             f"The fabric is drawn down to the level above {hidden}, of which there are too many."
         )
@@ -229,9 +229,9 @@ def maps_of(scene: Scene) -> dict[str, Spec]:
         found["rack-map"] = heat_map(scene, tiles)
     elif scene.tree.size and scene.tree.size <= MOST_NODES:
         found["rack-map"] = rack_map(scene, boxes_of(scene.tree))
-    limbs = limbs_of(scene.tree)
-    if limbs is not None and scene.resource != POD:
-        found["fabric"] = fabric(scene, limbs)
+    drawn = drawn_domains(scene.tree)
+    if drawn is not None and scene.resource != POD:
+        found["fabric"] = fabric(scene, drawn)
     return found
 
 
@@ -267,7 +267,7 @@ def bars_note(scene: Scene) -> str:
 
 def _has_flows(scene: Scene) -> bool:
     """Whether a fabric is drawn on which gangs send."""
-    return scene.resource != POD and scene.has_rings and limbs_of(scene.tree) is not None
+    return scene.resource != POD and scene.has_rings and drawn_domains(scene.tree) is not None
 
 
 def _maps(scene: Scene, heading: Heading, stop: int, when: str) -> tuple[Picture, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.lab.pictures.boxes import shared_beginning, told_apart
-from closeby.lab.pictures.limbs import BAR, LETTER, LINKS, WIDTH, Limbs
+from closeby.lab.pictures.drawn_domains import BAR, LETTER, LINKS, WIDTH, DrawnDomains
 from closeby.lab.pictures.paper import (
     INK,
     PALE_INK,
@@ -109,18 +109,18 @@ BESIDE: Spec = {"gradientLength": 90, "orient": "right"}
 SHARE_WIDTH = 36
 
 
-def fabric(scene: Scene, limbs: Limbs) -> Spec:
+def fabric(scene: Scene, drawn: DrawnDomains) -> Spec:
     """The tree at the moment that the parameter ``moment`` holds."""
-    note = NOTE if scene.has_rings or _domain_names(scene.tree, limbs)[1] else 0.0
-    sheet = Sheet(WIDTH, (limbs.levels + 1) * (BAR + LINKS) - LINKS + 2 + note)
-    loads = loads_of(scene, limbs.levels)
-    base = _at_moment(scene, limbs, loads)
+    note = NOTE if scene.has_rings or _domain_names(scene.tree, drawn)[1] else 0.0
+    sheet = Sheet(WIDTH, (drawn.levels + 1) * (BAR + LINKS) - LINKS + 2 + note)
+    loads = loads_of(scene, drawn.levels)
+    base = _at_moment(scene, drawn, loads)
     most = greatest_load(scene, loads)
     layers = [
         _links(sheet, base, most, with_rings=scene.has_rings),
         _bars(sheet, base, scene),
         _shares(sheet, base),
-        *_names(sheet, scene, limbs),
+        *_names(sheet, scene, drawn),
         *(_widths(sheet, most) if scene.has_rings else ()),
     ]
     return sheet.sized(*layers, name="fabric", resolve={"scale": {"color": "independent"}})
@@ -133,9 +133,9 @@ class Domains(NamedTuple):
     steps: tuple[Spec, ...]
 
 
-def _capacities(scene: Scene, limbs: Limbs) -> Floats:
+def _capacities(scene: Scene, drawn: DrawnDomains) -> Floats:
     at = scene.capacity[scene.tree.slot_at]
-    spans = [scene.tree.span(domain) for domain in limbs.domains]
+    spans = [scene.tree.span(domain) for domain in drawn.domains]
     return np.asarray([float(at[first:end].sum()) for first, end in spans])
 
 
@@ -154,11 +154,11 @@ def greatest_load(scene: Scene, loads: Sequence[Loads]) -> float:
     return most
 
 
-def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> Domains:
+def _at_moment(scene: Scene, drawn: DrawnDomains, loads: Sequence[Loads]) -> Domains:
     """One row a domain with what it holds and what leaves it; domains without any have a row of nothing."""
-    size = len(limbs.domains)
+    size = len(drawn.domains)
     tenants = np.concatenate([one.tenants for one in loads])
-    number = {domain: index for index, domain in enumerate(limbs.domains)}
+    number = {domain: index for index, domain in enumerate(drawn.domains)}
     at = np.concatenate(
         [
             np.asarray([number.get(Domain(one.level, index), -1) for index in range(len(one.links))])[
@@ -167,39 +167,39 @@ def _at_moment(scene: Scene, limbs: Limbs, loads: Sequence[Loads]) -> Domains:
             for one in loads
         ]
     )
-    drawn = (at >= 0) & scene.drawn[tenants]
-    tenants = tenants[drawn]
+    shown = (at >= 0) & scene.drawn[tenants]
+    tenants = tenants[shown]
     failing = [
         (number[above], row)
         for row, slot in enumerate(scene.outages.slots.tolist())
-        for above in _above(scene.tree, slot, limbs.levels)
+        for above in _above(scene.tree, slot, drawn.levels)
         if above in number
     ]
     failed, out = np.asarray(failing, dtype=np.intp).reshape(-1, 2).T
     none = np.zeros(size + len(failed))
     rows = data(
-        domain=np.concatenate([at[drawn], np.arange(size), failed]),
-        held=np.concatenate([np.concatenate([one.held for one in loads])[drawn], none]),
-        flows=np.concatenate([np.concatenate([one.flows for one in loads])[drawn], none]),
+        domain=np.concatenate([at[shown], np.arange(size), failed]),
+        held=np.concatenate([np.concatenate([one.held for one in loads])[shown], none]),
+        flows=np.concatenate([np.concatenate([one.flows for one in loads])[shown], none]),
         lost=np.concatenate([np.zeros(len(tenants) + size), scene.capacity[scene.outages.slots[out]]]),
         since=np.concatenate([scene.since[tenants], np.full(size, -1.0), scene.outages.begin[out]]),
         until=np.concatenate([scene.until[tenants], np.full(size, 1e12), scene.outages.end[out]]),
     )
-    middle = (limbs.left + limbs.right) / 2
+    middle = (drawn.left + drawn.right) / 2
     worth = {one.level: one.links for one in loads}
-    links = np.asarray([worth[domain.level][domain.index] for domain in limbs.domains])
+    links = np.asarray([worth[domain.level][domain.index] for domain in drawn.domains])
     places = data(
         domain=np.arange(size),
-        left=limbs.left,
-        right=limbs.right,
-        top=limbs.top,
-        bottom=limbs.top + BAR,
+        left=drawn.left,
+        right=drawn.right,
+        top=drawn.top,
+        bottom=drawn.top + BAR,
         middle=middle,
-        above=middle[limbs.above],
-        above_bottom=limbs.top[limbs.above] + BAR,
-        capacity=_capacities(scene, limbs),
+        above=middle[drawn.above],
+        above_bottom=drawn.top[drawn.above] + BAR,
+        capacity=_capacities(scene, drawn),
         links=np.where(np.isnan(links), 0.0, links),
-        name=[path_text(scene.tree.path(domain)) for domain in limbs.domains],
+        name=[path_text(scene.tree.path(domain)) for domain in drawn.domains],
     )
     fields = (
         *("left", "right", "top", "bottom", "middle", "above", "above_bottom", "capacity", "links", "name"),
@@ -322,20 +322,20 @@ TOOLTIP = [
 ]
 
 
-def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[Spec]:
+def _names(sheet: Sheet, scene: Scene, drawn: DrawnDomains) -> Iterator[Spec]:
     """Levels at the left; above its bar the name of each domain that has room for it."""
-    labels = limbs.labels
+    labels = drawn.labels
     rows = data(
         left=np.zeros(len(labels)), middle=np.arange(len(labels)) * (BAR + LINKS) + BAR / 2, name=labels
     )
     place = {**sheet.at("left", "middle"), "text": label("name")}
     yield words(rows, place, fontSize=11, color=PALE_INK)
     if scene.has_rings:
-        yield _worths(sheet, scene, limbs.levels)
-    shown, beginning = _domain_names(scene.tree, limbs)
+        yield _worths(sheet, scene, drawn.levels)
+    shown, beginning = _domain_names(scene.tree, drawn)
     chosen = [index for index, name in enumerate(shown) if name]
     written = data(
-        left=limbs.left[chosen] + 4, middle=limbs.top[chosen] - 7, name=[shown[index] for index in chosen]
+        left=drawn.left[chosen] + 4, middle=drawn.top[chosen] - 7, name=[shown[index] for index in chosen]
     )
     # Links end behind the names of others than their own.
     yield words(written, place, fontSize=10, color="#FFFFFF", stroke="#FFFFFF", strokeWidth=3)
@@ -346,15 +346,15 @@ def _names(sheet: Sheet, scene: Scene, limbs: Limbs) -> Iterator[Spec]:
         yield words(note, place, fontSize=10, color=PALE_INK)
 
 
-def _domain_names(tree: Tree, limbs: Limbs) -> tuple[list[str], str]:
+def _domain_names(tree: Tree, drawn: DrawnDomains) -> tuple[list[str], str]:
     """What is written above each bar, empty where there is no room, and what "…" stands for."""
-    shown = [""] * len(limbs.domains)
+    shown = [""] * len(drawn.domains)
     beginning = ""
     rows = range(1, len(shown))
-    for _, group in groupby(rows, key=lambda row: (limbs.domains[row].level, int(limbs.above[row]))):
+    for _, group in groupby(rows, key=lambda row: (drawn.domains[row].level, int(drawn.above[row]))):
         siblings = list(group)
-        names = [tree.path(limbs.domains[row])[-1] or "" for row in siblings]
-        room = float((limbs.right - limbs.left)[siblings].min()) - 6
+        names = [tree.path(drawn.domains[row])[-1] or "" for row in siblings]
+        room = float((drawn.right - drawn.left)[siblings].min()) - 6
         told = told_apart(names, room, LETTER)
         if told[0].startswith("…"):
             beginning = shared_beginning(names)

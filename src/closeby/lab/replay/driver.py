@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.errors import UnrunnableError
-from closeby.lab.replay.agenda import Agenda, Checkpoints, Work
 from closeby.lab.replay.clusters import (
     GivenCluster,
     room_of,
@@ -26,6 +25,7 @@ from closeby.lab.replay.clusters import (
     too_many_pods,
     usual_needs,
 )
+from closeby.lab.replay.event_queue import Checkpoints, EventQueue, Work
 from closeby.lab.replay.failures import PATIENCE, FailureRate, NodeFailures
 from closeby.lab.replay.history import History
 from closeby.lab.replay.recording import Recorder
@@ -139,7 +139,7 @@ class _Replay:
             )
         with_each = usual_needs(cluster.nodes, cluster.resource)
         self._submitter = Submitter(jobs, cluster.resource, with_each, settings.wishes, settings.seed)
-        self._agenda = Agenda(jobs.submitted)
+        self._queue = EventQueue(jobs.submitted)
         self._work = Work(jobs, settings.checkpoints)
         self._recorder = Recorder(jobs)
         self._now = 0.0
@@ -211,20 +211,20 @@ class _Replay:
     def _next(self) -> float:
         """When something happens: a job arrives or ends, or one that waits may preempt from then on."""
         preempts = self._engine.next_preemption
-        return self._agenda.next() if preempts is None else min(self._agenda.next(), preempts)
+        return self._queue.next() if preempts is None else min(self._queue.next(), preempts)
 
     def _moment(self, now: float) -> bool:
         """Everything that happens at one time, and what is decided then; False if nothing came of it."""
-        recorder, agenda, submitter = self._recorder, self._agenda, self._submitter
+        recorder, queue, submitter = self._recorder, self._queue, self._submitter
         events: list[Event] = []
         self._now = now
-        for job in agenda.ends(now):
+        for job in queue.ends(now):
             recorder.ends(job, now)
             self._running.pop(job, None)
             events.extend(submitter.leaves(job))
             self._done += 1
         events.extend(self._node_changes(now))
-        arrivals = agenda.arrivals(now)
+        arrivals = queue.arrivals(now)
         for job in arrivals:
             if job in self._too_large:
                 recorder.refuses(job, self._too_large[job])
@@ -242,7 +242,7 @@ class _Replay:
         for slot, fails in () if self._failures is None else self._failures.changes(now):
             for job in [job for job, slots in self._running.items() if fails and slot in slots]:
                 del self._running[job]
-                self._agenda.cuts(job)
+                self._queue.cuts(job)
                 self._recorder.evicts(job, -1, now, self._work.cut(job, now), failed=slot)
                 yield from self._submitter.comes_back(job, now)
             yield self._node(slot, ready=not fails)
@@ -268,7 +268,7 @@ class _Replay:
             if job not in self._running:
                 continue  # Another plan of this moment had a pod of it.
             del self._running[job]
-            self._agenda.cuts(job)
+            self._queue.cuts(job)
             self._recorder.evicts(job, by, now, self._work.cut(job, now))
             yield from self._submitter.comes_back(job, now)
 
@@ -315,7 +315,7 @@ class _Replay:
         self._recorder.starts(job, now, slots)
         self._recorder.again[job] = self._work.again(job)
         self._running[job] = slots
-        self._agenda.starts(job, self._work.starts(job, now))
+        self._queue.starts(job, self._work.starts(job, now))
 
     def _deployed(self, job: int, outcome: Outcome, now: float) -> None:
         """Some pods of an application were placed, or none; it starts when all are."""

@@ -26,7 +26,7 @@ GAP = 0.012
 LETTER = 6.2
 
 
-class Limbs(Struct, frozen=True, kw_only=True, eq=False):
+class DrawnDomains(Struct, frozen=True, kw_only=True, eq=False):
     """The D domains that are drawn, from the root down, with their bars; shapes (D,)."""
 
     domains: tuple[Domain, ...]
@@ -41,7 +41,7 @@ class Limbs(Struct, frozen=True, kw_only=True, eq=False):
     labels: tuple[str, ...]
 
 
-def limbs_of(tree: Tree) -> Limbs | None:
+def drawn_domains(tree: Tree) -> DrawnDomains | None:
     """Where the tree's domains are: each above what it holds. None when there are no levels to draw.
 
     Nodes without a level's label are no domains of it, and are left out.
@@ -61,7 +61,7 @@ def limbs_of(tree: Tree) -> Limbs | None:
         *(Domain(level, index) for level in range(levels) for index in _shown(tree, level).tolist()),
     ]
     number = {domain: index for index, domain in enumerate(domains)}
-    return Limbs(
+    return DrawnDomains(
         domains=tuple(domains),
         above=np.asarray([number[tree.ancestor(one, max(one.level - 1, ROOT_LEVEL))] for one in domains]),
         left=np.asarray([left[one] for one in domains]),

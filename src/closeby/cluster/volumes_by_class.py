@@ -67,7 +67,7 @@ class _Columns:
         return self._places[free[:local]], self._places[free[local:]]
 
 
-class Shelf:
+class VolumesOfClass:
     """The volumes of one class. Which of them are free is asked each time."""
 
     def __init__(self, reach: Reach, capacity: int, taken: Taken) -> None:
@@ -191,30 +191,32 @@ class Shelf:
         return serves(volume, request) and volume.name not in self._taken()
 
 
-class Shelves:
-    """All classes of a cluster: each shelf is filled when it is first asked for, as the nodes are then."""
+class VolumesByClass:
+    """The volumes of all classes of a cluster; those of a class are read when it is first asked for."""
 
     def __init__(self, nodes: NodesByName, places: NodeReach, storage: Storage, taken: Taken) -> None:
         self._nodes = nodes
         self._places = places
         self._storage = storage
         self._taken = taken
-        self._by_class: dict[str, Shelf] = {}
-        #: The nodes as they were when the shelves were filled.
+        self._by_class: dict[str, VolumesOfClass] = {}
+        #: The nodes as they were when the volumes were read.
         self._stamp: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self._by_class)
 
-    def of(self, name: str) -> Shelf:
+    def of(self, name: str) -> VolumesOfClass:
         """The volumes of one class."""
         self._notice_nodes()
-        shelf = self._by_class.get(name)
-        if shelf is None:
-            shelf = self._by_class[name] = Shelf(self._places.slots, self._nodes.capacity, self._taken)
+        volumes = self._by_class.get(name)
+        if volumes is None:
+            volumes = self._by_class[name] = VolumesOfClass(
+                self._places.slots, self._nodes.capacity, self._taken
+            )
             for volume in self._storage.volumes_of(name):
-                shelf.put(volume)
-        return shelf
+                volumes.put(volume)
+        return volumes
 
     def changed(self, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         """A volume is another than it was; None: there was none, or is none any more."""

@@ -19,7 +19,7 @@ class Checkpoints(Struct, frozen=True, kw_only=True):
     restart: float = 0.0
 
 
-class Agenda:
+class EventQueue:
     """Arrivals, which are known beforehand, and ends, which are known once a job has started."""
 
     def __init__(self, submitted: Floats) -> None:

@@ -44,7 +44,7 @@ class PlacedChanges(Generic[_Kind]):
         return None if place < self._dropped else self._kept[place - self._dropped :]
 
 
-class Carriers(Tally):
+class AntiAffinityOfOthers(Tally):
     """Where the placed pods are that have a required anti-affinity, of one topology key, to pods of a class.
 
     A pod counts once for each such term that it has.
