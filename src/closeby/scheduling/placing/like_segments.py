@@ -18,6 +18,7 @@ from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.pod_classes import Share
+from closeby.scheduling.pace import HalfBudget
 from closeby.scheduling.placing.counted_segments import Proposes, SegmentedPart
 from closeby.scheduling.placing.descent import fewest, mean_scores
 from closeby.scheduling.placing.packing import first_of
@@ -56,6 +57,11 @@ class _Like(Struct, frozen=True, eq=False):
     filled: dict[Domain, _Filled]
 
     @property
+    def rest(self) -> int:
+        """Pods beyond whole segments of the coarsest layer."""
+        return len(self.pods) % max(self.layering.layers[0].size, 1)
+
+    @property
     def wanted(self) -> int:
         """Pods if all segments were whole."""
         return -(-len(self.pods) // self.kind.size) * self.kind.size
@@ -71,38 +77,39 @@ class LikeSegments(SegmentPlacer):
 
         Returns whether there certainly is no other way; else a search may find one.
         """
-        kind = greatest_kind(part, layering, demand)
-        rest = len(part.core) % max(layering.layers[0].size, 1)
-        if kind is None or (rest and any(one.exclusive is not Exclusive.NONE for one in layering.layers)):
+        like = self._like(part, layering, demand)
+        if like is None:
             return False
-        order = np.argsort(part.numbers[: len(part.core)], kind="stable")
-        pods = tuple([part.core[at] for at in order.tolist()])
-        like = _Like(part, layering, kind, pods, classes_of(pods, demand), {})
         counts = self._counts(like, scope)
         view = SegmentedPart(self._group, part, scope, demand, self._table, self._cluster.capacity)
         view.follow(self._room(like, counts))
         view.needed = view.wanted = like.wanted
         candidates = proposes(view)
-        # What other parts left untried is kept apart.
-        spent, self._budget.spent = self._budget.spent, False
-        # Half of the budget is left for the search.
-        aside = self._budget.set_aside()
+        # The other half is left for the search.
+        half = HalfBudget(self._budget)
         for candidate in (None,) if candidates is None else candidates:
             inside, same = self._within(scope, candidate, layering)
             mark = self._statement.checkpoint()
             own = like if same else replace(like, filled={})
             if self._place(own, inside, counts if same else self._counts(like, inside)):
                 self._chosen[part.name] = (candidate, scope)
-                self._budget.put_back(aside)
-                own_spent, self._budget.spent = self._budget.spent, spent
+                half.suspend()
                 yield
-                spent, self._budget.spent = self._budget.spent, own_spent
-                aside = self._budget.set_aside()
+                half.resume()
             self._statement.rollback(mark)
-        self._budget.put_back(aside)
-        certain = kind.alike and not rest and not layering.prefers and not self._budget.spent
-        self._budget.spent = spent
-        return certain
+        half.suspend()
+        return like.kind.alike and not like.rest and not layering.prefers and not half.spent
+
+    def _like(self, part: Part, layering: Layering, demand: Sequence[Share]) -> _Like | None:
+        """The part as segments of one kind; None where they are too unlike, or a rest may be alone."""
+        kind = greatest_kind(part, layering, demand)
+        if kind is None:
+            return None
+        order = np.argsort(part.numbers[: len(part.core)], kind="stable")
+        pods = tuple([part.core[at] for at in order.tolist()])
+        like = _Like(part, layering, kind, pods, classes_of(pods, demand), {})
+        alone = any(one.exclusive is not Exclusive.NONE for one in layering.layers)
+        return None if like.rest and alone else like
 
     def _place(self, like: _Like, inside: NodeSet, counts: SegmentCounts) -> bool:
         """Place all segments inside some nodes; ``counts`` follow what is seen to fit."""
