@@ -380,6 +380,27 @@ def test_an_explanation_names_the_policy_that_forbids_to_preempt(policy: str, na
         assert (why.policy_of, why.path, why.above) == (whose, (A1,), None)
 
 
+@pytest.mark.parametrize(
+    ("of_group", "of_pods", "whose"),
+    [
+        ("Never", "", "PodGroup/train"),
+        ("Never", "PreemptLowerPriority", "PodGroup/train"),
+        ("PreemptLowerPriority", "Never", ""),
+        ("", "Never", "pod"),
+    ],
+)
+def test_the_policy_of_a_pod_group_counts_instead_of_its_pods(
+    of_group: str, of_pods: str, whose: str
+) -> None:
+    site = Site("zone-a rack-1 : a1=2", explain=True)
+    site.running("low", [A1, A1], priority=1)
+    record = replace(gang("train", 2, required="rack"), preemption_policy=of_group)
+    site.waiting("train", 2, group=record, needs={"preemption_policy": of_pods})
+    plans, why = site.tick(), site.why("train")
+    assert bool(plans) == (not whose)
+    assert whose == ("" if why is None else why.policy_of)
+
+
 def test_a_policy_is_not_named_where_nothing_would_be_cleared_anyway() -> None:
     site = Site("zone-a rack-1 : a1=1", explain=True)
     site.alone("low", A1, priority=500)

@@ -1,6 +1,6 @@
 """What was refused is tried again when other pods may be evicted than before, without any other event."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from msgspec.structs import replace
@@ -46,10 +46,18 @@ def of_class() -> Site:
     return site
 
 
-def of_a_protected_member(annotations: dict[str, str]) -> Callable[[], Site]:
+def of_a_protected_group() -> Site:
+    site = Site(ONE, pdb="strict")
+    site.running("low", ["a1", "a1"], group={"protected_by": "spec.preemptibility=non-preemptible"})
+    return site
+
+
+def of_a_protected_member(
+    annotations: Mapping[str, str], labels: Mapping[str, str] = {}
+) -> Callable[[], Site]:
     def made() -> Site:
         site = Site(ONE, pdb="strict")
-        site.running("low", ["a1", "a1"], annotations=annotations)
+        site.running("low", ["a1", "a1"], annotations=annotations, labels=labels)
         return site
 
     return made
@@ -67,7 +75,7 @@ def of_a_budget(**status: int) -> Callable[[], Site]:
 
 def unprotected(site: Site) -> None:
     for pod in site.engine.state.placed("default/low"):
-        site.tell(PodUpserted(replace(pod, annotations={})))
+        site.tell(PodUpserted(replace(pod, annotations={}, labels={})))
 
 
 NEWS: dict[str, tuple[Callable[[], Site], Callable[[Site], None]]] = {
@@ -77,6 +85,14 @@ NEWS: dict[str, tuple[Callable[[], Site], Callable[[Site], None]]] = {
     "its pods protect themselves no more": (
         of_a_protected_member({"closeby.dev/preemptible": "false"}),
         unprotected,
+    ),
+    "its pods are preemptible for KAI by now": (
+        of_a_protected_member({}, {"kai.scheduler/preemptibility": "non-preemptible"}),
+        unprotected,
+    ),
+    "its PodGroup protects it no more": (
+        of_a_protected_group,
+        lambda site: site.tell(GroupChanged(gang("low", 2))),
     ),
     "its budget is gone": (of_a_budget(), lambda site: site.tell(BudgetDeleted(KEEP.key))),
     "its budget asks for less": (

@@ -104,6 +104,65 @@ def test_a_gang_that_is_kept_is_named_with_the_reason(reason: str) -> None:
     assert by_path(plan.domains)["rack-2"].kept == ()
 
 
+REQUESTS: dict[str, dict[str, Any]] = {
+    "it says kai.scheduler/preemptibility=non-preemptible": {
+        "labels": {"kai.scheduler/preemptibility": "non-preemptible"}
+    },
+    "it says kai.scheduler/preemptibility=semi-preemptible": {
+        "labels": {"kai.scheduler/preemptibility": "semi-preemptible"}
+    },
+    "it says volcano.sh/preemptable=false": {"annotations": {"volcano.sh/preemptable": "false"}},
+    "it says volcano.sh/preemptable=0": {"labels": {"volcano.sh/preemptable": "0"}},
+    "its PodGroup says spec.preemptibility=non-preemptible": {
+        "group": {"protected_by": "spec.preemptibility=non-preemptible"}
+    },
+}
+
+
+@pytest.mark.parametrize("message", REQUESTS)
+def test_the_words_of_kai_and_volcano_protect_a_gang(message: str) -> None:
+    site = made()
+    site.running("low", A1, **REQUESTS[message])
+    site.waiting("train", 2)
+    [plan] = site.tick()
+    assert plan.path[-1] == "rack-2"
+    [kept] = by_path(plan.domains)["rack-1"].kept
+    assert (kept.pods, kept.reason, kept.message) == (2, "Annotation", message)
+
+
+def test_a_protected_pod_group_keeps_members_beyond_its_minimum() -> None:
+    site = made()
+    site.running("low", A1, minimum=1, group={"protected_by": "closeby.dev/preemptible=false"})
+    site.alone("high", priority=98)
+    assert site.tick() == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"labels": {"kai.scheduler/preemptibility": "preemptible"}},
+        {"annotations": {"volcano.sh/preemptable": "true"}, "labels": {"volcano.sh/preemptable": "false"}},
+        {"labels": {"closeby.dev/preemptible": "false"}},
+    ],
+)
+def test_other_words_protect_nothing(fields: dict[str, Any]) -> None:
+    """Volcano reads the annotation before the label."""
+    site = made()
+    site.running("low", A1, **fields)
+    site.waiting("train", 2)
+    [plan] = site.tick()
+    assert plan.path[-1] == "rack-1"
+
+
+@pytest.mark.parametrize("message", REQUESTS)
+def test_users_protect_pods_only_where_the_operator_lets_them(message: str) -> None:
+    site = made(protectedNamespaces=["theirs"])
+    site.running("low", A1, **REQUESTS[message])
+    site.waiting("train", 2)
+    [plan] = site.tick()
+    assert plan.path[-1] == "rack-1"
+
+
 def test_one_member_that_is_protected_keeps_its_gang() -> None:
     site = made()
     site.running("low", ["a1"], minimum=2, annotations={"closeby.dev/preemptible": "false"})

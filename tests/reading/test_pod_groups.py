@@ -16,13 +16,13 @@ VOLCANO = "scheduling.volcano.sh/v1beta1"
 UPSTREAM = "scheduling.k8s.io/v1beta1"
 
 
-def group(api: str, spec: str, annotations: str = "{}") -> PodGroup:
+def group(api: str, spec: str, annotations: str = "{}", labels: str = "{}") -> PodGroup:
     """The gang that one PodGroup describes."""
     (result,) = read_good(
         f"""
         apiVersion: {api}
         kind: PodGroup
-        metadata: {{name: g, annotations: {annotations}}}
+        metadata: {{name: g, annotations: {annotations}, labels: {labels}}}
         spec: {spec}
         """
     ).groups
@@ -241,6 +241,35 @@ def test_upstream(version: str, spelling: str) -> None:
     assert result.min_member == 8
     assert result.constraint == TopologyConstraint(required="example.com/rack")
     assert (result.priority_class_name, result.priority, result.conditions) == ("high", 7, ())
+
+
+@pytest.mark.parametrize("policy", ["Never", "PreemptLowerPriority"])
+def test_upstreams_preemption_policy(policy: str) -> None:
+    result = group(UPSTREAM, f"{{schedulingPolicy: {{gang: {{minCount: 8}}}}, preemptionPolicy: {policy}}}")
+    assert (result.preemption_policy, result.conditions) == (policy, ())
+
+
+@pytest.mark.parametrize(
+    ("preemptibility", "protected"),
+    [("non-preemptible", True), ("semi-preemptible", True), ("preemptible", False)],
+)
+def test_kais_preemptibility(preemptibility: str, protected: bool) -> None:
+    found = group(KAI, f"{{preemptibility: {preemptibility}}}")
+    assert found.protected_by == (f"spec.preemptibility={preemptibility}" if protected else "")
+    labelled = group(KAI, "{}", labels=f"{{kai.scheduler/preemptibility: {preemptibility}}}")
+    assert labelled.protected_by == (f"kai.scheduler/preemptibility={preemptibility}" if protected else "")
+    assert (found.conditions, labelled.conditions) == ((), ())
+
+
+@pytest.mark.parametrize("api", [OURS, VOLCANO])
+@pytest.mark.parametrize("key", ["closeby.dev/preemptible", "volcano.sh/preemptable"])
+@pytest.mark.parametrize("value", ["false", "true"])
+def test_an_annotation_of_a_pod_group_says_whether_its_pods_may_be_evicted(
+    api: str, key: str, value: str
+) -> None:
+    found = group(api, "{minMember: 1}", f"{{{key}: '{value}'}}")
+    assert found.protected_by == (f"{key}=false" if value == "false" else "")
+    assert found.conditions == ()
 
 
 def test_upstreams_basic_policy_is_no_gang() -> None:

@@ -194,6 +194,12 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     strategy: Strategy = Strategy.BINPACK
     priority_class_name: str = ""
     priority: int | None = None
+    #: ``preemptionPolicy`` of its object, which counts instead of its pods'; empty where it has none. Source:
+    #: upstream's PodGroup of 1.37.
+    preemption_policy: str = ""
+    #: What of its object asks that no member is evicted, such as ``spec.preemptibility=non-preemptible``;
+    #: empty: nothing does. It counts where the operator lets users protect their pods.
+    protected_by: str = ""
     created: float | None = None
     #: False when its peer asks for no closeness at all (Kueue's unconstrained topology).
     wants_closeness: bool = True

@@ -13,7 +13,7 @@ from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
-from closeby.reading.decoding.keys import PREEMPTIBLE
+from closeby.reading.decoding.keys import protection_request
 from closeby.scheduling.environment import Environment
 from closeby.scheduling.events import (
     BindFailed,
@@ -300,7 +300,8 @@ class Engine:
 
     def _note_placed(self, before: Pod, pod: Pod, news: bool) -> None:
         """Others may have to be near a pod that has its node, or away from what it was before."""
-        if before.annotations.get(PREEMPTIBLE) != pod.annotations.get(PREEMPTIBLE):
+        asked = [protection_request(one.annotations, one.labels) for one in (before, pod)]
+        if asked[0] != asked[1]:
             self._pending.note_victims()
         if (news or before.labels != pod.labels) and self.cluster.population.active:
             self._pending.note_event(ClusterEvent.PLACED | ClusterEvent.CAPACITY)

@@ -22,6 +22,7 @@ from closeby.reading.decoding.keys import (
     MANAGED_BY,
     PLACEMENT_STRATEGY,
     POD_GROUPER,
+    PREEMPTIBLE,
     ROLE_TOPOLOGY,
 )
 from closeby.reading.registry import OWN_GROUP
@@ -152,6 +153,8 @@ def object_of(group: PodGroup, name: str, owners: Sequence[Ref]) -> Object:
     kept = {key: group.annotations[key] for key in ROLE_TOPOLOGY if key in group.annotations}
     if group.by_nature:
         kept[GANG] = BY_NATURE
+    if group.protected_by:
+        kept[PREEMPTIBLE] = "false"
     if kept:
         metadata["annotations"] = kept
     return {

@@ -10,7 +10,13 @@ from closeby.objects.bounds import quoted
 from closeby.objects.groups import Layer, LayerMode, PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import PLACEMENT_STRATEGY, PLAN, members_apart, wish_conditions
+from closeby.reading.decoding.keys import (
+    PLACEMENT_STRATEGY,
+    PLAN,
+    members_apart,
+    protection_request,
+    wish_conditions,
+)
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, Wire, namespace_of, object_id
@@ -66,6 +72,7 @@ def new_group(document: Document, reading: DocumentReading, meta: Meta) -> PodGr
         created=meta.created,
         annotations={key: value for key, value in annotations.items() if key != PLAN},
         members_apart=members_apart(annotations),
+        protected_by=protection_request(annotations, meta.label_map),
         owner=meta.controller,
         source=document.api_version,
         conditions=wish_conditions(annotations, owner)

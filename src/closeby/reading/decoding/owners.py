@@ -11,7 +11,7 @@ from closeby.objects.pods import PodClaim
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.decoding.keys import members_apart, unread_wishes, wish_path
+from closeby.reading.decoding.keys import members_apart, protection_request, unread_wishes, wish_path
 from closeby.reading.decoding.pods import Identity, TemplateWire, read_template
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, Wire, namespace_of, object_id
@@ -113,6 +113,7 @@ class Owner:
             created=self.meta.created,
             annotations=self.meta.annotation_map,
             members_apart=members_apart(self.meta.annotation_map),
+            protected_by=protection_request(self.meta.annotation_map, self.meta.label_map),
             source=self._document.api_version,
         )
 

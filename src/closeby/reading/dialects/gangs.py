@@ -25,6 +25,7 @@ from closeby.reading.decoding.keys import (
     PLACEMENT_STRATEGY,
     ROLE_TOPOLOGY,
     members_apart,
+    protection_request,
     wish_conditions,
 )
 from closeby.reading.dialects import kai, kubeflow, kueue, slurm, volcano
@@ -188,6 +189,7 @@ def _gang(
             created=workload.created,
             annotations=workload.annotations,
             members_apart=members_apart(workload.annotations),
+            protected_by=protection_request(workload.annotations, workload.labels),
             source=f"{workload.kind} annotations",
         )
     )

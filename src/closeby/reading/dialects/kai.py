@@ -35,6 +35,7 @@ from closeby.reading.decoding.keys import (
     KAI_SEGMENT_PREFERRED,
     KAI_SEGMENT_REQUIRED,
     KAI_TOPOLOGY,
+    not_preemptible,
 )
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
@@ -51,6 +52,7 @@ class SpecWire(Wire):
     sub_groups: list[SubGroupWire] | None = None
     min_sub_group: int | None = None
     priority_class_name: str | None = None
+    preemptibility: str | None = None
 
 
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
@@ -63,11 +65,16 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     spec = wire.spec or SpecWire()
     constraint = spec.topology_constraint or spec.topology_constraints
     subgroups = spec.sub_groups or []
+    group = new_group(document, reading, wire.meta)
+    preemptibility = spec.preemptibility
     group = msgspec.structs.replace(
-        new_group(document, reading, wire.meta),
+        group,
         min_member=1 if spec.min_member is None else spec.min_member,
         min_subgroups=spec.min_sub_group,
         priority_class_name=spec.priority_class_name or "",
+        protected_by=f"spec.preemptibility={preemptibility}"
+        if not_preemptible(preemptibility)
+        else group.protected_by,
     )
     group = with_subgroups(group, constraint, subgroups, _parents(subgroups))
     return checked(group, given_minimum=not subgroups)

@@ -62,6 +62,7 @@ class SpecWire(Wire):
     resource_claims: list[Present] | None = None
     priority_class_name: str | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
     #: In v1alpha2 it is a word.
     disruption_mode: DisruptionWire | str | None = None
 
@@ -80,6 +81,7 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         min_member=_minimum(policy),
         priority_class_name=spec.priority_class_name or "",
         priority=spec.priority,
+        preemption_policy=spec.preemption_policy or "",
         disruption=_disruption(spec.disruption_mode),
     )
     if (policy.basic is None) == (policy.gang is None):

@@ -14,6 +14,12 @@ from closeby.whatif.records import DomainPath
 #: Domains of which the text says who can't be evicted, and how many gangs and pods of each.
 _KEPT_DOMAINS: Final = 3
 _KEPT_NAMED: Final = 3
+#: Of a `preemptionPolicy: Never`, by whose it is.
+_CURES: Final = {
+    "PriorityClass": "use another class, since a class can't be changed",
+    "PodGroup": "use another PodGroup, since its policy can't be changed",
+    "pod": "leave it out",
+}
 
 
 class CostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -44,7 +50,8 @@ class KeptPodsEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     kind: str
     #: How many pods of it are in the domain.
     pods: int
-    #: `Priority`, `PodDisruptionBudget`, `SeveralBudgets`, `Annotation` (`closeby.dev/preemptible`),
+    #: `Priority`, `PodDisruptionBudget`, `SeveralBudgets`, `Annotation` (`closeby.dev/preemptible`, or what
+    #: KAI and Volcano have for that, of the pod or its PodGroup),
     #: `MinRuntime`, `MaxEvictions`, `OtherScheduler`, `Kueue`, `Pinned` (a DaemonSet's, or a static pod),
     #: `NamespaceExcluded`, `DidNotEnd`, `Planned` (for another item) or `OwnGang`.
     reason: str
@@ -101,7 +108,8 @@ class NoPreemptionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     domain: DomainPath
     #: What clearing each would cost, the cheapest first, or why that does not help.
     domains: tuple[DomainCostEntry, ...]
-    #: Whose `preemptionPolicy: Never` forbids that the domain is cleared: `pod`, or `PriorityClass/<name>`.
+    #: Whose `preemptionPolicy: Never` forbids that the domain is cleared: `pod`, `PriorityClass/<name>` or
+    #: `PodGroup/<name>`.
     policy_of: str | UnsetType = UNSET
 
 
@@ -268,8 +276,7 @@ def _count(kept: KeptPodsEntry) -> str:
 def _but_for_policy(found: NoPreemptionEntry, policy_of: str) -> str:
     kind, _, name = policy_of.partition("/")
     whose = f"of its {kind} {name}" if name else "of the pod"
-    cure = "use another class, since a class can't be changed" if name else "leave it out"
     return (
-        f"It preempts no pod, as preemptionPolicy {whose} is Never; {cure}, "
+        f"It preempts no pod, as preemptionPolicy {whose} is Never; {_CURES[kind]}, "
         f"and {path_text(found.domain) if found.domain else 'room'} would be cleared for it."
     )

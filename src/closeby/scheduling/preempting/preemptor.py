@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.scheduling.extension import Handle
@@ -310,7 +311,7 @@ class Preemptor:
 
     def _for_gang(self, key: str, outcome: Outcome) -> Preemption | NoPreemption | None:
         priority = self._state.turn(key).priority
-        forbidden = self._forbidden(outcome.refused, key)
+        forbidden = self._forbidden(outcome.refused, key, self._state.groups[key])
         if forbidden is None or not (forbidden or self._may(key, outcome.refused[0], key)):
             return None
         gang = waiting_gang(self._tools, self._state, self._state.groups[key], outcome.refused)
@@ -358,9 +359,15 @@ class Preemptor:
         """Whether victims of a preemptor may violate budgets."""
         return by not in self._strict and self._rule.soft(gang=gang)
 
-    def _forbidden(self, pods: Sequence[Pod], name: str) -> str | None:
-        """Whose policy forbids these pods to preempt; empty if none does, None if it need not be said."""
-        found = next(filter(None, map(self._state.priorities.forbids, pods)), "")
+    def _forbidden(self, pods: Sequence[Pod], name: str, group: PodGroup | None = None) -> str | None:
+        """Whose policy forbids these pods to preempt; empty if none does, None if it need not be said.
+
+        That of their PodGroup counts instead of theirs where it has one.
+        """
+        if group is not None and group.preemption_policy:
+            found = f"PodGroup/{group.name}" if group.preemption_policy == "Never" else ""
+        else:
+            found = next(filter(None, map(self._state.priorities.forbids, pods)), "")
         return found if not found or self._tools.explains(name) else None
 
     def _may(self, key: str, pod: Pod, by: str) -> bool:

@@ -118,7 +118,7 @@ class ProtectedPods:
             return "Priority", f"priority {priority} is not below {self._who.priority}"
         protection = self._protection(row)
         if protection is not None:
-            return protection.name.title().replace("_", ""), protection.value
+            return protection
         if pod.uid in self._stuck:
             return "DidNotEnd", "it was to go for another plan and did not end"
         return None

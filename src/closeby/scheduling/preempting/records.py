@@ -116,5 +116,6 @@ class NoPreemption(Struct, frozen=True, kw_only=True):
     #: Above this priority that domain would be cleared; None where no priority helps.
     above: int | None = None
     path: tuple[str | None, ...] = ()
-    #: Whose ``preemptionPolicy: Never`` forbids that the domain is cleared: ``PriorityClass/…`` or ``pod``.
+    #: Whose ``preemptionPolicy: Never`` forbids that the domain is cleared: ``PriorityClass/…``,
+    #: ``PodGroup/…`` or ``pod``.
     policy_of: str = ""

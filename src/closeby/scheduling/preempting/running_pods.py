@@ -5,7 +5,6 @@ The arrays have one entry per pod, or one per holder: a gang, or a pod by itself
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from enum import Enum
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -19,7 +18,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.ownership import is_pinned
 from closeby.objects.places import POD_SET
 from closeby.objects.pods import Pod, PodSpec
-from closeby.reading.decoding.keys import PREEMPTIBLE
+from closeby.reading.decoding.keys import protection_request
 from closeby.reading.dialects.kueue import QUEUE_NAME
 from closeby.scheduling.gangs.rosters import leaf_names
 from closeby.scheduling.intake.budgets import NONE, SEVERAL
@@ -276,16 +275,25 @@ def owner_of(pod: Pod) -> str:
     return f"{pod.namespace}/{pod.owner}" if pod.owner else f"pod {pod.key}"
 
 
-class Protection(Enum):
+class Protection(NamedTuple):
     """Why a pod may not be a victim of any item."""
 
-    NAMESPACE_EXCLUDED = "its namespace is excluded"
-    PINNED = "it comes back to its node at once"
-    SEVERAL_BUDGETS = "several PodDisruptionBudgets cover it"
-    ANNOTATION = f"it says {PREEMPTIBLE}=false"
-    KUEUE = "Kueue admitted it"
-    OTHER_SCHEDULER = "another scheduler has placed it"
-    MIN_RUNTIME = "it has not run for as long as a victim must"
+    #: As in the report.
+    reason: str
+    message: str
+
+
+NAMESPACE_EXCLUDED: Final = Protection("NamespaceExcluded", "its namespace is excluded")
+PINNED: Final = Protection("Pinned", "it comes back to its node at once")
+SEVERAL_BUDGETS: Final = Protection("SeveralBudgets", "several PodDisruptionBudgets cover it")
+KUEUE: Final = Protection("Kueue", "Kueue admitted it")
+OTHER_SCHEDULER: Final = Protection("OtherScheduler", "another scheduler has placed it")
+MIN_RUNTIME: Final = Protection("MinRuntime", "it has not run for as long as a victim must")
+
+
+def on_request(request: str, *, of_group: bool = False) -> Protection:
+    """Of a pod that says, or whose PodGroup says, that it is not to be evicted."""
+    return Protection("Annotation", f"its PodGroup says {request}" if of_group else f"it says {request}")
 
 
 def protection(
@@ -296,17 +304,17 @@ def protection(
     ``budget`` covers it; pods of ``namespaces`` (None: all) may protect themselves.
     """
     if pod.namespace in excluded:
-        return Protection.NAMESPACE_EXCLUDED
+        return NAMESPACE_EXCLUDED
     if budget == NONE and not (pod.owner or pod.labels or pod.annotations):
         return None
     if is_pinned(pod):
-        return Protection.PINNED
+        return PINNED
     if budget == SEVERAL and pod.phase != "Pending":
-        return Protection.SEVERAL_BUDGETS
-    if pod.annotations:
-        trusted = namespaces is None or pod.namespace in namespaces
-        if trusted and pod.annotations.get(PREEMPTIBLE) == "false":
-            return Protection.ANNOTATION
-        if _KUEUE_WORKLOAD in pod.annotations:
-            return Protection.KUEUE
-    return None if _KUEUE_LABELS.isdisjoint(pod.labels) else Protection.KUEUE
+        return SEVERAL_BUDGETS
+    if namespaces is None or pod.namespace in namespaces:
+        request = protection_request(pod.annotations, pod.labels)
+        if request:
+            return on_request(request)
+    if _KUEUE_WORKLOAD in pod.annotations:
+        return KUEUE
+    return None if _KUEUE_LABELS.isdisjoint(pod.labels) else KUEUE

@@ -12,7 +12,16 @@ from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
-from closeby.scheduling.preempting.running_pods import Holder, Protection, RunningPods, owner_of, protection
+from closeby.scheduling.preempting.running_pods import (
+    MIN_RUNTIME,
+    OTHER_SCHEDULER,
+    Holder,
+    Protection,
+    RunningPods,
+    on_request,
+    owner_of,
+    protection,
+)
 from closeby.scheduling.preempting.units import MemberLimits
 
 #: Parts of a second in which lost work is counted, so that sums don't depend on their order.
@@ -61,9 +70,12 @@ class VictimColumns:
         found = protection(pod, int(self._budget_of[row]), self._trusted, excluded)
         if found is not None:
             return found
+        request = self._protected.get(int(self._holder_of[row]))
+        if request is not None:
+            return on_request(request, of_group=True)
         if not self._specs.ours[self._spec_of[row]]:
-            return Protection.OTHER_SCHEDULER
-        return Protection.MIN_RUNTIME if running is not None and running.young[row] else None
+            return OTHER_SCHEDULER
+        return MIN_RUNTIME if running is not None and running.young[row] else None
 
     # Following the cluster
 
@@ -86,6 +98,8 @@ class VictimColumns:
         self._limits: dict[int, MemberLimits] = {}
         #: The gangs whose objects name a priority, by holder.
         self._with_priority: dict[int, PodGroup] = {}
+        #: The gangs whose objects ask that no member is evicted, by holder, with what asks for it.
+        self._protected: dict[int, str] = {}
         #: Holders whose members changed.
         self._dirty: set[int] = set()
         self._budgets = self._state.budgets.version
@@ -225,6 +239,7 @@ class VictimColumns:
         if holder.gang:
             del self._gangs[holder.key]
             self._with_priority.pop(number, None)
+            self._protected.pop(number, None)
         owned = self._owners[holder.owner]
         owned.discard(number)
         if not owned:
@@ -242,9 +257,17 @@ class VictimColumns:
                 self._with_priority[number] = group
             else:
                 self._with_priority.pop(number, None)
+            if group is not None and group.protected_by and self._trusts(group.namespace):
+                self._protected[number] = group.protected_by
+            else:
+                self._protected.pop(number, None)
         self._limits.pop(number, None)
         if holder.limits is not None:
             self._limits[number] = holder.limits
+
+    def _trusts(self, namespace: str) -> bool:
+        """Whether users protect their pods there."""
+        return self._trusted is None or namespace in self._trusted
 
     # What is given out
 
@@ -270,6 +293,8 @@ class VictimColumns:
                 [None if one is None else one.checkpointed for one in told],
             )
         evictable = specs.ours[own] & may
+        if self._protected:
+            evictable &= ~np.isin(self._holder_of[:count], list(self._protected))
         young = np.zeros(count, dtype=np.bool_)
         lost = np.zeros(count)
         if now is not None:
