@@ -174,15 +174,23 @@ def test_a_gang_by_nature_says_so_in_its_pod_group() -> None:
     assert list(written.values()) == ["PyTorchJob", "", ""]
 
 
+DELAY = "kai.scheduler/preemption-delay"
+
+
 @pytest.mark.parametrize("key", ["closeby.dev/preemptible", "volcano.sh/preemptable"])
-def test_a_workload_that_is_not_to_be_evicted_says_so_in_its_pod_group(key: str) -> None:
+def test_what_a_workload_asks_of_preemption_is_in_its_pod_group(key: str) -> None:
     roles = {"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": TEMPLATE}}}
-    plan = plan_of(lineage("kubeflow.org/v1", "PyTorchJob", roles, annotations={key: "false"}), [], NO_QUEUES)
+    plan = plan_of(
+        lineage("kubeflow.org/v1", "PyTorchJob", roles, annotations={key: "false", DELAY: "5m"}),
+        [],
+        NO_QUEUES,
+    )
     (gang,) = plan.gangs
     body = object_of(gang.group, "w", [Ref("a", "kubeflow.org/v1", "PyTorchJob", "w", "u")])
     read = Decoder().read(POD_GROUPS, upserted(msgspec.Raw(msgspec.json.encode(body))))
     assert isinstance(read, Decoded) and isinstance(read.record, PodGroup)
     assert read.record.protected_by == "closeby.dev/preemptible=false"
+    assert read.record.preemption_delay == 300
 
 
 def test_no_gang_waits_for_pods_that_another_scheduler_places() -> None:

@@ -20,6 +20,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.preempting.records import Eviction, Preemption
 from closeby.scheduling.preempting.rule import DAY, Preemptible
 from tests.preempting.site import NOW, Site, names
+from tests.worlds import gang
 
 ONE = "zone-a rack-1 : a1=1"
 TWO = "zone-a rack-1 : a1=1\nzone-a rack-2 : a3=1"
@@ -252,6 +253,46 @@ def test_an_item_is_tried_when_its_delay_is_over_without_any_event() -> None:
     assert site.tick(NOW + 29) == []
     assert sorted(plan.preemptor for plan in site.tick(NOW + 30)) == ["default/high", "default/train"]
     assert site.engine.next_preemption is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "of_group", "of_pods", "waits"),
+    [
+        # Its own delay counts from its creation, 20 s ago, that of the rule from the first refusal.
+        ("0s", 50.0, None, 30.0),
+        ("0s", 0.0, "50s", 30.0),
+        ("0s", 50.0, "90s", 30.0),
+        ("40s", 50.0, None, 40.0),
+        ("0s", 20.0, None, 0.0),
+        ("0s", 0.0, "soon", 0.0),
+    ],
+)
+def test_a_gang_waits_for_its_own_delay(
+    rule: str, of_group: float, of_pods: str | None, waits: float
+) -> None:
+    site = Site(ONE, preemptionDelay=rule)
+    site.running("low", [A1])
+    record = replace(gang("train", 1), preemption_delay=of_group, created=NOW - 20)
+    delay = {} if of_pods is None else {"kai.scheduler/preemption-delay": of_pods}
+    site.waiting("train", 1, group=record, annotations=delay, created=NOW - 20)
+    plans = site.tick(NOW)
+    assert bool(plans) == (not waits)
+    if waits:
+        assert site.engine.next_preemption == NOW + waits
+        assert site.tick(NOW + waits - 1) == []
+        assert len(site.tick(NOW + waits)) == 1
+
+
+def test_equal_pods_wait_for_their_own_delays() -> None:
+    """The first one preempts at once, the second not though it is refused like the first."""
+    site = Site(TWO)
+    site.running("low", [A1]), site.running("other", [A3])
+    site.alone("now", priority=50, created=NOW - 1)
+    delay = {"kai.scheduler/preemption-delay": "1m"}
+    site.alone("slow", priority=50, annotations=delay, created=NOW)
+    assert [plan.preemptor for plan in site.tick(NOW)] == ["default/now"]
+    assert site.engine.next_preemption == NOW + 60
+    assert [plan.preemptor for plan in site.tick(NOW + 60)] == ["default/slow"]
 
 
 def test_an_item_that_waits_no_more_has_no_deadline() -> None:

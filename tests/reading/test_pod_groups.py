@@ -261,6 +261,33 @@ def test_kais_preemptibility(preemptibility: str, protected: bool) -> None:
     assert (found.conditions, labelled.conditions) == ((), ())
 
 
+def test_kais_preemption_delay() -> None:
+    assert group(KAI, "{preemptionDelay: 5m}").preemption_delay == 300
+    assert group(KAI, "{}", "{kai.scheduler/preemption-delay: 90s}").preemption_delay == 90
+    assert group(OURS, "{minMember: 1}", "{kai.scheduler/preemption-delay: 1h30m}").preemption_delay == 5400
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "field"),
+    [
+        ("{preemptionDelay: soon}", "{}", "spec.preemptionDelay"),
+        ("{preemptionDelay: '300'}", "{}", "spec.preemptionDelay"),
+        (
+            "{}",
+            "{kai.scheduler/preemption-delay: -5m}",
+            'metadata.annotations["kai.scheduler/preemption-delay"]',
+        ),
+    ],
+)
+def test_a_delay_that_is_no_span_of_time_is_ignored_and_reported(
+    spec: str, annotations: str, field: str
+) -> None:
+    found = group(KAI, spec, annotations)
+    assert found.preemption_delay == 0
+    problem = condition(found)
+    assert (problem.reason, problem.field, problem.blocking) == ("InvalidSpec", field, False)
+
+
 @pytest.mark.parametrize("api", [OURS, VOLCANO])
 @pytest.mark.parametrize("key", ["closeby.dev/preemptible", "volcano.sh/preemptable"])
 @pytest.mark.parametrize("value", ["false", "true"])

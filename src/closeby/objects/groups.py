@@ -197,6 +197,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     #: ``preemptionPolicy`` of its object, which counts instead of its pods'; empty where it has none. Source:
     #: upstream's PodGroup of 1.37.
     preemption_policy: str = ""
+    #: Seconds that it waits before it preempts, from its creation on. Source: KAI's ``preemptionDelay``.
+    preemption_delay: float = 0.0
     #: What of its object asks that no member is evicted, such as ``spec.preemptibility=non-preemptible``;
     #: empty: nothing does. It counts where the operator lets users protect their pods.
     protected_by: str = ""

@@ -13,7 +13,7 @@ from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
-from closeby.reading.decoding.keys import protection_request
+from closeby.reading.decoding.preemption_requests import protection_request
 from closeby.scheduling.environment import Environment
 from closeby.scheduling.events import (
     BindFailed,

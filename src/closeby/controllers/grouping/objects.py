@@ -19,6 +19,7 @@ from closeby.objects.reasons import Condition
 from closeby.reading.decoding.keys import (
     BY_NATURE,
     GANG,
+    KAI_PREEMPTION_DELAY,
     MANAGED_BY,
     PLACEMENT_STRATEGY,
     POD_GROUPER,
@@ -150,7 +151,8 @@ def object_of(group: PodGroup, name: str, owners: Sequence[Ref]) -> Object:
             for place, one in enumerate(owners)
         ],
     }
-    kept = {key: group.annotations[key] for key in ROLE_TOPOLOGY if key in group.annotations}
+    copied = (*ROLE_TOPOLOGY, KAI_PREEMPTION_DELAY)
+    kept = {key: group.annotations[key] for key in copied if key in group.annotations}
     if group.by_nature:
         kept[GANG] = BY_NATURE
     if group.protected_by:

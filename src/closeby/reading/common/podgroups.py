@@ -14,10 +14,10 @@ from closeby.reading.decoding.keys import (
     PLACEMENT_STRATEGY,
     PLAN,
     members_apart,
-    protection_request,
     wish_conditions,
 )
 from closeby.reading.decoding.podspecs import Present
+from closeby.reading.decoding.preemption_requests import delay_problems, preemption_delay, protection_request
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, Wire, namespace_of, object_id
 
@@ -73,10 +73,12 @@ def new_group(document: Document, reading: DocumentReading, meta: Meta) -> PodGr
         annotations={key: value for key, value in annotations.items() if key != PLAN},
         members_apart=members_apart(annotations),
         protected_by=protection_request(annotations, meta.label_map),
+        preemption_delay=preemption_delay(annotations),
         owner=meta.controller,
         source=document.api_version,
         conditions=wish_conditions(annotations, owner)
-        + wish_conditions(meta.label_map, owner, "metadata.labels"),
+        + wish_conditions(meta.label_map, owner, "metadata.labels")
+        + delay_problems(annotations, owner),
     )
     return with_strategy(group, annotations.get(PLACEMENT_STRATEGY), STRATEGY_FIELD)
 

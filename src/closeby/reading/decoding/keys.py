@@ -46,10 +46,8 @@ EXPECTED_END: Final = "closeby.dev/expected-end"
 PREEMPTIBLE: Final = "closeby.dev/preemptible"
 KAI_PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"
 VOLCANO_PREEMPTABLE: Final = "volcano.sh/preemptable"
-#: Go's words for false, which Volcano reads.
-_FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
-#: KAI evicts some members of what is semi-preemptible; closeby leaves it alone.
-_NOT_PREEMPTIBLE: Final = frozenset({"non-preemptible", "semi-preemptible"})
+#: How long a pod or gang waits before it preempts.
+KAI_PREEMPTION_DELAY: Final = "kai.scheduler/preemption-delay"
 #: Scheduling gate of pods whose node closeby chooses while another scheduler binds them (``--mode gate``),
 #: and the annotation with that node, which the pod gets as the gate is removed.
 PLACEMENT_GATE: Final = PLACEMENT
@@ -265,24 +263,6 @@ def unread_wishes(entries: Mapping[str, str], *, labels: bool = False) -> tuple[
     return tuple(
         Wish(key, entries[key], _hard(key, entries)) for key in asking if not (labels and "/" not in key)
     )
-
-
-def protection_request(annotations: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """Which of them asks that a pod, or the pods of a PodGroup, are not evicted, as ``key=value``; or empty.
-
-    Source: Volcano's ``GetPodPreemptable`` (an annotation before a label), KAI's preemptibility.
-    """
-    if annotations.get(PREEMPTIBLE) == "false":
-        return f"{PREEMPTIBLE}=false"
-    if not_preemptible(labels.get(KAI_PREEMPTIBILITY)):
-        return f"{KAI_PREEMPTIBILITY}={labels[KAI_PREEMPTIBILITY]}"
-    volcano = annotations.get(VOLCANO_PREEMPTABLE, labels.get(VOLCANO_PREEMPTABLE))
-    return f"{VOLCANO_PREEMPTABLE}={volcano}" if volcano in _FALSE else ""
-
-
-def not_preemptible(preemptibility: str | None) -> bool:
-    """Whether KAI's word asks that a workload, or what it needs at the least, is not evicted."""
-    return preemptibility is not None and preemptibility.lower() in _NOT_PREEMPTIBLE
 
 
 def wish_path(wish: Wish, part: str) -> str:

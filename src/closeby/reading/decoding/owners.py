@@ -11,8 +11,9 @@ from closeby.objects.pods import PodClaim
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.decoding.keys import members_apart, protection_request, unread_wishes, wish_path
+from closeby.reading.decoding.keys import members_apart, unread_wishes, wish_path
 from closeby.reading.decoding.pods import Identity, TemplateWire, read_template
+from closeby.reading.decoding.preemption_requests import preemption_delay, protection_request
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, Wire, namespace_of, object_id
 
@@ -114,6 +115,7 @@ class Owner:
             annotations=self.meta.annotation_map,
             members_apart=members_apart(self.meta.annotation_map),
             protected_by=protection_request(self.meta.annotation_map, self.meta.label_map),
+            preemption_delay=preemption_delay(self.meta.annotation_map),
             source=self._document.api_version,
         )
 

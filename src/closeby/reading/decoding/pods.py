@@ -19,6 +19,7 @@ from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.keys import (
     CHECKPOINTED,
     EXPECTED_END,
+    KAI_PREEMPTION_DELAY,
     POD_GROUP,
     ROLE,
     SUBGROUP,
@@ -26,6 +27,7 @@ from closeby.reading.decoding.keys import (
     wish_path,
 )
 from closeby.reading.decoding.podspecs import PodSpecWire, claims_of
+from closeby.reading.decoding.preemption_requests import delay_problems
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.requests import read_amounts, whole_amounts
 from closeby.reading.decoding.resizing import ResizeStatusWire, hold_what_it_has
@@ -195,6 +197,8 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     if annotations and not LIMITS.isdisjoint(annotations):
         part = field_path((*path[:-1], "metadata", "annotations"))
         limits = read_bandwidth_limits(annotations, spec.requests, reading, identity.called, part)
+    for problem in delay_problems(annotations, identity.called) if annotations else ():
+        reading.note(f"{KAI_PREEMPTION_DELAY}={annotations[KAI_PREEMPTION_DELAY]}", problem)
     divided = not _PART_KEYS.isdisjoint(labels)
     started = None if status is None else status.start_time
     return Pod(

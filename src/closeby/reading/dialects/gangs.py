@@ -25,9 +25,9 @@ from closeby.reading.decoding.keys import (
     PLACEMENT_STRATEGY,
     ROLE_TOPOLOGY,
     members_apart,
-    protection_request,
     wish_conditions,
 )
+from closeby.reading.decoding.preemption_requests import delay_problems, preemption_delay, protection_request
 from closeby.reading.dialects import kai, kubeflow, kueue, slurm, volcano
 from closeby.reading.dialects.kueue import GET_QUEUES, QUEUE_NAME, Queues
 
@@ -108,6 +108,7 @@ def gangs_of(
     flavor = queues.flavor(workload.namespace, queue) if queue else None
     wishes = wish_conditions(workload.annotations, workload.id)
     wishes += wish_conditions(workload.labels, workload.id, "metadata.labels")
+    wishes += delay_problems(workload.annotations, workload.id)
     owner_ask = read_ask(workload.annotations, workload.id)
     by_gang: dict[str, dict[int, PodSet]] = {}
     named = set()
@@ -190,6 +191,7 @@ def _gang(
             annotations=workload.annotations,
             members_apart=members_apart(workload.annotations),
             protected_by=protection_request(workload.annotations, workload.labels),
+            preemption_delay=preemption_delay(workload.annotations),
             source=f"{workload.kind} annotations",
         )
     )

@@ -18,6 +18,7 @@ from closeby.objects.groups import (
     TopologyConstraint,
 )
 from closeby.objects.reasons import Condition, Reason, invalid
+from closeby.objects.times import parse_duration
 from closeby.reading.common.layers import WHOLE_NUMBER, size_of
 from closeby.reading.common.podgroups import (
     ConstraintWire,
@@ -35,8 +36,8 @@ from closeby.reading.decoding.keys import (
     KAI_SEGMENT_PREFERRED,
     KAI_SEGMENT_REQUIRED,
     KAI_TOPOLOGY,
-    not_preemptible,
 )
+from closeby.reading.decoding.preemption_requests import delay_problem, not_preemptible
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
 
@@ -53,6 +54,7 @@ class SpecWire(Wire):
     min_sub_group: int | None = None
     priority_class_name: str | None = None
     preemptibility: str | None = None
+    preemption_delay: str | None = None
 
 
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
@@ -76,8 +78,19 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         if not_preemptible(preemptibility)
         else group.protected_by,
     )
+    group = _with_delay(group, spec.preemption_delay)
     group = with_subgroups(group, constraint, subgroups, _parents(subgroups))
     return checked(group, given_minimum=not subgroups)
+
+
+def _with_delay(group: PodGroup, text: str | None) -> PodGroup:
+    if text is None:
+        return group
+    delay = parse_duration(text)
+    if delay is None:
+        problem = delay_problem(text, f"PodGroup/{group.key}", "spec.preemptionDelay")
+        return msgspec.structs.replace(group, conditions=(*group.conditions, problem))
+    return msgspec.structs.replace(group, preemption_delay=delay)
 
 
 def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annotations") -> PlacementAsk:

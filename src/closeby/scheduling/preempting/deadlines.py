@@ -20,11 +20,15 @@ class Deadlines:
         self._due: list[tuple[float, str]] = []
         self._known: set[tuple[float, str]] = set()
 
-    def delay(self, by: str, now: float) -> float | None:
-        """Until when a preemptor that was refused waits by the rule; None if that is over."""
-        if not self._delay:
+    def delay(self, by: str, now: float, own: float = 0.0, created: float | None = None) -> float | None:
+        """Until when a preemptor that was refused waits; None if that is over.
+
+        By the rule it waits from the first refusal on, by its ``own`` delay from when it was ``created``.
+        """
+        if not self._delay and not own:
             return None
-        until = self._since.setdefault(by, now) + self._delay
+        since = self._since.setdefault(by, now)
+        until = max(since + self._delay, (since if created is None else created) + own)
         return until if now < until else None
 
     def wake(self, key: str, when: float) -> None:

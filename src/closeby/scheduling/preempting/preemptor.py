@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
+from closeby.reading.decoding.preemption_requests import preemption_delay
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.gangs.rosters import missing
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -294,6 +295,8 @@ class Preemptor:
         """Whether no pod makes room for one if none did for an equal one that was refused before."""
         if self._plans or self._plans.any_rests or self._rule.delay or self._evictions:
             return False
+        if any(one.annotations and preemption_delay(one.annotations) for one in (before, pod)):
+            return False
         priorities = self._state.priorities
         fewer = priorities.preempts(before) or not priorities.preempts(pod)
         return fewer and priorities.of(pod) <= priorities.of(before)
@@ -379,7 +382,12 @@ class Preemptor:
             self._plans.end(by, "all victims are gone, and its room was taken by others", now)
         if now is None:
             return True
-        waits = self._deadlines.delay(by, now), self._plans.rest(by, now), self._evictions.peace(pod, now)
+        group = None if pod.group is None or by != key else self._state.groups.get(key)
+        own, created = preemption_delay(pod.annotations), pod.created
+        if group is not None:
+            own, created = group.preemption_delay or own, group.created or created
+        delay = self._deadlines.delay(by, now, own, created)
+        waits = delay, self._plans.rest(by, now), self._evictions.peace(pod, now)
         until = max((one for one in waits if one is not None), default=None)
         if until is not None:
             self._deadlines.wake(key, until)
