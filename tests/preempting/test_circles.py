@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.selectors import selector_of
+from closeby.objects.times import utc
 from closeby.scheduling.events import (
     BudgetChanged,
     EvictionsRestored,
@@ -270,7 +271,7 @@ def test_an_item_is_tried_when_its_delay_is_over_without_any_event() -> None:
 def test_a_gang_waits_for_its_own_delay(
     rule: str, of_group: float, of_pods: str | None, waits: float
 ) -> None:
-    site = Site(ONE, preemptionDelay=rule)
+    site = Site(ONE, explain=True, preemptionDelay=rule)
     site.running("low", [A1])
     record = replace(gang("train", 1), preemption_delay=of_group, created=NOW - 20)
     delay = {} if of_pods is None else {"kai.scheduler/preemption-delay": of_pods}
@@ -279,6 +280,8 @@ def test_a_gang_waits_for_its_own_delay(
     assert bool(plans) == (not waits)
     if waits:
         assert site.engine.next_preemption == NOW + waits
+        why = site.why("train")
+        assert why is not None and utc(NOW + waits) in why.why
         assert site.tick(NOW + waits - 1) == []
         assert len(site.tick(NOW + waits)) == 1
 

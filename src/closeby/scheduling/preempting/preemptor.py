@@ -5,6 +5,7 @@ and no other plan has its victims.
 """
 
 from collections.abc import Iterable, Sequence
+from math import inf, isfinite
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, ReasonToken
+from closeby.objects.times import utc
 from closeby.reading.decoding.preemption_requests import preemption_delay
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.gangs.rosters import missing
@@ -315,8 +317,11 @@ class Preemptor:
     def _for_gang(self, key: str, outcome: Outcome) -> Preemption | NoPreemption | None:
         priority = self._state.turn(key).priority
         forbidden = self._forbidden(outcome.refused, key, self._state.groups[key])
-        if forbidden is None or not (forbidden or self._may(key, outcome.refused[0], key)):
+        if forbidden is None:
             return None
+        until = None if forbidden else self._until(key, outcome.refused[0], key)
+        if until is not None:
+            return self._later(key, until)
         gang = waiting_gang(self._tools, self._state, self._state.groups[key], outcome.refused)
         said = self._proposals.for_gang(key, gang, priority, soft=self._soft(key, gang=True))
         if forbidden:
@@ -331,8 +336,11 @@ class Preemptor:
     def _for_pod(self, key: str, pod: Pod, by: str) -> Preemption | NoPreemption | None:
         priority = self._state.priorities.of(pod)
         forbidden = self._forbidden((pod,), pod.key)
-        if forbidden is None or not (forbidden or self._may(key, pod, by)):
+        if forbidden is None:
             return None
+        until = None if forbidden else self._until(key, pod, by)
+        if until is not None:
+            return self._later(pod.key, until)
         said = self._proposals.for_pod(key, pod, priority, soft=self._soft(by, gang=False))
         if forbidden:
             return _but_for_policy(said, forbidden)
@@ -373,15 +381,24 @@ class Preemptor:
             found = next(filter(None, map(self._state.priorities.forbids, pods)), "")
         return found if not found or self._tools.explains(name) else None
 
-    def _may(self, key: str, pod: Pod, by: str) -> bool:
-        """Whether the time has come for an item, of which this is a pod, to preempt."""
+    def _later(self, name: str, until: float) -> NoPreemption | None:
+        """What is said of an item that waits before it preempts."""
+        if not isfinite(until) or not self._tools.explains(name):
+            return None
+        return NoPreemption(why=f"it may preempt from {utc(until)} on")
+
+    def _until(self, key: str, pod: Pod, by: str) -> float | None:
+        """Until when an item, of which this is a pod, waits before it preempts; None if it may at once.
+
+        Infinite while victims of its plan leave.
+        """
         now, plan = self._now, self._plans.of(by)
         if plan is not None:
             if self._plans.any_left(plan):
-                return False
+                return inf
             self._plans.end(by, "all victims are gone, and its room was taken by others", now)
         if now is None:
-            return True
+            return None
         group = None if pod.group is None or by != key else self._state.groups.get(key)
         own, created = preemption_delay(pod.annotations), pod.created
         if group is not None:
@@ -391,7 +408,7 @@ class Preemptor:
         until = max((one for one in waits if one is not None), default=None)
         if until is not None:
             self._deadlines.wake(key, until)
-        return until is None
+        return until
 
 
 def _but_for_policy(
