@@ -490,6 +490,16 @@ def test_a_pod_is_read_again_when_its_resource_claim_changes() -> None:
     assert nodes_of(feed.take([put(CLAIMS, allocated("gpu", "n1"))])) == []
 
 
+def test_pods_wait_for_a_resource_claim_that_can_not_be_read_any_more() -> None:
+    feed = Feed("closeby")
+    feed.take([put(CLAIMS, allocated("gpu", "n1")), put(PODS, pod("p", resourceClaims=USING))])
+    fed = feed.take([put(CLAIMS, {**allocated("gpu", "n1"), "status": {"allocation": []}})])
+    assert [one.field for one in fed.problems] == ["status.allocation"]
+    (event,) = fed.events
+    assert isinstance(event, PodUpserted) and event.pod.spec.unsupported == ("spec.resourceClaims[0]",)
+    assert feed.take([gone(CLAIMS, "a/gpu")]).events == ()
+
+
 def test_a_resource_claim_serves_the_next_pod_when_one_that_uses_it_is_gone() -> None:
     """One place of the 256 is left. The claim is not reserved for a pod of ours before it has its node."""
     users = [f"o{i}" for i in range(255)]

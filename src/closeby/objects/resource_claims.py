@@ -1,6 +1,6 @@
 """A ResourceClaim as the scheduler sees it: whether devices are allocated for it, and where they are."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import islice
 from typing import Final
 
@@ -38,6 +38,10 @@ class ResourceClaim(Struct, frozen=True, kw_only=True):
     def reserves(self, pod: Pod) -> bool:
         """Whether it is reserved for a pod, or for the pod's PodGroup."""
         return pod.uid in self.reserved_for or pod.group in self.reserved_for_groups
+
+    def serves(self, pod: Pod, places: Container[str]) -> bool:
+        """Whether a pod may use it; ``places`` are uids of pods for which it can still be reserved."""
+        return self.usable and (self.reserves(pod) or pod.uid in places)
 
     def places(self, pods: Iterable[Pod]) -> frozenset[str]:
         """uids of those of its pods that have the places left, and for which it is not reserved yet.

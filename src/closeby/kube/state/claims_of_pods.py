@@ -5,10 +5,15 @@ which they came.
 """
 
 from itertools import chain
+from typing import Final, TypeAlias
 
-from closeby.objects.pods import Pod
+from closeby.objects.pods import NodeSelectorTerm, Pod
 from closeby.objects.resource_claims import ResourceClaim
 from closeby.reading.resolving import claim_keys, with_claims
+
+#: From which the devices of a claim can be used, as alternatives; None: from all.
+Nodes: TypeAlias = tuple[NodeSelectorTerm, ...] | None
+_NO: Final = "may not use it"
 
 
 class _Users:
@@ -33,15 +38,17 @@ class ClaimsOfPods:
         #: By claim.
         self._users: dict[str, _Users] = {}
 
-    def put(self, claim: ResourceClaim) -> None:
-        """A claim as it is now."""
-        self._claims[claim.key] = claim
-        self._changed(claim.key)
+    def put(self, claim: ResourceClaim) -> tuple[Pod, ...]:
+        """A claim as it is now. Returns the pods that wait and for which it says something else than before,
+        as they were read; oldest uid first.
 
-    def drop(self, key: str) -> None:
-        """A claim is gone."""
-        self._claims.pop(key, None)
-        self._changed(key)
+        No others are returned: many pods may each name many claims, of which any may change often.
+        """
+        return self._becomes(claim.key, claim)
+
+    def drop(self, key: str) -> tuple[Pod, ...]:
+        """A claim is gone, or can't be read. Returns the pods that wait and could use it."""
+        return self._becomes(key, None)
 
     def resolved(self, pod: Pod) -> Pod:
         """A pod that waits, by what its claims say now; it is kept."""
@@ -56,11 +63,6 @@ class ClaimsOfPods:
         before = self._served_by(pod)
         self._use(pod)
         return self._others(before)
-
-    def waiting_for(self, key: str) -> list[Pod]:
-        """The pods that wait and name a claim, as they were read; oldest uid first."""
-        users = self._users.get(key)
-        return [] if users is None else [self._pods[uid] for uid in sorted(users.waiting)]
 
     def forget(self, uid: str) -> tuple[Pod, ...]:
         """A pod is gone, or waits for another scheduler; returns the pods that wait and have its places now.
@@ -104,15 +106,38 @@ class ClaimsOfPods:
         if not users.placed and not users.waiting:
             del self._users[key]
 
-    def _changed(self, key: str) -> None:
+    def _becomes(self, key: str, claim: ResourceClaim | None) -> tuple[Pod, ...]:
+        before = self._claims.get(key)
+        if before == claim:
+            return ()
+        says = self._says(before)
+        if claim is None:
+            del self._claims[key]
+        else:
+            self._claims[key] = claim
         users = self._users.get(key)
-        if users is not None:
-            users.served = None
+        if users is None:
+            return ()
+        users.served = None
+        now = self._says(claim)
+        if not says and not now:
+            return ()
+        return tuple(
+            self._pods[uid] for uid in sorted(users.waiting) if says.get(uid, _NO) != now.get(uid, _NO)
+        )
+
+    def _says(self, claim: ResourceClaim | None) -> dict[str, Nodes]:
+        """By uid of each pod that waits and may use a claim: the nodes of its devices."""
+        users = None if claim is None or not claim.usable else self._users.get(claim.key)
+        if claim is None or users is None:
+            return {}
+        served = self._served(claim)
+        return {uid: claim.nodes for uid in users.waiting if claim.serves(self._pods[uid], served)}
 
     def _served_by(self, pod: Pod) -> dict[str, frozenset[str]]:
-        """By claim of a pod: the pods that have the places that are left."""
+        """By claim of a pod that any may use: the pods that have the places that are left."""
         claims = (self._claims.get(key) for key in claim_keys(pod))
-        return {claim.key: self._served(claim) for claim in claims if claim is not None}
+        return {claim.key: self._served(claim) for claim in claims if claim is not None and claim.usable}
 
     def _others(self, before: dict[str, frozenset[str]]) -> tuple[Pod, ...]:
         """The pods that wait and had a place before, or have one now, but not both."""

@@ -185,7 +185,7 @@ class Feed:
             self._unknown.group_seen(resource, change.key)
         read = self._decoder.read(resource, change)
         if isinstance(read, Condition):
-            self._unreadable(resource, change)
+            self._unreadable(resource, change, events)
             return self._news_of(resource, change.key, (read,))
         record = read.record
         own: tuple[Condition, ...] = ()
@@ -206,19 +206,19 @@ class Feed:
                 self._hypernodes.put(record)
                 own = record.conditions
             case ResourceClaim():
-                self._claims.put(record)
-                self._claim_changed(record.key, events)
+                self._read_again(self._claims.put(record), events)
             case _:
                 own = self._named(resource, change.key, record)
         return self._news_of(resource, change.key, (*read.notices, *own))
 
-    def _unreadable(self, resource: Resource, change: Upserted) -> None:
-        self._drop(change.key, resource)
+    def _unreadable(self, resource: Resource, change: Upserted, events: list[Event]) -> None:
+        if resource.kind == RESOURCE_CLAIM:
+            self._read_again(self._claims.drop(change.key), events)
+        else:
+            self._drop(change.key, resource)
 
     def _drop(self, key: str, resource: Resource) -> None:
         """An object that others name is not there, or can't be read."""
-        if resource.kind == RESOURCE_CLAIM:
-            self._claims.drop(key)
         names = self._names(resource)
         self._declared.discard((resource, key))
         if resource.kind == "PodGroup":
@@ -254,8 +254,7 @@ class Feed:
             self._finished(in_its_task(pod), known, events)
             return
         if pod.node_name is not None:
-            for other in self._claims.placed(pod):
-                self._pod(other, events)
+            self._read_again(self._claims.placed(pod), events)
         else:
             if not self._ours.wait(pod):
                 self._not_ours(pod, known, events)
@@ -295,12 +294,11 @@ class Feed:
 
     def _leave_claims(self, uid: str, events: list[Event]) -> None:
         """A pod uses no ResourceClaims any more: others may."""
-        for pod in self._claims.forget(uid):
-            self._pod(pod, events)
+        self._read_again(self._claims.forget(uid), events)
 
-    def _claim_changed(self, key: str, events: list[Event]) -> None:
-        """The pods that wait and name this ResourceClaim are read by it."""
-        for pod in self._claims.waiting_for(key):
+    def _read_again(self, pods: Iterable[Pod], events: list[Event]) -> None:
+        """Pods that wait are read by what their ResourceClaims say now."""
+        for pod in pods:
             self._pod(pod, events)
 
     def _finished(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
@@ -369,8 +367,7 @@ class Feed:
                 self._done.discard(change.uid)
                 events.append(PodDeleted(change.uid))
         elif resource.kind == RESOURCE_CLAIM:
-            self._claims.drop(change.key)
-            self._claim_changed(change.key, events)
+            self._read_again(self._claims.drop(change.key), events)
         elif resource == NAMESPACES:
             events.append(SelectionChanged(Namespace(name=change.key), gone=True))
         elif resource == SERVICES or resource.kind in ABOUT_OWNERS:
