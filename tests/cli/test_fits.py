@@ -121,7 +121,22 @@ def test_one_level_lists_its_domains() -> None:
 
 
 @pytest.mark.parametrize(
-    "size", ["8", "8x", "x8", "0x8", "8x0", "-1x8", "8x8x8", "8x8,cpu", "8x8,=4", "8x1.5", "8x9999999", ""]
+    "size",
+    [
+        "8",
+        "8x",
+        "x8",
+        "0x8",
+        "8x0",
+        "-1x8",
+        "8x8x8",
+        "8x8,cpu",
+        "8x8,=4",
+        "8x1.5",
+        "8x9999999",
+        "8x" + "9" * 5000,
+        "",
+    ],
 )
 def test_what_is_no_size_is_refused_with_an_example(size: str) -> None:
     result = closeby("topology", "-f", "-", "--fits", size, stdin=text(*cluster()))

@@ -349,6 +349,8 @@ def test_a_span_of_time_is_read_as_reports_write_it(given: str, seconds: float) 
         (("--workload", "seren", "--until", "1d5"), "'1d5' is not a span of time"),
         (("--workload", "seren", "--until", "0d"), "'0d' is not a span of time"),
         (("--workload", "seren", "--until", "d"), "'d' is not a span of time"),
+        (("--workload", "seren", "--segment", f"rack={'9' * 5000}"), "write like rack=16"),
+        (("--workload", "seren", "--failures", f"rack={'9' * 5000}"), "write like rack=2"),
         (("--workload", "seren", "--load", "0"), "0.0 is not in the range"),
         (("--workload", "seren", "--load", "nan"), "'nan' is not a number"),
         (("--trace", "-", "-f", "-"), "can't both read standard input"),

@@ -149,7 +149,9 @@ def test_addresses(text: str, address: ListenAddress) -> None:
     assert read_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "8080", "localhost", "a:b", ":65536", "::1:80", ":-1", "[::1]"])
+@pytest.mark.parametrize(
+    "text", ["", "8080", "localhost", "a:b", ":65536", ":" + "9" * 5000, "::1:80", ":-1", "[::1]"]
+)
 def test_what_is_no_address(text: str) -> None:
     fault = read_address(text)
     assert isinstance(fault, Problem) and "HOST:PORT" in str(fault)

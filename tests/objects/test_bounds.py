@@ -1,9 +1,10 @@
 """Whatever a text holds, what is repeated of it is short, and printable where it must be."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.objects.bounds import clipped, line, quoted, sentences, shown, some
+from closeby.objects.bounds import clipped, line, quoted, sentences, shown, some, whole_number
 from closeby.objects.reasons import Condition, Reason, few
 
 TEXTS = st.one_of(
@@ -44,6 +45,15 @@ def test_values_are_quoted_as_far_as_they_help() -> None:
     assert quoted("a" * 262144) == f"'{'a' * 100}'… (and 262044 more characters)"
     assert quoted(None) == "None"
     assert shown("a" * 101) == f"{'a' * 100}… (and 1 more characters)"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("016", 16), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("9" * 5000, None), ("", None)]
+    + [(text, None) for text in ("-1", "+1", "1.5", "1_0", " 1", "\u0663")],
+)
+def test_a_whole_number_has_no_more_digits_than_a_count(text: str, number: int | None) -> None:
+    assert whole_number(text) == number
 
 
 def test_lists_name_the_first_and_count_the_others() -> None:

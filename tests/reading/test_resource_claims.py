@@ -159,6 +159,21 @@ def test_all_nodes_refused_say_where_the_devices_are() -> None:
     assert leftover.reason == Reason.NODE_AFFINITY_MISMATCH
 
 
+@pytest.mark.parametrize("terms", [None, []])
+def test_an_allocation_whose_node_selector_has_no_terms_says_so(terms: list[Any] | None) -> None:
+    nowhere = {"nodeSelectorTerms": terms}
+    leftover = run(pod(NAMED), claim(allocation={"nodeSelector": nowhere})).leftovers["u"]
+    assert leftover.reason == Reason.NODE_AFFINITY_MISMATCH
+    assert "no terms" in leftover.message
+
+
+def test_an_allocation_with_a_number_of_endless_digits_is_somewhere_else() -> None:
+    for operator in ("Gt", "Lt"):
+        terms = [{"matchExpressions": [{"key": "cores", "operator": operator, "values": ["9" * 5000]}]}]
+        allocated = claim(allocation={"nodeSelector": {"nodeSelectorTerms": terms}})
+        assert run(pod(NAMED), allocated).leftovers["u"].reason == Reason.NODE_AFFINITY_MISMATCH
+
+
 def test_a_runtime_class_is_applied_as_admission_does() -> None:
     heavy = {
         "apiVersion": "node.k8s.io/v1",

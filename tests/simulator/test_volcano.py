@@ -4,6 +4,7 @@ import textwrap
 
 import pytest
 
+from closeby.objects.reasons import Reason
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
 from closeby.simulator.runs import simulate
@@ -140,3 +141,29 @@ def test_a_job_starts_with_the_partitions_that_it_needs() -> None:
     found = nodes_of(job(6, asked, partitions(3, 2, ", minPartitions: 2")))
     assert [node is not None for node in found] == [True, True, True, True, False, False]
     assert len(spread(found, ZONES)) == 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "topologyConstraint: {topology: hypernodes, requiredTopologyLevel: LEVEL}",
+        "layers: [{topology: hypernodes, level: LEVEL, size: 1}]",
+    ],
+)
+def test_a_tier_of_endless_digits_is_no_level(asked: str) -> None:
+    """A tenant writes it; whoever looks at the cluster must still see the rest of it."""
+    level = "hypernodes.closeby.dev/tier-" + "9" * 5000
+    gang = f"""
+---
+apiVersion: closeby.dev/v1alpha1
+kind: PodGroup
+metadata: {{name: g}}
+spec: {{minMember: 1, {asked.replace("LEVEL", level)}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: p, labels: {{closeby.dev/pod-group: g}}}}
+spec: {{containers: [{{name: c}}]}}
+"""
+    run = simulate(read_manifests(["-"], stdin=lambda: TREE + NODES + gang), Configuration())
+    assert {one.reason for one in run.leftovers.values()} == {Reason.TOPOLOGY_LEVEL_NOT_FOUND}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from closeby.cli.options import Sources, output_option, reads_cluster_or_manifests
+from closeby.objects.bounds import shown, whole_number
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -171,11 +172,11 @@ def _size(text: str | None) -> _Size | None:
     first, *more = text.split(",")
     pods, separator, accelerators = first.partition("x")
     others = dict(one.split("=", 1) for one in more if one.count("=") == 1)
-    numbers = all(one.isascii() and one.isdecimal() and 0 < int(one) < _MOST for one in (pods, accelerators))
+    numbers = all(0 < (whole_number(one) or 0) < _MOST for one in (pods, accelerators))
     if not separator or not numbers or len(others) < len(more) or not all(others):
         raise click.UsageError(
-            f"--fits {text}: write pods x accelerators of each, such as 8x8, and more resources of a pod as "
-            "8x8,cpu=16,memory=64Gi; numbers are at least 1"
+            f"--fits {shown(text)}: write pods x accelerators of each, such as 8x8, and more resources of a "
+            "pod as 8x8,cpu=16,memory=64Gi; numbers are at least 1"
         )
     return _Size(int(pods), accelerators, others)
 

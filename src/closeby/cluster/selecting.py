@@ -19,7 +19,8 @@ from closeby.topology.labels import LabelTable
 Terms: TypeAlias = tuple[NodeSelectorTerm, ...] | None
 
 _NAME: Final = "metadata.name"
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+#: Without a limit on the zeros in front, as there; of other digits no 64-bit integer has more.
+_INTEGER: Final = re.compile(r"([+-]?)0*([0-9]{1,19})", re.ASCII)
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
@@ -72,9 +73,10 @@ def satisfies(requirement: Requirement, value: str | None) -> bool:
 
 def integer(text: str) -> int | None:
     """A 64-bit integer as Go's ParseInt reads it, None for anything else."""
-    if not _INTEGER.fullmatch(text):
+    found = _INTEGER.fullmatch(text)
+    if found is None:
         return None
-    number = int(text)
+    number = int(found[1] + found[2])
     return number if _LEAST <= number <= _GREATEST else None
 
 

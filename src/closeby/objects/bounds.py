@@ -15,6 +15,8 @@ MESSAGE: Final = 1024
 VALUE: Final = 100
 #: Entries that a list in a message names.
 ENTRIES: Final = 10
+#: Digits of a whole number; Python reads no text of thousands of them, and nothing is counted by so many.
+DIGITS: Final = 18
 #: The longest name that Kubernetes knows: a label key with its prefix.
 _NAME: Final = 317
 
@@ -37,6 +39,11 @@ def line(text: str, most: int = MESSAGE) -> str:
         return clipped(plain, most)
     encoded = plain.encode()
     return _cut(encoded, len(encoded) + len(text[most:].encode(errors="replace")), most)
+
+
+def whole_number(text: str) -> int | None:
+    """The number that decimal digits write; None of any other text, and of more digits than a count has."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS else None
 
 
 def is_header_token(text: str) -> bool:

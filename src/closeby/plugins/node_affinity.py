@@ -160,7 +160,8 @@ def _why_not(pod: Pod, node: Node) -> str:
         for nodes in pod.spec.claimed_nodes:
             lacking = _failures(nodes, node)
             if lacking is not None:
-                return f"the devices of an allocated ResourceClaim are elsewhere: {sentences(lacking)}"
+                where = sentences(lacking) or "its node selector has no terms, which matches no node"
+                return f"the devices of an allocated ResourceClaim are elsewhere: {where}"
         return "required node affinity"
     if len(failures) == 1:
         return f"required node affinity {failures[0]}"

@@ -4,7 +4,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from closeby.objects.bounds import quoted, some
+from closeby.objects.bounds import quoted, some, whole_number
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.labels import is_label_key, is_object_name
 from closeby.objects.reasons import Condition, Reason
@@ -192,7 +192,7 @@ def _level_named(tree: Tree, wanted: str) -> int | None:
 def _tier(level: str) -> int | None:
     """The tier of HyperNodes of which ``level`` is the label; None for any other level."""
     number = level.removeprefix(TIER)
-    return int(number) if number != level and number.isdecimal() else None
+    return whole_number(number) if number != level else None
 
 
 def _lacks(tree: Tree, wanted: str) -> str:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from closeby.objects.bounds import whole_number
 from closeby.objects.groups import Exclusive, Layer, LayerMode, PodGroup, Remainder
 from closeby.objects.topologies import HYPERNODES, TIER
 from closeby.objects.words import plural
@@ -190,7 +191,8 @@ def _coarser(question: Question, group: PodGroup, part: _Part, number: int) -> I
 def _as_written(label: str) -> str | int:
     """A level as a dialect names it: a tier of HyperNodes by its number."""
     tier = label.removeprefix(TIER)
-    return int(tier) if tier != label and tier.isdecimal() else label
+    number = whole_number(tier) if tier != label else None
+    return label if number is None else number
 
 
 def _preferred(question: Question, group: PodGroup, part: _Part, number: int) -> Iterator[Counterfactual]:

@@ -9,6 +9,7 @@ import click
 
 from closeby.cli.names import FILE_NAME
 from closeby.cli.options import Command, with_options
+from closeby.objects.bounds import quoted, whole_number
 
 if TYPE_CHECKING:
     from closeby.lab.replay.event_queue import Checkpoints
@@ -128,9 +129,12 @@ class PodsOfLevel(click.ParamType[tuple[str, int]]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int]:
         level, _, number = str(value).rpartition("=")
-        if not level or not number.isdecimal() or not 0 < int(number) < _GREATEST:
-            self.fail(f"{value!r} is not a level and how many pods share one; write like rack=16", param, ctx)
-        return level, int(number)
+        pods = whole_number(number) or 0
+        if not level or not 0 < pods < _GREATEST:
+            self.fail(
+                f"{quoted(value)} is not a level and how many pods share one; write like rack=16", param, ctx
+            )
+        return level, pods
 
 
 class FailuresOfLevel(click.ParamType[tuple[str, int, float]]):
@@ -143,14 +147,15 @@ class FailuresOfLevel(click.ParamType[tuple[str, int, float]]):
     ) -> tuple[str, int, float]:
         level, _, rest = str(value).rpartition("=")
         number, _, time = rest.partition(":")
-        if not level or not number.isdecimal() or not 0 < int(number) < _GREATEST:
+        nodes = whole_number(number) or 0
+        if not level or not 0 < nodes < _GREATEST:
             self.fail(
-                f"{value!r} is not a level and how many nodes of each of its domains are out of order; write "
-                "like rack=2, or rack=2:7d with how long they are",
+                f"{quoted(value)} is not a level and how many nodes of each of its domains are out of order; "
+                "write like rack=2, or rack=2:7d with how long they are",
                 param,
                 ctx,
             )
-        return level, int(number), Seconds().convert(time, param, ctx) if time else REPAIR
+        return level, nodes, Seconds().convert(time, param, ctx) if time else REPAIR
 
 
 #: No cluster has as many pods or nodes.

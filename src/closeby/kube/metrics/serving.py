@@ -16,6 +16,7 @@ from msgspec import Struct
 from closeby.kube.metrics.access import AccessResult, Authorizer, ProtectedPath
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
+from closeby.objects.bounds import quoted, whole_number
 from closeby.objects.problems import Problem
 from closeby.scheduling.outcomes import ItemKind
 
@@ -53,11 +54,13 @@ def read_address(text: str) -> ListenAddress | Problem:
     host, colon, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     bracketed = host == f"[{bare}]"
-    if not colon or not port.isdecimal() or int(port) not in _PORTS or (":" in bare and not bracketed):
+    number = whole_number(port)
+    if not colon or number is None or number not in _PORTS or (":" in bare and not bracketed):
         return Problem(
-            f"{text!r} is not an address to listen on", "give HOST:PORT, such as 127.0.0.1:10251 or :10251"
+            f"{quoted(text)} is not an address to listen on",
+            "give HOST:PORT, such as 127.0.0.1:10251 or :10251",
         )
-    return ListenAddress(bare, int(port))
+    return ListenAddress(bare, number)
 
 
 class Server:

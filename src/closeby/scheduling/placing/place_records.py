@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from closeby.objects.bounds import whole_number
 from closeby.objects.groups import Layer, PodGroup, Remainder
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet, is_for_places
 from closeby.objects.pods import Pod
@@ -117,7 +118,7 @@ class PlaceRecords:
         """The numbers of those that stand in for a pod set by a plan, ascending."""
         before = self.uid_of(key, one.name, 0).removesuffix("0")
         found = (uid.removeprefix(before) for uid in plan if uid.startswith(before))
-        return sorted(int(number) for number in found if number.isdecimal())
+        return sorted(number for text in found if (number := whole_number(text)) is not None)
 
     def uids(self, key: str, name: str) -> Iterator[str]:
         """The uids of those that stand in for a pod set, by ascending number."""
