@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.arrays import Floats, Ints
+from closeby.cluster.columns import Batch
+from closeby.objects.arrays import Counts, Floats, Ints
 from closeby.objects.groups import Layer
 from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
@@ -42,6 +43,7 @@ from closeby.scheduling.judging.pod_classes import PodClass, Share
 from closeby.scheduling.outcomes import Outcome, Output, Suspended, outcomes_of
 from closeby.scheduling.placing.bounds import Bounds, Weights
 from closeby.scheduling.placing.search import Search
+from closeby.scheduling.placing.statement import Statement
 from closeby.topology.tree import Tree
 from tests.attacks.crowds import cluster, complete, engine, in_namespace
 from tests.worlds import GPU, fabric, gang, node, pods, spec
@@ -234,6 +236,30 @@ def test_a_gang_of_many_kinds_is_judged_kind_by_kind() -> None:
     assert steps and max(steps) <= 400 * 100 + ALLOWANCE + BEYOND
     found = it.outcome("default/kinds")
     assert found is not None and len(found.bindings) == 400
+
+
+def test_what_was_placed_is_looked_at_once_while_kinds_are_placed_beside_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gang of 300 kinds of pods that only the whole cluster holds."""
+    it, kinds = engine(), 300
+    it.handle(*(NodeUpserted(node(f"n{i}", {"rack": f"r{i % 10}"}, {"cpu": 8000})) for i in range(100)))
+    it.handle(TopologyChanged(fabric("rack", HOSTNAME)), GroupChanged(gang("kinds", kinds)))
+    members = [replace(one, spec=spec(cpu=2000 + at)) for at, one in enumerate(pods("kinds", kinds))]
+    it.handle(*map(PodUpserted, members))
+    looked, since = 0, Statement.since
+
+    def counting(self: Statement, checkpoint: int) -> Iterator[Batch]:
+        nonlocal looked
+        for batch in since(self, checkpoint):
+            looked += 1
+            yield batch
+
+    monkeypatch.setattr(Statement, "since", counting)
+    it.handle(Tick())
+    found = it.outcome("default/kinds")
+    assert found is not None and len(found.bindings) == kinds
+    assert looked < 4 * kinds
 
 
 def test_a_kind_that_is_in_use_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,7 +476,7 @@ def test_looking_ahead_of_segments_of_many_sizes_counts(monkeypatch: pytest.Monk
     it.handle(*map(PodUpserted, members))
     counted, most, rooms = 0, 0, Search._rooms
 
-    def counting(self: Search, share: Share, tree: Tree, level: int, scope: NodeSet) -> list[int]:
+    def counting(self: Search, share: Share, tree: Tree, level: int, scope: NodeSet) -> Counts:
         nonlocal counted
         counted += 1
         return rooms(self, share, tree, level, scope)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Bools
+from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
@@ -30,6 +30,26 @@ from closeby.topology.tree import Domain, Tree
 FINER_DOMAINS: Final = 3
 #: Steps for placing equal pods beside others of the same part.
 _PER_KIND: Final = 30
+
+
+class _UsedDomains:
+    """The finest domains in which pods have been placed since a point of the statement."""
+
+    def __init__(self, statement: Statement, tree: Tree) -> None:
+        self._statement = statement
+        self._tree = tree
+        #: What was placed before is in ``_known``; many kinds of pods are placed one after another.
+        self._seen = statement.checkpoint()
+        self._known: Ints = np.zeros(0, dtype=np.intp)
+
+    def so_far(self) -> Ints:
+        """Their numbers, ascending, as of now; -1 stands for nodes that are in none."""
+        placed = [batch.slots for batch in self._statement.since(self._seen)]
+        if placed:
+            self._seen = self._statement.checkpoint()
+            more = self._tree.owners_of_slots(np.concatenate(placed), self._tree.node_level - 1)
+            self._known = np.union1d(self._known, more)
+        return self._known
 
 
 class Filler:
@@ -245,9 +265,10 @@ class Filler:
             self._statement.rollback(mark)
         for close in (True, False) if not spread else (False,):
             moved = False
+            used = _UsedDomains(self._statement, tree)
             for share in hardest_first:
                 self._state.pace.take(_PER_KIND)
-                start = self._beside(share, mark, inside, tree) if close else None
+                start = self._beside(share, used, inside, tree) if close else None
                 moved |= start is not None
                 if not self._by_descent(share, candidate, inside, strategy, tree, start):
                     break
@@ -260,17 +281,15 @@ class Filler:
             return False
         return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
 
-    def _beside(self, share: Share, mark: Checkpoint, inside: NodeSet, tree: Tree) -> Domain | None:
-        """The tightest of the finest domains with pods placed since a mark that holds all pods of a class."""
+    def _beside(self, share: Share, used: "_UsedDomains", inside: NodeSet, tree: Tree) -> Domain | None:
+        """The tightest of the finest domains in use that holds all pods of a class."""
         level = tree.node_level - 1
-        placed = [batch.slots for batch in self._statement.since(mark)]
-        if not placed or level <= inside.domain_in(tree).level:
+        if level <= inside.domain_in(tree).level or not len(domains := used.so_far()):
             return None
-        used = np.unique(tree.owners_of_slots(np.concatenate(placed), level))
         counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
-        room = counts.of(level)[used]
-        enough = np.flatnonzero((room >= len(share.pods)) & (used >= 0))
-        return Domain(level, int(used[enough[np.argmin(room[enough])]])) if len(enough) else None
+        room = counts.of(level)[domains]
+        enough = np.flatnonzero((room >= len(share.pods)) & (domains >= 0))
+        return Domain(level, int(domains[enough[np.argmin(room[enough])]])) if len(enough) else None
 
     def _one_after_another(
         self, demand: Sequence[Share], inside: NodeSet, tree: Tree, budget: Budget

@@ -51,14 +51,18 @@ class Feasibility(Enum):
     OPEN = "open"
 
 
-def outlook(sizes: Sequence[int], rooms: Sequence[int], budget: Budget) -> Feasibility:
+def outlook(sizes: Sequence[int], rooms: Sequence[int] | Counts, budget: Budget) -> Feasibility:
     """Whether every group (``sizes``) can go whole into one domain (``rooms``); domains may be shared."""
     wanted = sorted(sizes, reverse=True)
-    room = sorted(value for value in rooms if value >= wanted[-1])
-    if sum(wanted) > sum(room):
+    total = sum(wanted)
+    values = np.asarray(rooms, dtype=np.int64)
+    # More room than for all of them helps no more.
+    enough = np.sort(np.minimum(values[values >= wanted[-1]], total))
+    room: list[int] = enough.tolist()
+    if total > sum(room):
         return Feasibility.HOPELESS
     for count, size in enumerate(wanted, start=1):
-        if wanted[count : count + 1] != [size] and sum(value // size for value in room) < count:
+        if wanted[count : count + 1] != [size] and int((enough // size).sum()) < count:
             return Feasibility.HOPELESS  # Even if the larger groups were only this large.
     if _each_into_the_tightest(wanted, room):
         return Feasibility.EASY
@@ -293,7 +297,7 @@ class Search:
     def _outlook(self, siblings: Sequence[Part], scope: NodeSet) -> Feasibility:
         """Whether the siblings can fit beside each other, judged for each class of pods on its own."""
         judged: dict[tuple[int, str, int], list[int]] = {}
-        rooms: dict[tuple[int, str, int], list[int]] = {}
+        rooms: dict[tuple[int, str, int], Counts] = {}
         for part in siblings:
             levels = part.levels
             if part.children or levels is None or levels.required is None or not part.core or part.anchors:
@@ -312,10 +316,10 @@ class Search:
             return Feasibility.HOPELESS
         return Feasibility.OPEN if outlooks else Feasibility.EASY
 
-    def _rooms(self, share: Share, tree: Tree, level: int, scope: NodeSet) -> list[int]:
+    def _rooms(self, share: Share, tree: Tree, level: int, scope: NodeSet) -> Counts:
         counts = scoped_counts(self._table, share.pod_class, tree, scope, self._cluster.capacity)
         first, end = tree.within(scope.domain_in(tree), level)
-        rooms: list[int] = (counts.of(level)[first:end] * tree.labelled[level][first:end]).tolist()
+        rooms: Counts = counts.of(level)[first:end] * tree.labelled[level][first:end]
         return rooms
 
     def _shares(self, part: Part) -> tuple[Share, ...]:
