@@ -10,6 +10,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import GroupChanged, NodeDeleted, NodeUpserted, PodUpserted, Tick
 from closeby.scheduling.outcomes import Binding, Outcome, Suspended, bindings_of, outcomes_of
+from tests.attacks.crowds import in_namespace
 from tests.scheduling.histories import History, engine
 from tests.scheduling.test_histories_of_refusals import (
     cut_short_for,
@@ -101,6 +102,20 @@ def test_a_search_whose_nodes_change_too_often_is_given_up_for_now() -> None:
     assert outcome is not None and outcome.reason is Reason.SEARCH_BUDGET_EXHAUSTED
     assert not bindings_of(decisions)
     assert bindings_of(one.handle(NodeUpserted(node("n9")), Tick(60.0)))
+
+
+def test_a_suspended_decision_about_a_pod_ends_where_another_like_it_was_refused_meanwhile() -> None:
+    one = engine()
+    one.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 1})) for i in range(4)))
+    for namespace in ("a", "b"):
+        (pod,) = pods(None, 1, spec(gpu=2))
+        one.handle(PodUpserted(in_namespace(pod, namespace)))
+    both = 0
+    while one.handle(Tick(steps=1, limit=1)):
+        both += len(one._pending.suspensions.keys) == 2
+        one.validate_state()
+    assert both and one._pending.suspensions.keys == ()
+    assert [len(outcome.refused) for key in ("a/pod-0", "b/pod-0") if (outcome := one.outcome(key))] == [1, 1]
 
 
 @pytest.mark.parametrize("steps", [1, 50, None])

@@ -55,6 +55,8 @@ class RefusedAlike:
             return not self._may_preempt(before.outcome, pod)
 
         refused = 0
+        # Its own decision may be suspended, which no other's is that comes next (``take_like``).
+        self._pending.suspensions.cancel(first)
         for key in chain((first,), self._pending.queue.take_like(before.key, alike)):
             refused += 1
             outcome = before.shared.of_pod(key.removeprefix(PLAIN), waiting[key])
