@@ -1,5 +1,6 @@
 """The entry point itself: how fast it answers, and what it says when something goes wrong."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 import closeby as package
 from closeby.cli import main
@@ -211,6 +213,17 @@ def test_what_the_input_says_does_not_steer_the_terminal() -> None:
     errors = closeby("topology", "-f", "-", stdin=text(wrong)).stderr
     assert "Node/\\x1b[31mred" in errors
     assert "\x1b" not in result.stdout + errors
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_what_the_input_says_does_not_steer_a_terminal_that_shows_a_document(output: str) -> None:
+    """One byte of 8-bit terminals begins a command too, and text may run backwards."""
+    name = "\x9b31mred\x7f\u202eeulb ü"
+    shown = closeby("topology", "-f", "-", "-o", output, stdin=text(*racks({f"a/{name}": 1}))).stdout
+    assert not {one for one in shown if one != "\n" and not one.isprintable()}
+    document = json.loads(shown) if output == "json" else yaml.safe_load(shown)
+    racks_shown = {one["path"][1] for one in document["topologies"][0]["domains"] if len(one["path"]) > 1}
+    assert racks_shown == {name}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import groupby
 
+from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
 
 _DIGITS = re.compile(r"(\d+)")
@@ -19,13 +20,23 @@ class Names:
         self._told = len(namespaces) > 1
 
     def of(self, namespace: str, name: str) -> str:
-        """``namespace/name`` or ``name``."""
-        return f"{namespace}/{name}" if self._told else name
+        """``namespace/name`` or ``name``; of one that no object can have the beginning."""
+        return clipped(f"{namespace}/{name}" if self._told else name)
 
 
 def harmless(text: str) -> str:
     """Text of the input with characters that would steer a terminal written as ``\\x1b``."""
     return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def steers(text: str) -> bool:
+    """Whether text of the input has characters that would steer a terminal."""
+    return _STEERING.search(text) is not None
+
+
+def harmless_json(text: str) -> str:
+    """JSON with such characters in its strings written as ``\\u202e``."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def similar(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:

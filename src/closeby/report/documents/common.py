@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.objects.reasons import Condition
+from closeby.objects.words import harmless_json, steers
 from closeby.quality.placements import NODE_LEVEL
 from closeby.scheduling.outcomes import Place
 from closeby.topology.constraints import write_command
@@ -90,9 +91,16 @@ def found_topology(topologies: Topologies) -> FoundTopologyEntry | None:
 
 def to_json(document: Struct) -> str:
     """Indented JSON, ending with a newline."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return harmless_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
 
 
 def to_yaml(document: Struct) -> str:
     """YAML in block style; keys keep the order of the record."""
-    return msgspec.yaml.encode(document).decode()
+    text = msgspec.yaml.encode(document).decode()
+    if not steers(text):
+        return text
+    import yaml
+
+    # In strings of ASCII alone all other characters are escaped.
+    plain: str = yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False, allow_unicode=False)
+    return plain
