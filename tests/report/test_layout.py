@@ -29,6 +29,14 @@ def gangs() -> Table:
     return table
 
 
+def test_of_a_cell_that_is_longer_than_any_list_the_beginning_is_shown() -> None:
+    table = plain_table("gang", "message")
+    table.add_row("x" * 262_144, Text("y" * 262_144))
+    shown = "".join(drawn(table, 80))
+    assert 1_000 < shown.count("x") < 5_000 and 1_000 < shown.count("y") < 5_000
+    assert shown.count("more bytes)") == 2
+
+
 def test_side_by_side_where_there_is_room() -> None:
     assert drawn(gangs(), 80) == [
         "gang            placed   where it is",

@@ -81,14 +81,17 @@ class Rejection(Struct, frozen=True, gc=False):
 
     #: Of the common vocabulary, or a token of the plugin's own.
     reason: ReasonToken
-    #: For people.
+    #: For people: one line of bounded length.
     message: str
     #: Name of the plugin that refuses; the engine fills it in.
     plugin: str = ""
 
     def __post_init__(self) -> None:
-        """Checks the token."""
+        """Checks the token and cuts the message."""
         check_token(self.reason)
+        bounded = line(self.message)
+        if bounded is not self.message:
+            force_setattr(self, "message", bounded)
 
 
 class Condition(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from closeby.objects.bounds import clipped
 from closeby.objects.words import Names, counts_text, names_text, path_text, plural
 from closeby.report.documents.scheduling import ExplainEntry, SchedulingReport
 from closeby.report.views.layout import Indented, plain_table
@@ -32,7 +33,7 @@ def decision_views(report: SchedulingReport, names: Names) -> Iterator[Renderabl
                 continue
             seen.add((pod.namespace, pod.group))
             title = Text.assemble(
-                (names.of(pod.namespace, pod.group), "bold"), (f"  for example {pod.name}", "dim")
+                (names.of(pod.namespace, pod.group), "bold"), (f"  for example {clipped(pod.name)}", "dim")
             )
         else:
             together = f"  placed together with {pod.application}" if pod.application is not None else ""

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
 from closeby.objects.recorded import Recorded
 from closeby.objects.words import counts_text, names_text, path_text, plural, runs_of
@@ -17,7 +18,7 @@ from closeby.report.documents.prospects import goes_without_saying
 from closeby.report.documents.scheduling import PodEntry
 from closeby.report.views.app_groups import edges_table
 from closeby.report.views.decisions import buckets_table, different_lines
-from closeby.report.views.layout import Indented, condition_line, plain_table
+from closeby.report.views.layout import CELL, Indented, condition_line, plain_table
 from closeby.report.views.preemptions import clearing_table
 from closeby.report.views.segments import segments_table
 from closeby.whatif.records import Counterfactual
@@ -44,7 +45,8 @@ def explanation_views(explanation: Explanation, *, wanted: bool = False) -> Iter
     yield Text.assemble((explanation.subject, "bold cyan"))
     first = 1 if explanation.is_by_this_command else 0
     for number, sentence in enumerate(explanation.sentences):
-        yield Indented(Text(sentence, style=style if number == first else ""), (0, 0, 0, 2))
+        text = Text(clipped(sentence, CELL), style=style if number == first else "")
+        yield Indented(text, (0, 0, 0, 2))
     different = _different(explanation)
     if different:
         yield Text("")

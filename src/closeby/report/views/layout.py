@@ -6,10 +6,11 @@ from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.style import StyleType
 from rich.table import Table
 from rich.text import Text
 
-from closeby.objects.bounds import some
+from closeby.objects.bounds import MESSAGE, clipped, some
 from closeby.objects.words import plural
 from closeby.report.documents.common import ConditionEntry, FoundTopologyEntry
 
@@ -22,6 +23,8 @@ INDENT = 2
 BETWEEN = ", "
 #: What text keeps of a line before it is indented.
 LEAST_ROOM = 8
+#: Bytes of one cell that are shown.
+CELL = 4 * MESSAGE
 #: Wider than whatever a cell holds.
 UNBOUNDED = 100_000
 
@@ -58,7 +61,15 @@ class PlainTable(Table):
     Where its columns do not fit side by side, the wider ones are wrapped, but never a number nor, up to
     ``LONGEST_WORD``, a word. Where that is not enough each row becomes lines: its first cell, and below
     it the others with the headings of their columns. Only a word that is longer than a line is broken then.
+
+    Of a cell that is longer than any list of ours the beginning is shown: authors of objects choose names.
     """
+
+    def add_row(
+        self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False
+    ) -> None:
+        """A row, with its cells as far as they are shown."""
+        super().add_row(*map(_bounded, cells), style=style, end_section=end_section)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         natural, least = self._widths(console, options)
@@ -101,6 +112,14 @@ class PlainTable(Table):
             texts = [_named(header, value) for header, value in cells if value.plain]
             for line in _packed(texts, width - depth - INDENT):
                 yield Indented(line, (0, 0, 0, depth + INDENT))
+
+
+def _bounded(cell: RenderableType | None) -> RenderableType | None:
+    if isinstance(cell, str):
+        return clipped(cell, CELL)
+    if isinstance(cell, Text) and len(cell.plain) > CELL:
+        return Text(clipped(cell.plain, CELL), style=cell.style)
+    return cell
 
 
 def _named(header: RenderableType, value: Text) -> Text:

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
 from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
 from closeby.plugins.configurations import DEFAULT
@@ -251,8 +252,8 @@ def _waiting(report: SchedulingReport, names: Names) -> Iterator[RenderableType]
 def _waits(what: str, detail: str, reason: str | None, message: str | None) -> RenderableType:
     head = Text.assemble(
         ("✗ " if reason else "· ", "red" if reason else "dim"),
-        (what, "bold"),
-        f"  {detail}  " if detail else "  ",
+        (clipped(what), "bold"),
+        f"  {clipped(detail)}  " if detail else "  ",
         (reason or "", "red"),
     )
     return Group(head, Indented(Text(message or ""), (0, 0, 0, 4)))

@@ -271,7 +271,9 @@ class Decider:
         buckets: tuple[tuple[str, ...], ...] | None = None
         attempt = Attempt()
         if group is None:
-            refusal = gang_refusal(key, Reason.GANG_INCOMPLETE, f"PodGroup {key} does not exist", "create it")
+            refusal = gang_refusal(
+                key, Reason.GANG_INCOMPLETE, f"PodGroup {some((key,))} does not exist", "create it"
+            )
         else:
             gang = waiting_gang(self._tools, self._state, group, ready)
             ready = gang.waiting
