@@ -9,10 +9,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
-from closeby.objects.groups import Strategy
-from closeby.objects.labels import REGION, ZONE
+from closeby.objects.groups import Layer, Strategy
+from closeby.objects.labels import HOSTNAME, REGION, ZONE
+from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -146,6 +148,31 @@ def test_a_node_is_offered_although_a_tighter_one_was_filled_while_a_search_was_
     (other,) = pods(None, 1, prefix="other")
     cluster.place_pod(other, cluster.slot_of("a1"))
     assert [offered(), offered(), offered()] == ["b1", "c1", None]
+
+
+def test_segments_go_elsewhere_where_others_take_what_was_counted_before_a_suspension() -> None:
+    """A member comes again; the node that is the tightest for it gets a pod of another scheduler."""
+
+    def lost() -> Engine:
+        one = resting_engine()
+        one.handle(TopologyChanged(fabric("rack", HOSTNAME)))
+        one.handle(*(NodeUpserted(node(f"n{i}", {"rack": "r"}, {GPU: 4 + i})) for i in range(2)))
+        running, again = pods("g", 2, spec(gpu=1), on="n0"), pods("g", 3, spec(gpu=1))[2]
+        layer = Layer(level=HOSTNAME, size=1)
+        one.handle(GroupChanged(replace(gang("g", 3), layers=(layer,))))
+        one.handle(*(PodUpserted(replace(pod, index=i)) for i, pod in enumerate([*running, again])))
+        return one
+
+    last, undisturbed = drive(lost(), 1, lambda suspended: [])
+    assert last > 1 and undisturbed == {"g-2": "n0"}
+    (other,) = pods(None, 1, spec(gpu=2), prefix="other", on="n0")
+    for moment in range(1, last + 1):
+        _, where = drive(lost(), 1, partial(_comes, other, moment))
+        assert where == {"g-2": "n1"}, f"it came at suspension {moment}"
+
+
+def _comes(pod: Pod, at: int, suspended: int) -> list[Event]:
+    return [PodUpserted(pod)] if suspended == at else []
 
 
 @pytest.mark.slow

@@ -111,6 +111,8 @@ class CountedSegments(SegmentPlacer):
             inside, same = self._within(scope, candidate, layering)
             before = self._statement.checkpoint()
             narrowed = replace(run, inside=inside)
+            # What was counted before a suspension may have been taken since.
+            same = same and not self._pace.disturbed
             known = room if same else None
             if used is not None and not same:
                 known = self._room(narrowed, strict=strict, used=used)
