@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
-from closeby.objects.groups import Layer, Strategy
+from closeby.objects.groups import Exclusive, Layer, Strategy
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.pods import Pod
 from closeby.scheduling.engine import Engine
@@ -169,6 +169,29 @@ def test_segments_go_elsewhere_where_others_take_what_was_counted_before_a_suspe
     for moment in range(1, last + 1):
         _, where = drive(lost(), 1, partial(_comes, other, moment))
         assert where == {"g-2": "n1"}, f"it came at suspension {moment}"
+
+
+def test_a_domain_that_others_enter_while_a_search_is_suspended_is_no_gangs_own() -> None:
+    """The node that an unequal gang would have for itself gets a pod of another scheduler."""
+
+    def alone() -> Engine:
+        one = resting_engine()
+        layer = Layer(level=HOSTNAME, size=2, exclusive=Exclusive.ALL)
+        one.handle(TopologyChanged(fabric("rack", HOSTNAME)))
+        one.handle(*(NodeUpserted(node(f"n{i}", {"rack": "r"}, {GPU: 4})) for i in range(3)))
+        members = [
+            replace(one, index=i) for i in (0, 1) for one in pods("g", 1, spec(gpu=1 + i), prefix=f"g{i}")
+        ]
+        one.handle(GroupChanged(replace(gang("g", 2), layers=(layer,))), *map(PodUpserted, members))
+        return one
+
+    last, undisturbed = drive(alone(), 1, lambda suspended: [])
+    chosen = undisturbed["g0-0"]
+    (other,) = pods(None, 1, prefix="other", on=chosen)
+    assert last > 2
+    for moment in range(1, last + 1):
+        _, where = drive(alone(), 1, partial(_comes, other, moment))
+        assert len(where) == 2 and chosen not in where.values(), f"it came at suspension {moment}"
 
 
 def _comes(pod: Pod, at: int, suspended: int) -> list[Event]:

@@ -96,6 +96,19 @@ def test_a_preferred_layer_is_followed_where_it_can_be() -> None:
         assert sorted(found.used(by="rack").values()) == used
 
 
+def test_segments_that_follow_take_no_domain_of_others() -> None:
+    """Two of four segments run on one node; those that follow would be tightest beside another pod."""
+    members = in_turn(4, spec(gpu=1), spec(gpu=0))
+    layer = Layer(level=HOSTNAME, size=2, exclusive=Exclusive.ALL)
+    running = [replace(one, node_name="n1", phase="Running") for one in members[:4]]
+    nodes = [node(name, {"rack": "r"}, {GPU: gpus}) for name, gpus in (("n0", 2), ("n1", 4), ("n2", 4))]
+    found = world(nodes, fabric("rack", HOSTNAME)).tell(
+        *map(PodUpserted, [*running, *pods("other", 1, spec(gpu=0), on="n0")])
+    )
+    found.run(replace(gang(min_member=8), layers=(layer,)), members=members[4:])
+    assert len(found.where) == 4 and "n0" not in found.where.values()
+
+
 @pytest.mark.parametrize(
     ("drawing", "done"),
     [

@@ -25,13 +25,14 @@ from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
 from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.outcomes import Improvement
-from closeby.scheduling.pace import BACKTRACKS, Budget
+from closeby.scheduling.pace import BACKTRACKS, Budget, Outdated
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.growth import Growth, move_together, used_domains
 from closeby.scheduling.placing.many_kinds import judge_one_by_one
 from closeby.scheduling.placing.refusing import GangRefusal, Refusing, SearchInVain
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.segment_refusals import certainly_short
+from closeby.scheduling.placing.segment_rules import others_came
 from closeby.scheduling.placing.tools import Attempt, Left, Tools, WaitingGang, gang_refusal
 from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.services import Traffic
@@ -121,6 +122,9 @@ class _GangCycle:
             return Attempt(refusal=refusal, domains=domains, tree=self._state.tree)
         explanations = () if self._explaining is None else self._explaining.pods()
         slots = self._statement.slots
+        if self._tools.pace.disturbed and others_came(self._tools, self._gang, placed):
+            self._statement.discard()
+            raise Outdated
         self._statement.commit()
         return Attempt(
             placed=placed,
