@@ -169,7 +169,8 @@ class Play:
     def node_fails(self) -> None:
         """With its pods; those of gangs are made again. Or it is back."""
         if self.gone and self.random.random() < 0.7:
-            name = self.gone.pop()
+            name = min(self.gone)
+            self.gone.remove(name)
             self.tell(NodeUpserted(self.nodes[name]))
             return
         name = self.random.choice(sorted(self.nodes))
