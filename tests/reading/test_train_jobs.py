@@ -95,3 +95,14 @@ def test_pods_of_templates_that_are_patched_wait(field: str) -> None:
 def test_a_runtime_that_has_no_list_where_one_must_be(given: str, instead: str, field: str) -> None:
     said = error_of(train_job() + runtime().replace(given, instead))
     assert field in said and "list" in said
+
+
+@pytest.mark.parametrize("nodes", [-1, 2**31, 10**30])
+def test_numbers_of_nodes_that_make_no_sense_are_refused_where_they_stand(nodes: int) -> None:
+    problem = error_of(train_job().replace("numNodes: 4", f"numNodes: {nodes}") + runtime())
+    assert "TrainJob/train" in problem and "spec.trainer.numNodes" in problem
+
+
+def test_what_is_wrong_with_a_runtime_is_said_with_its_name_and_field() -> None:
+    problem = error_of(train_job() + runtime().replace("replicatedJobs:", "replicatedJobs: x\n      others:"))
+    assert "'torch-distributed'" in problem and "spec.template.spec.replicatedJobs must be a list" in problem

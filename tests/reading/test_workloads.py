@@ -386,3 +386,17 @@ def test_errors_name_the_field_where_it_stands_in_the_workload(
     api: str, kind: str, spec: str, said: str
 ) -> None:
     assert said in error_of(f"{{apiVersion: {api}, kind: {kind}, metadata: {{name: x}}, spec: {spec}}}")
+
+
+def test_the_jobs_of_a_job_set_count_together() -> None:
+    jobs = ", ".join(
+        f"{{name: j{i}, template: {{spec: {{parallelism: 600000, completions: 600000, template: {{}}}}}}}}"
+        for i in range(2)
+    )
+    problem = error_of(f"""
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: j}}
+spec: {{replicatedJobs: [{jobs}]}}
+""")
+    assert "spec.replicatedJobs: 1200000 pods are more than" in problem

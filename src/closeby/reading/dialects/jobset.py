@@ -154,6 +154,7 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
             )
             pods = msgspec.structs.replace(pods, sizes=sizes)
         pod_sets.append(pods)
+        at_most(sum(one.replicas for one in pod_sets), ("spec", "replicatedJobs"))
     return owner.workload(pod_sets, suspended=bool(spec.suspend))
 
 

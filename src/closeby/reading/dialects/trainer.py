@@ -5,13 +5,15 @@ from typing import Any, Final
 
 import msgspec
 
+from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.reasons import Condition, invalid
 from closeby.objects.words import guess
 from closeby.objects.workloads import TrainingRuntime, TrainJob, Workload
 from closeby.reading.decoding.documents import Document
+from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import VOLCANO_MODE, VOLCANO_TIER
-from closeby.reading.decoding.owners import StatusWire, finished
+from closeby.reading.decoding.owners import StatusWire, count, finished
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of, object_id
 from closeby.reading.dialects.jobset import read_job_set
@@ -72,6 +74,7 @@ def read_train_job(document: Document, reading: DocumentReading) -> TrainJob:
     wire = document.decode(TrainJobWire)
     spec = wire.spec or TrainJobSpecWire()
     trainer, ref = spec.trainer or TrainerWire(), spec.runtime_ref or RuntimeRefWire()
+    count(trainer.num_nodes, ("spec", "trainer", "numNodes"))
     patched = "runtimePatches" if spec.runtime_patches else "podTemplateOverrides"
     return TrainJob(
         namespace=namespace_of(wire.meta),
@@ -142,7 +145,13 @@ def job_sets_of(
             kind="JobSet",
             value=_job_set(job, runtime),
         )
-        yield _held(job, read_job_set(document, reading))
+        try:
+            job_set = read_job_set(document, reading)
+        except FieldError as error:
+            place = field_path(("spec", "template", *error.path))
+            message = f"in {job.runtime_kind} {quoted(job.runtime)}: {place} {error.message}"
+            raise FieldError(("spec", "runtimeRef", "name"), message, error.remedy) from error
+        yield _held(job, job_set)
 
 
 def _held(job: TrainJob, workload: Workload) -> Workload:
