@@ -50,6 +50,25 @@ def racks(found: World, first: int, end: int, prefix: str = "train") -> set[str]
     return set(by(found, "rack", *(f"{prefix}-{at}" for at in range(first, end))))
 
 
+@pytest.mark.parametrize(("racks_", "placed"), [(40, True), (31, True), (30, True), (29, False)])
+def test_many_unequal_pods_in_segments_with_a_rack_for_themselves(racks_: int, placed: bool) -> None:
+    """No two pods are equal, and a rack has room for three segments."""
+    nodes = [
+        node(f"n{at}", {"block": "b", "rack": f"r{at // 4}"}, {GPU: 8, "cpu": 64_000})
+        for at in range(4 * racks_)
+    ]
+    members = [replace(one, spec=spec(gpu=1, cpu=1000 + at)) for at, one in enumerate(pods("train", 300))]
+    layer = Layer(level="rack", size=10, exclusive=Exclusive.KIND)
+    found = world(nodes, levels=BLOCKS).run(layered(300, layer), members=members)
+    assert len(found.where) == (300 if placed else 0)
+    if placed:
+        own = [racks(found, at, at + 10) for at in range(0, 300, 10)]
+        assert [len(one) for one in own] == [1] * 30
+        assert len(set[str]().union(*own)) == 30
+    else:
+        assert found.reason("train") == Reason.TOPOLOGY_PLACEMENT_FAILED
+
+
 def test_each_segment_is_in_one_rack() -> None:
     found = world(SIX_RACKS, levels=BLOCKS).run(
         layered(16, Layer(level="rack", size=4)), members=pods("train", 16)

@@ -44,6 +44,9 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
     short: tuple[Pod, ...] = ()
     #: Set when too few members have appeared: none of them is placed now, for this reason.
     lack: str | None = None
+    #: Whether no other member of the gang may be in the domain that it requires: a segment that has it for
+    #: itself.
+    alone: bool = False
 
     @property
     def layering(self) -> Layering | None:

@@ -285,6 +285,8 @@ class Search:
         tree, level = levels.tree, levels.required
         first, end = tree.within(scope.domain_in(tree), level)
         sets = self._filler.sums.sets(demand, tree, level, scope)[first:end]
+        if all(child.alone for child in most):
+            sets = np.minimum(sets, 1)
         return LikeParts(
             names=frozenset(child.name for child in most),
             needed=needed,
@@ -372,7 +374,26 @@ class Search:
         # Where parts of it may stay out, not all of these pods need to fit beside each other.
         most = partial(self._most, demand, scope) if core and not part.may_leave_out else None
         view = SearchedPart(self._group, part, scope, demand, self._table, self._cluster.capacity, most)
-        return self._proposed(view)
+        proposed = self._proposed(view)
+        return self._not_taken(part, proposed) if part.alone and proposed is not None else proposed
+
+    def _not_taken(self, part: Part, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
+        """Those of the candidates for a part with a domain for itself in which no other member is by now."""
+        levels = part.levels
+        if levels is None or levels.required is None:
+            return candidates
+        tree, level, own = levels.tree, levels.required, set(part.all_anchors())
+        others = [slot for slot in self._state.anchors if slot not in own]
+        slots = np.concatenate([self._statement.slots, np.asarray(others, dtype=np.intp)])
+        taken = frozenset(tree.owners_of_slots(slots, level).tolist())
+
+        def free(candidate: Candidate) -> bool:
+            domain = candidate.domain
+            if candidate.tree is not tree or domain is None or domain.level < level:
+                return True
+            return tree.ancestor(domain, level).index not in taken
+
+        return filter(free, candidates)
 
     def _proposed(self, view: SearchedPart) -> Iterator[Candidate] | None:
         """What the first plugin with anything to say proposes."""

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 
 import numpy as np
+from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
+from closeby.objects.groups import Exclusive
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.segments import Layering
@@ -120,6 +122,7 @@ def segment_tree(part: Part, layering: Layering, follow: Follow = Follow.ALL) ->
             )
         layer = layering.layers[depth]
         needed = layer.required or follow is Follow.ALL
+        alone = needed and layer.exclusive is Exclusive.KIND
         below = Levels(
             tree=layering.tree,
             required=layer.level if needed else None,
@@ -128,7 +131,7 @@ def segment_tree(part: Part, layering: Layering, follow: Follow = Follow.ALL) ->
         inner = ids[depth][own]
         wanting = np.unique(inner[own < members])
         children = [
-            build(f"{name}#{segment}", depth + 1, below, own[inner == segment])
+            replace(build(f"{name}#{segment}", depth + 1, below, own[inner == segment]), alone=alone)
             for segment in wanting.tolist()
         ]
         # Segments of which no member waits still hold others to the domain of the segment around them all.
