@@ -170,9 +170,10 @@ def test_an_app_group_that_the_watch_does_not_tell_of(control_plane: ControlPlan
 
     async def run() -> None:
         async with behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy), it.scheduling(hasty):
+            # One that is only begun would survive.
+            await proxy.streaming(whole)
             for method in ("WATCH", "GET"):
                 proxy.inject(method, whole, Refuse(503), times=1_000_000)
-            await proxy.streaming()
             proxy.cut_streams()
             await declare_app(it)
             await it.create(member(it, "web", "web"))

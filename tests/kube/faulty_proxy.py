@@ -72,8 +72,9 @@ class Proxy:
     chance: Callable[[str, str], "Fault | Act | None"] | None = None
     _rules: list[_Rule] = field(default_factory=list)
     _streams: dict[asyncio.Task[None], web.Request] = field(default_factory=dict)
-    #: Set while there are some.
-    _streaming: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Set when one begins.
+    _begun: asyncio.Event = field(default_factory=asyncio.Event)
+    _runner: web.AppRunner | None = None
 
     def inject(self, method: str, part: str, fault: Fault, times: int = 1) -> None:
         """The next ``times`` requests of this method (or WATCH) with ``part`` in path or query meet it."""
@@ -88,10 +89,20 @@ class Proxy:
         self._rules.clear()
         self.chance = None
 
-    async def streaming(self, seconds: float = 60.0) -> None:
-        """Waits until a watch is under way, which may be cut then: one that is only begun is not."""
+    async def streaming(self, part: str = "", seconds: float = 60.0) -> None:
+        """Waits until a watch with ``part`` in its path is under way, which may be cut then: one that is only
+        begun is not.
+        """
         async with asyncio.timeout(seconds):
-            await self._streaming.wait()
+            while not any(part in request.path for request in self._streams.values()):
+                self._begun.clear()
+                await self._begun.wait()
+
+    @property
+    def clients(self) -> int:
+        """Connections of clients. Without any, nothing comes any more that a process sent before its end."""
+        assert self._runner is not None and self._runner.server is not None
+        return len(self._runner.server.connections)
 
     def end_streams(self) -> None:
         """Ends all watches cleanly, as a busy server does."""
@@ -117,7 +128,7 @@ class Proxy:
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as self._session:
             app = web.Application(client_max_size=1 << 26)
             app.router.add_route("*", "/{path:.*}", self._handle)
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+            runner = self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
             await runner.setup()
             try:
                 site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -190,7 +201,7 @@ class Proxy:
 
         task = asyncio.create_task(pump())
         self._streams[task] = request
-        self._streaming.set()
+        self._begun.set()
         try:
             await asyncio.wait([task])
         finally:
@@ -201,8 +212,6 @@ class Proxy:
     def _over(self, pump: asyncio.Task[None]) -> None:
         pump.cancel()
         self._streams.pop(pump, None)
-        if not self._streams:
-            self._streaming.clear()
 
     def _fault(self, method: str, path: str) -> Fault | Act | None:
         for rule in self._rules:

@@ -91,11 +91,18 @@ def test_another_replica_carries_a_plan_on(
                 plan = await half_done(it)
                 if how == "killed":
                     first.send_signal(signal.SIGKILL)
+                    await asyncio.to_thread(first.wait)
                 else:
                     # All that it asks for is refused until another may lead; then nothing is any more.
                     proxy.inject("PUT", "/leases/", Refuse(503), times=NEVER)
                     assert await asyncio.to_thread(first.wait, 120) == 1
-                    proxy.forgive()
+
+                async def deserted() -> bool:
+                    """What it sent last may come after its end."""
+                    return proxy.clients == 0
+
+                await until(deserted)
+                proxy.forgive()
                 asked = proxy.count("POST", "/cheap-1/eviction")
                 await only_cheap_went(it, plan)
                 assert proxy.count("POST", "/eviction") - proxy.count("POST", "/cheap-0/eviction") == asked
