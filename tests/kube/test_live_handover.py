@@ -29,6 +29,7 @@ from tests.kube.live_world import (
     replica,
     until,
     until_heard,
+    until_logged,
     until_said,
     world,
 )
@@ -117,12 +118,13 @@ def test_what_waits_for_its_turn_is_not_sent_any_more_at_the_end(
 
 
 class Late(Transport):
-    """The second status of a PodGroup is written before the last binding, and answered a while after."""
+    """The second status of a PodGroup is written before the last binding, and answered as the end comes."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, FAST)
         self.statuses = 0
         self.written = asyncio.Event()
+        self.it: World | None = None
 
     async def send(self, request: Request) -> bytes | ApiError:
         if request.path.endswith("/g-1/binding"):
@@ -132,7 +134,8 @@ class Late(Transport):
             self.statuses += 1
             if self.statuses == 2:
                 self.written.set()
-                await asyncio.sleep(2.0)
+                assert self.it is not None
+                await until_logged(self.it, "stopping")
         return answer
 
 
@@ -146,6 +149,7 @@ def test_a_status_that_is_being_written_at_the_end_is_not_the_last_word(
     async def run() -> None:
         async with world(control_plane, namespace, host("n")) as seen, Late(connection) as transport:
             it = World(seen.api, transport, namespace, topology=seen.topology)
+            transport.it = it
             async with it.scheduling():
                 # The pods are known when the gang is heard of: its start is told of while it goes on.
                 await it.create(it.pod("g-0", gang="g"), it.pod("g-1", gang="g"))
