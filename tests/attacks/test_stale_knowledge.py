@@ -36,6 +36,7 @@ from tests.kube.live_world import (
     group_of,
     replica,
     until,
+    until_running,
     until_said,
 )
 
@@ -370,13 +371,20 @@ def test_members_are_lost_to_another_scheduler(control_plane: ControlPlane, name
             before = await it.bound(MEMBERS)
             await until_said(it, "g", "Placed")
             assert await plan_of(it) == {}
+            # Else the kubelet may say later that they run.
+            await until_running(it, "g-3", "g-4")
             for name in ("g-3", "g-4"):
                 status = {"phase": "Failed", "reason": "OutOfnvidia.com/gpu"}
                 await it.api.patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"status": status})
             said = await until_said(it, "g", "PartlyPlaced")
             assert said["status"] == "False"
             left = {name: node for name, node in before.items() if name not in ("g-3", "g-4")}
-            assert await plan_of(it) == left
+
+            async def both_told() -> bool:
+                """One of them may be told first."""
+                return await plan_of(it) == left
+
+            await until(both_told)
             await it.delete("g-3", "g-4")
             await it.create(*(it.pod(name, gang="g") for name in ("g-3", "g-4")))
             await it.bound(MEMBERS)

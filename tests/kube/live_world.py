@@ -24,7 +24,8 @@ from tests.kube.live import direct, through_proxy, unique
 
 RACK, ZONE = "tests.closeby.dev/rack", "tests.closeby.dev/zone"
 DEFAULT = Configuration()
-SOON = ReportingSettings(stands=0.2, rephrased_after=1.0)
+#: On a busy machine what is left at the end takes its time.
+SOON = ReportingSettings(stands=0.2, rephrased_after=1.0, finish_within=15.0)
 
 
 class World:
@@ -236,6 +237,16 @@ async def until_placed(it: World, *names: str, seconds: float = 120.0) -> None:
     await until(placed, seconds)
 
 
+async def until_running(it: World, *names: str) -> None:
+    """Waits until these pods run: the stand-in for the kubelets writes their status no more."""
+
+    async def run() -> bool:
+        pods = await it.pods()
+        return all(pods[name]["status"].get("phase") == "Running" for name in names)
+
+    await until(run)
+
+
 async def until_logged(it: World, message: str, times: int = 1) -> None:
     """Waits until the scheduler has logged the message so many times."""
 
@@ -304,14 +315,16 @@ async def condition(it: World, name: str, type_: str = "Scheduled") -> Object:
     return next((one for one in conditions if one["type"] == type_), {})
 
 
-async def until_said(it: World, name: str, reason: str, type_: str = "Scheduled") -> Object:
-    """Waits until the condition has this reason."""
+async def until_said(
+    it: World, name: str, reason: str, type_: str = "Scheduled", *, says: str = ""
+) -> Object:
+    """Waits until the condition has this reason, with these words."""
     found: Object = {}
 
     async def said() -> bool:
         found.clear()
         found.update(await condition(it, name, type_))
-        return found.get("reason") == reason
+        return found.get("reason") == reason and says in found.get("message", "")
 
     await until(said)
     return found

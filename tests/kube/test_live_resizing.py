@@ -8,7 +8,7 @@ from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.kube.live import unique
-from tests.kube.live_world import World, until, until_placed, world
+from tests.kube.live_world import World, until_placed, until_running, world
 
 pytestmark = pytest.mark.timeout(300)
 CPUS = "4"
@@ -31,20 +31,12 @@ async def holds(it: World, name: str, cpus: str, **status: object) -> None:
     await it.api.patch(path(it, name, "status"), body, kind="strategic")
 
 
-async def running(it: World, *names: str) -> None:
-    async def run() -> bool:
-        pods = await it.pods()
-        return all(pods[name]["status"]["phase"] == "Running" for name in names)
-
-    await until(run)
-
-
 async def gang_of_two(it: World) -> None:
     """It fills a node of four CPUs."""
     await it.create_group("g", 2)
     await it.create(*(it.pod(f"g-{i}", 0, gang="g", cpu="2") for i in range(2)))
     await it.bound(2)
-    await running(it, "g-0", "g-1")
+    await until_running(it, "g-0", "g-1")
     for name in ("g-0", "g-1"):
         await holds(it, name, "2")
 

@@ -305,8 +305,7 @@ class TestObjects:
                 await it.change_group("g", {"spec": {"minMember": 7}})
                 proxy.forgive()
                 assert await it.bound(6) == promised
-                said = await until_said(it, "g", "PartlyPlaced")
-                assert "6 of at least 7" in said["message"]
+                await until_said(it, "g", "PartlyPlaced", says="6 of at least 7")
                 await it.create(it.pod("g-6", gang="g"))
                 await it.bound(7)
                 assert (await until_said(it, "g", "Placed"))["observedGeneration"] == 2
