@@ -181,11 +181,16 @@ def test_closebys_own_namespace_and_those_of_the_configuration_count(
                 async with it.scheduling(configured):
                     await it.create(member(it, "web-0", "web"))
                     assert await node_of(it, "web-0") == "west"
-                async with it.scheduling(own_namespace=own.namespace):
+                async with it.scheduling(own_namespace=own.namespace) as scheduler:
                     await it.create(member(it, "web-1", "web"))
                     assert await node_of(it, "web-1") == "west"
                     # Without it, nothing is known any more: the limit is kept by waiting.
                     await it.api.delete(path_of(own.namespace, "costs"))
+
+                    async def heard() -> bool:
+                        return not scheduler.engine.applications.networks
+
+                    await until(heard)
                     await it.create(member(it, "web-2", "web"))
                     assert "NetworkCostTooHigh" in await it.refusal("web-2")
                 await create_network(it.api, own.namespace, "costs", WEST_IS_NEAR)

@@ -16,7 +16,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.kube.faulty_proxy import Proxy, Refuse
 from tests.kube.live import unique
-from tests.kube.live_world import ZONE, World, behind_proxy
+from tests.kube.live_world import ZONE, World, behind_proxy, until_logged
 
 #: Each test starts a server of its own.
 pytestmark = pytest.mark.timeout(400)
@@ -134,6 +134,7 @@ def test_a_right_that_is_missing(bare_control_plane: ControlPlane) -> None:
             async with it.scheduling(spreading("ScheduleAnyway")):
                 await it.create(owned(it, "wish", metadata))
                 await it.bound(1)
+                await until_logged(it, "watch failed")
                 assert it.said("watch failed")[0]["kind"] == "ReplicaSet"
             async with it.scheduling(spreading("DoNotSchedule")):
                 await it.create(owned(it, "must", metadata), it.pod("plain"))

@@ -404,6 +404,7 @@ def test_no_other_namespace_can_ask_for_places(control_plane: ControlPlane, name
             await it.declare_group("question", question(it, 4))
             await it.create(*(it.pod(f"other-{i}", 2) for i in range(8)))
             await it.bound(8)
+            await until_logged(it, "problem")
             assert await condition(it, "question") == {}
             assert any("placesFor" in str(one["field"]) for one in it.said("problem"))
 

@@ -90,6 +90,7 @@ def test_a_gang_clears_the_cheapest_rack(control_plane: ControlPlane, namespace:
 
                 await until(said)
                 assert all(plan["id"] in one["note"] for one in await it.events("Preempted"))
+                await until(lambda: it.events("Preempting"))
                 [begun] = await it.events("Preempting")
                 assert begun["regarding"]["name"] == "train"
                 assert proxy.count("POST", "/eviction") == 2

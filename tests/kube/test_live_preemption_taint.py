@@ -93,10 +93,19 @@ def test_the_taint_keeps_others_off_and_not_the_preemptor(
     async def run() -> None:
         async with ranked(control_plane, namespace, 10, 20, 1_000) as (it, _, classes):
             other = World(it.api, it.transport, namespace, topology=it.topology)
-            async with it.scheduling(holding()), other.scheduling(preempting(preemption="off")):
+            async with (
+                it.scheduling(holding()),
+                other.scheduling(preempting(preemption="off")) as scheduler,
+            ):
                 await stuck(it, classes)
                 await gang(it, "train", 2, classes[1_000])
                 await until_half_gone(it)
+
+                async def heard() -> bool:
+                    cluster = scheduler.engine.cluster
+                    return all(cluster.node_at(cluster.slot_of(name)).taints for name in HELD)
+
+                await until(heard)
                 # There is room for it now on the node of `cheap-1`.
                 await other.create(other.pod("intruder"))
                 assert "2 TaintNotTolerated" in await other.refusal("intruder")
