@@ -170,10 +170,9 @@ async def story(
                     "networktopologies", network, wanted(near="y", far="z"), seconds=2 * REFRESH + 30
                 )
             )
-            # On a busy machine answers take some milliseconds longer.
-            assert 4_000 <= first["x", "y"] < 20_000, first
-            assert 12_000 <= first["x", "z"] < 30_000, first
-            assert first["x-1", "y-1"] < first["x-1", "z-2"]
+            # On a busy machine answers take longer, but not as a wrong unit would make them.
+            assert 4_000 <= first["x", "y"] < 400_000, first
+            assert 12_000 <= first["x", "z"] < 1_200_000, first
             await heard(live, it, network, near="y", far="z")
             await it.api.create(pods, pod("caller", "P1", scheduler, nodeSelector={ZONE: "x"}))
             assert await place_of(it, "caller") == "x-1"
@@ -182,27 +181,34 @@ async def story(
 
             # The range of the medians is full of what was: the worst case for what changes.
             await asyncio.sleep(max(0.0, fill - (time.monotonic() - began)))
-            changed = time.monotonic()
+            calculated: set[str] = set()
+
+            def followed(status: Object) -> bool:
+                calculated.add(status["weightCalculationTime"])
+                # In the very middle a median is between what was and what is.
+                return wanted(near="z", far="y")(status) and costs(status)["x", "y"] >= 27_000
+
             there.far(LATER)
-            # In the very middle a median is between what was and what is.
-            await it.until(
-                "networktopologies",
-                network,
-                lambda status: wanted(near="z", far="y")(status) and costs(status)["x", "y"] >= 27_000,
-                seconds=2 * REFRESH + 30,
-            )
-            took = time.monotonic() - changed
+            await it.until("networktopologies", network, followed, seconds=4 * REFRESH)
             await heard(live, it, network, near="z", far="y")
             await it.drop_pod("near")
             await it.api.create(pods, pod("next", "P2", scheduler))
             assert (await place_of(it, "next")).startswith("z-")
-            assert took < 2 * REFRESH, took
+            # What was before, and two refreshes at the latest.
+            assert len(calculated) <= 1 + 2, calculated
 
 
 def wanted(near: str, far: str) -> Callable[[Object], bool]:
-    """Whether zone x is nearer to the one than to the other."""
+    """Whether zone x is nearer to the one than to the other, and so is its node to theirs."""
 
-    return lambda status: nearer(costs(status), near, far)
+    def met(status: Object) -> bool:
+        known = costs(status)
+        pairs = [("x-1", f"{near}-1"), ("x-1", f"{far}-2")]
+        if not nearer(known, near, far) or not all(pair in known for pair in pairs):
+            return False
+        return known[pairs[0]] < known[pairs[1]]
+
+    return met
 
 
 def nearer(known: Mapping[tuple[str, str], int], near: str, far: str) -> bool:
