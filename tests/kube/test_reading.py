@@ -18,7 +18,7 @@ from closeby.kube.watch.resources import NODES, PODS, Discovery
 from closeby.objects.problems import Problem
 from closeby.report.documents.decided import BY_THIS_COMMAND
 from tests.cli.calling import closeby
-from tests.control_plane.api import Api
+from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import define
 from tests.control_plane.nodes import joined, node
@@ -42,18 +42,29 @@ class Cluster:
         """What a command says of the cluster."""
         return await self._report(*arguments, "--kubeconfig", str(self._kubeconfig))
 
-    async def of_files(self, *arguments: str) -> Any:
-        """What it says of all that `kubectl get -A -o json` would print."""
-        items = []
+    async def live_and_of_files(self, *arguments: str) -> tuple[Any, Any]:
+        """What it says of the cluster, and of all that `kubectl get -A -o json` would print.
+
+        What other tests left may be going: both are of a moment in which nothing changed.
+        """
+        while True:
+            before = await self._items()
+            live = await self.live(*arguments)
+            if before == await self._items():
+                break
+        file = self._folder / "cluster.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": before}))
+        return live, await self._report(*arguments, "-f", str(file))
+
+    async def _items(self) -> list[Object]:
+        items: list[Object] = []
         async with direct(self._kubeconfig) as transport:
             served = await Discovery(transport, FOLLOWED).served()
         assert isinstance(served, tuple)
         for kind in (NODES, PODS, *served):
             found = await self.world.api.get(kind.collection())
             items += [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for one in found["items"]]
-        file = self._folder / "cluster.json"
-        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        return await self._report(*arguments, "-f", str(file))
+        return items
 
     async def _report(self, *arguments: str) -> Any:
         done = await asyncio.to_thread(closeby, *arguments, "--scheduler-name", self.world.name, "-o", "json")
@@ -101,19 +112,19 @@ def test_a_cluster_and_its_objects_in_a_file_say_the_same(
         await it.world.create(it.world.pod("solo"))
         for subject in ("podgroup/fits", "podgroup/wide", "pod/wide-1", "pod/solo"):
             arguments = ("explain", subject, "--namespace", namespace)
-            live = await it.live(*arguments)
+            live, of_files = await it.live_and_of_files(*arguments)
             # Only in a cluster it is said that no scheduler has decided about it.
             assert live.pop("decided")["source"] == "command" and live.pop("notAsked")
             assert {one["source"] for one in live.pop("decisions")} == {"command"}
             assert live.pop("now")["reason"] == live["reason"]
             live["sentences"].remove(BY_THIS_COMMAND)
-            assert live == await it.of_files(*arguments)
+            assert live == of_files
             expected = "GangDoesNotFit" if "wide" in subject else None
             assert live["reason"] == expected
         for more in ((), ("--after",)):
             shown = ("topology", "--topology", it.world.topology, *more)
-            live = await it.live(*shown)
-            assert live == await it.of_files(*shown)
+            live, of_files = await it.live_and_of_files(*shown)
+            assert live == of_files
             whole = live["topologies"][0]["domains"][0]
             assert whole["capacity"]["nvidia.com/gpu"] == 32
             assert whole["used"].get("nvidia.com/gpu", 0) == (17 if more else 0)
