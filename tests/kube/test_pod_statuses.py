@@ -172,7 +172,7 @@ def test_a_binding_does_not_wait_for_the_event_of_a_refusal(with_pods: Run) -> N
         it.statuses.refused(refused(pod))
         await arrived.wait()
         it.statuses.decided(pod, with_group=None)
-        await asyncio.wait_for(it.statuses.before_binding(pod.uid), 10)
+        await asyncio.wait_for(it.statuses.before_binding(pod.uid), 60)
         it.statuses.bound(Binding(pod, "n"))
         # The Events of one pod keep their order.
         await it.message(pod)
