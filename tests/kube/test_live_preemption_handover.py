@@ -163,7 +163,7 @@ def test_time_in_which_the_api_server_is_away_is_no_victims_delay(
     async def run() -> None:
         async with (
             ranked(control_plane, namespace, 10, 20, 1_000) as (it, proxy, classes),
-            it.scheduling(preempting(planDeadline="3s")),
+            it.scheduling(preempting(planDeadline="5s")),
         ):
             await stuck(it, classes)
             await gang(it, "train", 2, classes[1_000])
@@ -171,9 +171,20 @@ def test_time_in_which_the_api_server_is_away_is_no_victims_delay(
             plan = await plan_of(it, "train")
             proxy.chance = lambda method, path: Cut()
             proxy.cut_streams()
+
+            async def asked(times: int) -> None:
+                """Waits until the scheduler has asked so often whether the victim is there."""
+                before = proxy.count("GET", "/pods/cheap-0")
+
+                async def so() -> bool:
+                    return proxy.count("GET", "/pods/cheap-0") >= before + times
+
+                await until(so)
+
             await asyncio.sleep(8)
             proxy.forgive()
-            await asyncio.sleep(1)
+            # The first answer says that the victim is there, and is no reason to give the plan up.
+            await asked(2)
             await release(it)
             await only_cheap_went(it, str(plan["id"]))
             assert it.said("preemption given up") == []

@@ -27,6 +27,9 @@ from closeby.scheduling.preempting.records import Preemption
 _PACE: Final = RequestPace(0.5, 10.0)
 #: Between two looks at victims that leave (seconds).
 _LOOK: Final = 0.25
+#: Between two questions to the server meanwhile, which may be away; without an answer for so long it was.
+_ASKED: Final = 1.0
+_AWAY: Final = 3.0
 #: Evictions that are sent at the same time.
 _AT_ONCE: Final = 16
 _BAD_REQUEST: Final = 400
@@ -213,19 +216,22 @@ class VictimEvictions:
 
     async def _until_gone(self, carried: PlanUnderway) -> None:
         """Gives the plan up where victims do not end in time, or the preemptor does not start then."""
-        #: Since when victims could end at all.
-        since = time.time()
+        #: Since when victims could end at all, and when the server answered last.
+        since = answered = time.time()
         #: Seconds for which its room was looked at and was not taken, and whether that was so before.
         idle, tried = 0.0, False
         while await self._control.may_go_on(carried):
             left = self._left(carried)
             if left:
                 idle, tried = 0.0, False
+                if time.time() > answered + _ASKED and await self._still_there(left[:1]) is not None:
+                    before, answered = answered, time.time()
+                    if answered > before + _AWAY:
+                        since = answered
                 ends = max(since, *(pod.deleted_by or since for pod in left)) + self._control.deadline
-                there = await self._still_there(left) if time.time() > ends else ()
-                if there is None:
-                    since = time.time()
-                elif there:
+                over = answered + _ASKED > time.time() > ends
+                there = await self._still_there(left) if over else None
+                if there:
                     uids = tuple(pod.uid for pod in there)
                     why = f"{plural(len(there), 'victim')} did not end in time"
                     self._control.give_up(carried, why, uids)
