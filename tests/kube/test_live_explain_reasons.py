@@ -25,7 +25,7 @@ from tests.kube.preempting import full_racks, gang, preempting
 from tests.kube.test_live_default_spread import hosts as zoned_hosts
 from tests.kube.test_live_default_spread import names, owned, served, spreading, workload
 from tests.kube.test_live_gates import gated, racks
-from tests.kube.test_live_places import HOSTS, question
+from tests.kube.test_live_places import HOSTS, question, until_none_is_left
 from tests.kube.test_live_places import real as of_workload
 from tests.kube.test_live_volume_binding import claiming, hosts, storing
 
@@ -131,6 +131,7 @@ def test_places_that_are_held(control_plane: ControlPlane, namespace: str) -> No
             await it.bound(1)
             await it.create(it.pod("other", 4))
             said = await it.refusal("other")
+            await until_none_is_left(it)
             found = await explained(it, control_plane, "pod/other")
             assert found["now"]["reason"] == said.partition(":")[0] == "InsufficientResources"
             jobs = {one["name"] for each in found["counterfactuals"] for one in each.get("jobs", ())}
