@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from closeby.kube.scheduler.live import LiveScheduler
 from closeby.reading.configuration import Configuration
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
@@ -19,6 +20,7 @@ from tests.kube.preempting import (
     ranked,
     release,
     stuck,
+    two_full_racks,
     until_half_gone,
 )
 
@@ -48,6 +50,16 @@ async def held(it: World) -> set[str]:
 
 async def taint(it: World, node: str, *wanted: Object) -> None:
     await it.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": list(wanted)}})
+
+
+async def until_heard_tainted(scheduler: LiveScheduler, names: set[str]) -> None:
+    """Waits until the scheduler knows a taint of each of these nodes: pods come by another watch."""
+    cluster = scheduler.engine.cluster
+
+    async def heard() -> bool:
+        return all(cluster.node_at(cluster.slot_of(name)).taints for name in names)
+
+    await until(heard)
 
 
 async def none_is_held(it: World) -> None:
@@ -100,12 +112,7 @@ def test_the_taint_keeps_others_off_and_not_the_preemptor(
                 await stuck(it, classes)
                 await gang(it, "train", 2, classes[1_000])
                 await until_half_gone(it)
-
-                async def heard() -> bool:
-                    cluster = scheduler.engine.cluster
-                    return all(cluster.node_at(cluster.slot_of(name)).taints for name in HELD)
-
-                await until(heard)
+                await until_heard_tainted(scheduler, HELD)
                 # There is room for it now on the node of `cheap-1`.
                 await other.create(other.pod("intruder"))
                 assert "2 TaintNotTolerated" in await other.refusal("intruder")
@@ -201,8 +208,13 @@ def test_nodes_that_can_not_be_tainted_delay_no_preemptor(
 def test_a_taint_of_another_closeby_is_left_alone(control_plane: ControlPlane, namespace: str) -> None:
     async def run() -> None:
         theirs = {"key": KEY, "value": "another", "effect": "NoSchedule"}
-        async with full_racks(control_plane, namespace, holding()) as (it, _, classes):
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000) as (it, _, classes),
+            it.scheduling(holding()) as scheduler,
+        ):
+            await two_full_racks(it, classes)
             await taint(it, "r1-1", theirs)
+            await until_heard_tainted(scheduler, {"r1-1"})
             await gang(it, "train", 2, classes[1_000])
             await until_placed(it, "train-0", "train-1")
             assert {"cheap-0", "cheap-1"} <= (await it.placed()).keys()
