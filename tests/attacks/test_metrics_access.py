@@ -14,7 +14,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -42,15 +42,17 @@ class Target:
     reader: str
     operator: str
     tenant: str
+    #: Paths of requests about which the API server did not say in time who asks.
+    late: list[str] = field(default_factory=list)
 
     async def get(self, path: str, token: str | None = None) -> tuple[int, str]:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         url = f"https://127.0.0.1:{self.port}{path}"
         while True:
             async with self.session.get(url, headers=headers, ssl=False) as answer:
-                # A busy API server may not say in time who asks.
                 if path.endswith("z") or answer.status != 503:
                     return answer.status, await answer.text()
+                self.late.append(path)
 
     async def status(self, path: str, token: str | None = None) -> int:
         return (await self.get(path, token))[0]
@@ -172,7 +174,8 @@ def test_a_flood_of_tokens_costs_the_api_server_a_few_questions(
         # A dry run elects no leader, so that all it POSTs are reviews.
         async with serving(helm, control_plane, namespace, tmp_path, "controllers", "--dry-run") as target:
             before = reviews(await target.scrape())
-            assert before == 2, "a TokenReview and a SubjectAccessReview"
+            # A TokenReview and a SubjectAccessReview; a busy API server may be asked again.
+            assert 2 <= before <= 2 * (1 + len(target.late))
             began = time.monotonic()
             for _ in range(10):
                 flood = await asyncio.gather(
@@ -184,7 +187,7 @@ def test_a_flood_of_tokens_costs_the_api_server_a_few_questions(
             took = time.monotonic() - began
             # 10 at first and one in two seconds from then on, whatever the machine's speed; and Prometheus is
             # asked about again when what was answered is old.
-            again = 2 * (1 + took // 120)
+            again = 2 * (1 + took // 120 + len(target.late))
             assert reviews(scrape) - before <= 10 + took * 0.5 + 1 + again
             assert (scrape.value("closeby_metrics_requests_total", ruling="limited") or 0) > 900 - took
 
