@@ -86,6 +86,9 @@ class Provisioner:
                 mine = one["spec"].get("storageClassName") == self.storage_class
                 if not mine or node is None or name in self.silent or name in served:
                     continue
+                # The list may be of before the claim was given back.
+                if (await self.selected()).get(name) != node:
+                    continue
                 self.asked.append((name, node))
                 if self.refuses.get(name) or node in self.full:
                     self.refuses[name] = max(0, self.refuses.get(name, 0) - 1)
