@@ -72,6 +72,11 @@ async def until_none_is_left(it: World) -> None:
     await until(so)
 
 
+def listed(it: World, since: int = 0) -> set[tuple[object, object]]:
+    """Kinds, with their API groups, that the scheduler has listed, by its log from a line on."""
+    return {(fields["kind"], fields["api"]) for text, fields in it.lines[since:] if text == "listed"}
+
+
 GPUS = {"nvidia.com/gpu": "8"}
 HOSTS = [host("a1", "r1", 4), host("a2", "r1", 4), host("b1", "r2", 8)]
 
@@ -280,6 +285,7 @@ def test_nothing_is_said_of_places_before_the_volumes_are_listed(
             template["spec"]["volumes"] = [scratch]
             proxy.inject("GET", "/storageclasses", Refuse(503), times=1000)
             async with it.scheduling(own_namespace=namespace):
+                without_volumes = listed(it)
                 await it.declare_group("question", asked)
                 await until_logged(it, "waits")
                 await asyncio.sleep(3)
@@ -288,6 +294,13 @@ def test_nothing_is_said_of_places_before_the_volumes_are_listed(
                 await until_said(it, "question", "Placed")
             held = planned(await group_of(it, "question"))
             proxy.inject("GET", "/storageclasses", Refuse(503), times=1000)
+            before = len(it.lines)
+
+            async def others_are_listed() -> bool:
+                return listed(it, before) >= without_volumes - {("PodGroup", "closeby.dev")}
+
+            # Heard of before, the question would have the scheduler wait for the volumes with all it does.
+            proxy.before("GET", "/apis/closeby.dev/v1alpha1/podgroups", lambda: until(others_are_listed))
             async with it.scheduling(own_namespace=namespace):
                 # There is room for three beside the place.
                 await it.create(*(it.pod(f"other-{i}", 2) for i in range(4)))
