@@ -306,7 +306,10 @@ def test_the_status_of_a_pod_group_is_not_written_to_its_successor(
     seen: list[object] = []
 
     async def run() -> None:
-        async with behind_proxy(control_plane, namespace, host("n")) as (it, proxy), it.scheduling():
+        async with (
+            behind_proxy(control_plane, namespace, host("n")) as (it, proxy),
+            it.scheduling() as scheduler,
+        ):
             made_anew = asyncio.Event()
 
             async def anew() -> None:
@@ -322,6 +325,12 @@ def test_the_status_of_a_pod_group_is_not_written_to_its_successor(
             proxy.before("PATCH", "/podgroups/g/status", anew)
             await it.gang("g", 1)
             await asyncio.wait_for(made_anew.wait(), 60)
+
+            async def heard() -> bool:
+                group = scheduler.engine.state.groups.get(f"{namespace}/g")
+                return group is not None and group.min_member == 2
+
+            await until(heard)
             # Of a gang without pods nothing need be said.
             await it.create(it.pod("g-0", gang="g"))
             await until_said(it, "g", "GangIncomplete")
