@@ -16,7 +16,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.kube.faulty_proxy import Proxy, Refuse
 from tests.kube.live import unique
-from tests.kube.live_world import ZONE, World, behind_proxy, until_logged
+from tests.kube.live_world import ZONE, World, behind_proxy, until, until_logged
 
 #: Each test starts a server of its own.
 pytestmark = pytest.mark.timeout(400)
@@ -90,11 +90,18 @@ def test_the_pods_of_a_workload_are_spread(bare_control_plane: ControlPlane) -> 
             made = {kind: await workload(it, kind.lower(), kind) for kind in kinds}
             there = [owned(it, f"{kind.lower()}-0", made[kind], first) for kind in kinds]
             await it.create(*there)
-            async with it.scheduling(spreading("DoNotSchedule")):
+            async with it.scheduling(spreading("DoNotSchedule")) as scheduler:
                 await it.create(*(owned(it, f"{kind.lower()}-1", made[kind]) for kind in kinds))
                 placed = await it.bound(6)
                 assert {placed[f"{kind.lower()}-1"] for kind in kinds} == {second}
                 late = await workload(it, "late")
+
+                async def heard() -> bool:
+                    owners = scheduler.engine.cluster.population.owners
+                    return "ReplicaSet/late" in owners[it.namespace]
+
+                # The watch of the pods may be ahead of that of the workloads.
+                await until(heard)
                 await it.create(owned(it, "late-0", late), owned(it, "late-1", late))
                 placed = await it.bound(8)
                 assert {placed["late-0"], placed["late-1"]} == {first, second}
