@@ -172,5 +172,14 @@ def broken(groups: Iterable[Object], pods: Iterable[Object], racks: Mapping[str,
         if required == "rack" and len(domains) > 1:
             wrong.append(f"{name}: in {sorted(domains)}")
         if "plan" in group.get("status", {}):
-            wrong.append(f"{name}: a plan is left")
+            stand = [state(pod) for pod in members[name]]
+            wrong.append(f"{name}: a plan is left: {group['status']}; {stand}")
     return wrong
+
+
+def state(pod: Object) -> str:
+    """Where a pod is, and what it says of itself."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    said = [f"{one['type']}={one['status']}: {one.get('message')}" for one in status.get("conditions", ())]
+    leaves = " leaves" if "deletionTimestamp" in metadata else ""
+    return f"{metadata['name']}{leaves} on {pod['spec'].get('nodeName')}: {status.get('phase')} {said}"

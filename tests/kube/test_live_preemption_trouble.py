@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.control_plane.cluster import ControlPlane
-from tests.kube.faulty_proxy import Cut, Fault, Refuse
-from tests.kube.live_world import World, until, until_logged, until_placed, until_said
+from tests.kube.faulty_proxy import Cut, Fault, Proxy, Refuse
+from tests.kube.live_world import World, host, until, until_logged, until_placed, until_said
 from tests.kube.preempting import (
     HOSTS,
     NEVER,
@@ -325,5 +325,107 @@ def test_a_higher_priority_takes_the_plan_of_another_over(
                 return len(await it.events("Preempted")) == 2
 
             await until(each_once)
+
+    asyncio.run(run())
+
+
+ONE_RACK = [host(name, "r1", 1) for name in ("a", "b", "c")]
+
+
+async def half_evicted(it: World, proxy: Proxy, classes: Classes) -> None:
+    """Of a rack's three nodes ``low`` has two, and has lost one to ``train``; its other eviction fails."""
+    await it.create(it.pod("other", priorityClassName=classes[2_000]))
+    await it.bound(1)
+    await gang(it, "low", 2, classes[10])
+    await it.bound(3)
+    proxy.inject("POST", "/pods/low-1/eviction", Refuse(503), times=NEVER)
+    await gang(it, "train", 2, classes[1_000])
+
+    async def half() -> bool:
+        return bool(it.said("not evicted")) and "low-0" not in await it.pods()
+
+    await until(half)
+
+
+async def until_gone(it: World, name: str) -> None:
+    """Waits until there is no pod of this name."""
+
+    async def gone() -> bool:
+        return name not in await it.pods()
+
+    await until(gone)
+
+
+def test_a_gang_that_lost_a_member_goes_whole_although_its_room_is_needed_no_more(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Room elsewhere makes up for the victim that is left; alone it would keep its node for nothing."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes),
+            it.scheduling(preempting()),
+        ):
+            await half_evicted(it, proxy, classes)
+            await it.delete("other")
+            await until_placed(it, "train-0", "train-1")
+            assert "low-1" in await it.placed()
+            proxy.forgive()
+            await until_gone(it, "low-1")
+            assert await it.events("PreemptionGivenUp") == []
+
+    asyncio.run(run())
+
+
+def test_a_gang_that_lost_a_member_goes_whole_although_others_took_its_room(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Another scheduler takes the room that was cleared, so that the plan is given up."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes),
+            it.scheduling(preempting()),
+        ):
+            await half_evicted(it, proxy, classes)
+            [free] = {"a", "b", "c"} - set((await it.placed()).values())
+            taker = it.pod("taker")
+            taker["spec"] |= {"schedulerName": "another", "nodeName": free}
+            await it.create(taker)
+            await until_logged(it, "preemption given up")
+            proxy.forgive()
+            await until_gone(it, "low-1")
+
+    asyncio.run(run())
+
+
+def test_a_gang_that_can_do_with_the_members_left_keeps_them(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """``low`` needs one of its two members."""
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes),
+            it.scheduling(preempting()),
+        ):
+            await it.create(it.pod("other", priorityClassName=classes[2_000]))
+            await it.bound(1)
+            await it.create_group("low", 1, required="rack")
+            await it.create(*(it.pod(f"low-{i}", gang="low", priorityClassName=classes[10]) for i in (0, 1)))
+            await it.bound(3)
+            proxy.inject("POST", "/eviction", Refuse(503), times=NEVER)
+            await gang(it, "train", 2, classes[1_000])
+            await until_logged(it, "not evicted", times=2)
+            # One of them may go now.
+            proxy.forgive()
+            proxy.inject("POST", "/pods/low-1/eviction", Refuse(503), times=NEVER)
+            await until_gone(it, "low-0")
+            await it.delete("other")
+            await until_placed(it, "train-0", "train-1")
+            proxy.forgive()
+            await it.create(it.pod("low-2", gang="low", priorityClassName=classes[10]))
+            await it.refusal("low-2")
+            assert "low-1" in await it.placed()
 
     asyncio.run(run())

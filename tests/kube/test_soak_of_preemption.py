@@ -108,7 +108,7 @@ class Owners:
     deleted: set[str] = field(default_factory=set)
 
     async def own(self, until: float, *, gang: bool) -> None:
-        """One item after another."""
+        """One item after another. The one that is there at ``until`` is kept until this is cancelled."""
         first = True
         while time.monotonic() < until:
             value = min(CLASSES) if first else self.random.choices(list(CLASSES), list(CLASSES.values()))[0]
@@ -132,12 +132,10 @@ class Owners:
         fields = {"priorityClassName": self.classes[value], "terminationGracePeriodSeconds": 1}
         pods = [self.it.pod(one, gpus, gang=name if gang else None, cpu="100m", **fields) for one in names]
         ends = time.monotonic() + self.random.uniform(*LIFE)
-        while time.monotonic() < min(ends, until):
+        while time.monotonic() < ends or ends >= until:
             # One that is there already, or leaves still, is tried again.
             await asyncio.gather(*map(self.create, pods))
             await asyncio.sleep(self.random.uniform(1.0, 3.0))
-        if time.monotonic() >= until:
-            return
         self.deleted.add(name)
         await asyncio.gather(*map(self.delete, names))
         if gang:
@@ -218,19 +216,20 @@ def test_three_priorities_on_too_few_nodes(
             harm = Harm(proxy, Random(f"{seed} harm"))
             start = time.monotonic()
             end = start + SECONDS
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(GANGS + PLAIN):
-                    tasks.create_task(owners.own(end, gang=number < GANGS))
-                async with background(harm.run()):
-                    while time.monotonic() < start + 0.8 * SECONDS:
-                        async with replica(it, proxy, tmp_path, "--no-leader-elect") as process:
-                            await at_work(tmp_path, process)
-                            await at(time.monotonic() + random.uniform(*KILLED))
-                            process.send_signal(signal.SIGKILL)
-                            kills += 1
-                    last = await stack.enter_async_context(replica(it, proxy, tmp_path, "--no-leader-elect"))
-                    await at_work(tmp_path, last)
-                    await at(end)
+            # They go on while the end is judged: what is evicted then is made again too.
+            await stack.enter_async_context(
+                background(*(owners.own(end, gang=number < GANGS) for number in range(GANGS + PLAIN)))
+            )
+            async with background(harm.run()):
+                while time.monotonic() < start + 0.8 * SECONDS:
+                    async with replica(it, proxy, tmp_path, "--no-leader-elect") as process:
+                        await at_work(tmp_path, process)
+                        await at(time.monotonic() + random.uniform(*KILLED))
+                        process.send_signal(signal.SIGKILL)
+                        kills += 1
+                last = await stack.enter_async_context(replica(it, proxy, tmp_path, "--no-leader-elect"))
+                await at_work(tmp_path, last)
+                await at(end)
             proxy.forgive()
             await until_none(lambda: underway(it))
             await settled(it, audit)

@@ -2,6 +2,10 @@
 
 A budget that refuses is asked again until the plan's deadline. Victims are recognised by the plan alone.
 Time in which the server does not answer counts towards no deadline.
+
+A plan may end before all of its victims are gone: room elsewhere makes up for the rest, or others take what
+was cleared. What is left then of a gang that lost too many members is evicted all the same: those members
+would hold their nodes for nothing, and tie the gang to a domain where the others may not fit any more.
 """
 
 import asyncio
@@ -95,6 +99,12 @@ class PlanControl(Protocol):
     def evicted(self, carried: PlanUnderway, pod: Pod) -> None:
         """The server agreed to evict a victim."""
 
+    def stranded(self, carried: PlanUnderway) -> Sequence[Pod]:
+        """Victims that the end of a plan leaves behind of gangs which can't do without those that went."""
+
+    def leads(self) -> bool:
+        """Whether this process certainly leads."""
+
     def try_again(self) -> None:
         """All that waits may be placed by now."""
 
@@ -135,7 +145,7 @@ class VictimEvictions:
                 break
             there = await self._still_there(left) if time.monotonic() > ends else None
             if carried.waited and not self._needed(carried, left):
-                await self._control.rest(attempts.next())
+                await self._rest(carried, attempts.next())
                 continue
             waits = await self._evict(carried, left, refused)
             if carried.over:
@@ -148,9 +158,38 @@ class VictimEvictions:
                 return
             if waits is not None:
                 carried.waited = True
-                await self._control.rest(attempts.next(waits))
+                await self._rest(carried, attempts.next(waits))
         self._control.all_leave(carried)
         await self._until_gone(carried)
+
+    async def clear_stranded(self, carried: PlanUnderway) -> None:
+        """Evicts the victims that the end of the plan leaves behind, as long as the deadline of a plan."""
+        attempts = Backoff(_PACE)
+        ends = time.monotonic() + self._control.deadline
+        while time.monotonic() < ends and (left := self._control.stranded(carried)):
+            waits = await asyncio.gather(*(self._evict_stranded(carried, pod) for pod in left))
+            if not await self._control.rest(attempts.next(max(waits))):
+                return
+
+    async def _evict_stranded(self, carried: PlanUnderway, pod: Pod) -> float:
+        """Seconds to wait at least before it is asked again."""
+        async with self._slots:
+            verdict, error = await evict(self._transport, pod, wanted=self._control.leads)
+        self._meters.evicted(verdict)
+        if verdict in (EvictionVerdict.AGREED, EvictionVerdict.GONE):
+            carried.agreed.add(pod.uid)
+            if verdict is EvictionVerdict.AGREED:
+                self._control.evicted(carried, pod)
+            return 0.0
+        self._say("not evicted", warning=True, item=carried.plan.preemptor, pod=pod.key, error=error)
+        return (error and error.retry_after) or 0.0
+
+    async def _rest(self, carried: PlanUnderway, seconds: float) -> None:
+        """Waits, as long as the plan is in force."""
+        ends = time.monotonic() + seconds
+        while not carried.over and (left := ends - time.monotonic()) > 0:
+            if not await self._control.rest(min(left, _LOOK)):
+                return
 
     def _needed(self, carried: PlanUnderway, left: Sequence[Pod]) -> bool:
         """Whether more victims must go; a plan whose room was taken is given up."""

@@ -31,6 +31,7 @@ from closeby.kube.preempting.notes import (
 )
 from closeby.kube.preempting.records import status_of
 from closeby.kube.preempting.restoring import written_plans
+from closeby.kube.preempting.stranded import stranded
 from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.watch.changes import Change
@@ -263,6 +264,7 @@ class LivePreemption:
         if self._taints and await self.may_go_on(carried):
             await self._holds.hold(carried.plan.nodes)
         await self._evictions.clear(carried)
+        await self._evictions.clear_stranded(carried)
 
     async def _write(self, carried: PlanUnderway) -> bool:
         """Writes the plan down; whether it stands, and is in force still."""
@@ -299,6 +301,18 @@ class LivePreemption:
     def try_again(self) -> None:
         """All that waits may be placed by now."""
         self._report(FlushUnschedulable())
+
+    def stranded(self, carried: PlanUnderway) -> Sequence[Pod]:
+        """Victims that the end of a plan leaves behind of gangs which can't do without those that went.
+
+        Where the preemptor itself is gone there are none: the room is free for who was evicted.
+        """
+        plan = carried.plan
+        if not carried.over or not self._given.evicts or self._preemptor(plan) != carried.about:
+            return ()
+        gangs = self.history.counted(carried.status.id)
+        planned = {pod.uid for one in self._plans if one is not carried for pod in one.plan.victims}
+        return stranded(plan, carried.agreed, gangs, planned, self._state)
 
     def all_leave(self, carried: PlanUnderway) -> None:
         """No more evictions are to be sent, so others may learn where the members go."""
@@ -343,6 +357,10 @@ class LivePreemption:
             return False
         return True
 
+    def leads(self) -> bool:
+        """Whether this process certainly leads."""
+        return not self._stopping.is_set and self._context.may_bind()
+
     # What holding nodes asks
 
     @property
@@ -350,10 +368,6 @@ class LivePreemption:
         """The nodes of all plans that are carried out; none where they are not to be held."""
         carried = (one for one in self._plans if one.written and not one.over) if self._taints else ()
         return frozenset(node for one in carried for node in one.plan.nodes)
-
-    def leads(self) -> bool:
-        """Whether this process certainly leads."""
-        return not self._stopping.is_set and self._context.may_bind()
 
     # What all need
 
