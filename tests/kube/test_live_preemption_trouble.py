@@ -377,6 +377,27 @@ def test_a_gang_that_lost_a_member_goes_whole_although_its_room_is_needed_no_mor
     asyncio.run(run())
 
 
+def test_a_gang_that_lost_a_member_to_an_earlier_process_goes_whole(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """The next leader needs no more room, and has evicted none of its members itself."""
+
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes):
+            async with it.scheduling(preempting()):
+                await half_evicted(it, proxy, classes)
+            await it.delete("other")
+            # Nothing says any more which gang the first process evicted.
+            path = f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/low/status"
+            await it.api.patch(path, {"status": {"evictions": None}})
+            async with it.scheduling(preempting()):
+                await until_placed(it, "train-0", "train-1")
+                proxy.forgive()
+                await until_gone(it, "low-1")
+
+    asyncio.run(run())
+
+
 def test_a_gang_that_lost_a_member_goes_whole_although_others_took_its_room(
     control_plane: ControlPlane, namespace: str
 ) -> None:

@@ -47,6 +47,7 @@ class PlanUnderway:
         "agreed",
         "begun",
         "doubtful",
+        "lost_members",
         "nominated",
         "over",
         "plan",
@@ -65,6 +66,8 @@ class PlanUnderway:
         #: uids of victims: those that the server agreed to evict, and those of which that is not known.
         self.agreed: set[str] = set()
         self.doubtful: set[str] = set()
+        #: Gangs that may have lost members to it before this process began.
+        self.lost_members: set[str] = set()
         #: uids of members that got a nominated node.
         self.nominated: set[str] = set()
         #: Whether something held evictions up, so that others may have changed the room meanwhile.

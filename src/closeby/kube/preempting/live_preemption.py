@@ -52,6 +52,7 @@ from closeby.scheduling.events import (
     PreemptionRestored,
     VictimEvicted,
 )
+from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Outcome
 from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
 from closeby.scheduling.preempting.rule import PreemptionRule, rule_of
@@ -207,6 +208,8 @@ class LivePreemption:
         for carried in written_plans(self._state, self._objects, self._context.own, self._nominated.plans):
             self._say("preemption resumed", item=carried.plan.preemptor, plan=carried.status.id)
             carried.waited = True
+            if len(carried.plan.victims) < carried.plan.cost.pods or _any_leaves(carried.plan):
+                carried.lost_members = {gang_key(pod) for pod in carried.plan.victims if pod.group}
             counted = self.history.counted(carried.status.id)
             self._engine.handle(PreemptionRestored(carried.plan, counted))
             self._begin(carried, self._carry_out(carried, written=True))
@@ -310,7 +313,7 @@ class LivePreemption:
         plan = carried.plan
         if not carried.over or not self._given.evicts or self._preemptor(plan) != carried.about:
             return ()
-        gangs = self.history.counted(carried.status.id)
+        gangs = {*self.history.counted(carried.status.id), *carried.lost_members}
         planned = {pod.uid for one in self._plans if one is not carried for pod in one.plan.victims}
         return stranded(plan, carried.agreed, gangs, planned, self._state)
 
@@ -382,3 +385,7 @@ class LivePreemption:
         task = self._given.tasks.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+
+def _any_leaves(plan: Preemption) -> bool:
+    return any(pod.terminating for pod in plan.victims)
