@@ -7,7 +7,7 @@ repeats the run of seed N.
 import os
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -79,12 +79,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     shared = hasattr(config, "workerinput")
     for item in items:
         if shared and _LIVE_FIXTURES & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=["TimeoutError", "ExceptionGroup"]))
+            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=["^TimeoutError"]))
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
     worker = getattr(config, "workerinput", None)
     if worker is not None:
         items[:] = _shared_out(items, worker["workercount"])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Shows a failure by itself, without the task groups that it left: only then it is known what it is.
+
+    Several failures stay in their group, unless all waits ran out.
+    """
+    failures: list[BaseException] = []
+    try:
+        return (yield)
+    except BaseExceptionGroup as group:
+        failures += _leaves(group)
+        if len(failures) > 1 and not all(isinstance(one, TimeoutError) for one in failures):
+            raise
+    raise failures[0]
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
 
 
 def _shared_out(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
