@@ -192,6 +192,37 @@ def test_time_in_which_the_api_server_is_away_is_no_victims_delay(
     asyncio.run(run())
 
 
+def test_time_in_which_the_api_server_is_away_is_no_budgets_delay(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """No eviction succeeds; in between the server is away for longer than plans may take."""
+
+    async def run() -> None:
+        configuration = preempting(planDeadline="8s")
+        async with full_racks(control_plane, namespace, configuration) as (it, proxy, classes):
+            proxy.inject("POST", "/eviction", Refuse(503), times=NEVER)
+            await gang(it, "train", 2, classes[1_000])
+            await until_logged(it, "not evicted", times=2)
+            proxy.forgive()
+            proxy.chance = lambda method, path: Cut()
+            proxy.cut_streams()
+            await asyncio.sleep(10)
+            before = proxy.count("POST", "/eviction")
+            proxy.chance = None
+            proxy.inject("POST", "/eviction", Refuse(503), times=NEVER)
+
+            async def asked() -> bool:
+                return proxy.count("POST", "/eviction") >= before + 3
+
+            # The first answer after that is no reason to give the plan up.
+            await until(asked)
+            proxy.forgive()
+            await until_train_replaced_cheap(it)
+            assert it.said("preemption given up") == []
+
+    asyncio.run(run())
+
+
 def test_a_victims_status_that_can_not_be_written_delays_no_preemptor(
     control_plane: ControlPlane, namespace: str
 ) -> None:

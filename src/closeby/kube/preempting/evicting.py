@@ -39,6 +39,34 @@ _AT_ONCE: Final = 16
 _BAD_REQUEST: Final = 400
 
 
+class _Answers:
+    """Since when the server answers (seconds since the epoch). An outage restarts a deadline."""
+
+    __slots__ = ("_failed", "last", "since")
+
+    def __init__(self) -> None:
+        self.since = self.last = time.time()
+        #: Whether it gave no answer after the last one.
+        self._failed = False
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to ask again."""
+        return time.time() > self.last + _ASKED
+
+    def note(self, *, answered: bool) -> bool:
+        """The server was asked; returns whether it is back after an outage."""
+        if not answered:
+            self._failed = True
+            return False
+        before, self.last = self.last, time.time()
+        back = self._failed and self.last > before + _AWAY
+        if back:
+            self.since = self.last
+        self._failed = False
+        return back
+
+
 class PlanUnderway:
     """A plan that is carried out."""
 
@@ -140,13 +168,16 @@ class VictimEvictions:
     async def clear(self, carried: PlanUnderway) -> None:
         """Evicts the victims, and waits until the plan comes to its end."""
         attempts = Backoff(_PACE)
-        ends = time.monotonic() + self._control.deadline
+        answers = _Answers()
         refused: set[str] = set()
         while await self._control.may_go_on(carried):
             left = self._to_evict(carried)
             if not left:
                 break
-            there = await self._still_there(left) if time.monotonic() > ends else None
+            if await self._ask(answers, left):
+                attempts = Backoff(_PACE)
+            over = time.time() > answers.since + self._control.deadline
+            there = await self._still_there(left) if over else None
             if carried.waited and not self._needed(carried, left):
                 await self._rest(carried, attempts.next())
                 continue
@@ -258,20 +289,18 @@ class VictimEvictions:
 
     async def _until_gone(self, carried: PlanUnderway) -> None:
         """Gives the plan up where victims do not end in time, or the preemptor does not start then."""
-        #: Since when victims could end at all, and when the server answered last.
-        since = answered = time.time()
+        #: Victims can end as long as the server is there.
+        answers = _Answers()
         #: Seconds for which its room was looked at and was not taken, and whether that was so before.
         idle, tried = 0.0, False
         while await self._control.may_go_on(carried):
             left = self._left(carried)
             if left:
                 idle, tried = 0.0, False
-                if time.time() > answered + _ASKED and await self._still_there(left[:1]) is not None:
-                    before, answered = answered, time.time()
-                    if answered > before + _AWAY:
-                        since = answered
+                await self._ask(answers, left)
+                since = answers.since
                 ends = max(since, *(pod.deleted_by or since for pod in left)) + self._control.deadline
-                over = answered + _ASKED > time.time() > ends
+                over = time.time() > ends and not answers.due
                 there = await self._still_there(left) if over else None
                 if there:
                     uids = tuple(pod.uid for pod in there)
@@ -297,6 +326,10 @@ class VictimEvictions:
                 carried.agreed.add(pod.uid)
                 self._control.evicted(carried, pod)
         return left
+
+    async def _ask(self, answers: _Answers, pods: Sequence[Pod]) -> bool:
+        """Asks the server for the first of the pods, if it is time to; whether it is back after an outage."""
+        return answers.due and answers.note(answered=await self._still_there(pods[:1]) is not None)
 
     async def _still_there(self, pods: Sequence[Pod]) -> list[Pod] | None:
         """Those of the pods that the server has; None where it does not answer.
