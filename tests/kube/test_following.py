@@ -5,6 +5,7 @@ import asyncio
 from closeby.kube.client.waiting import RequestPace
 from closeby.kube.state.following import Following
 from closeby.kube.watch.reflector import Watching
+from closeby.kube.watch.resources import ABOUT_VOLUMES, VOLUMES
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse
 from tests.kube.live import direct, through_proxy
@@ -72,6 +73,42 @@ def test_a_kind_that_cannot_be_listed_again_stops_no_other(control_plane: Contro
             assert {"Node", "Pod"} <= listed and "PriorityClass" not in listed
             assert ("watch failed", "Node") in said
             assert [kind for message, kind in said if message == "keeping the last list"] == ["PriorityClass"]
+            running.cancel()
+            await asyncio.wait([running])
+
+    asyncio.run(run())
+
+
+def test_volumes_that_cannot_be_listed_hold_back_no_start(control_plane: ControlPlane) -> None:
+    """A pod with claims is seen before all is listed. Such pods wait for the kind, and others need not."""
+    said: list[tuple[str, object]] = []
+
+    def say(message: str, /, *, warning: bool = False, **fields: object) -> None:
+        said.append((message, fields.get("kind")))
+
+    async def run() -> None:
+        async with through_proxy(control_plane.access()) as (proxy, transport):
+            watching = Watching(pace=RequestPace(0.02, 0.2))
+            following = Following(transport, say, core=VOLUMES, watching=watching)
+            proxy.inject("GET", "/persistentvolumeclaims", Refuse(503), times=10_000)
+            assert await following.look() is None
+            running = asyncio.create_task(following.run())
+            await asyncio.sleep(0)
+            following.follow(ABOUT_VOLUMES)
+            assert not following.complete
+
+            async def complete() -> bool:
+                return following.complete
+
+            await until(complete)
+            assert not following.follows_all(ABOUT_VOLUMES)
+            assert ("going on without a list", "PersistentVolumeClaim") in said
+            proxy.forgive()
+
+            async def listed() -> bool:
+                return following.follows_all(ABOUT_VOLUMES)
+
+            await until(listed)
             running.cancel()
             await asyncio.wait([running])
 

@@ -216,10 +216,14 @@ class Following:
         self._add(resource, reflector.forget())
 
     def _can_do_without(self, resource: Resource, error: ApiError) -> bool:
-        """Whether its objects as last listed may be used, as the server has failed to list them again."""
+        """Whether others may be decided about, as the server has failed to list it.
+
+        Its objects count as they were listed last. Of the kinds that pods wait for there need be none.
+        """
+        if error.code is None or error.code < 500:
+            return False
         known = resource not in self._unlisted and resource not in self._distrusted
-        failed = error.code is not None and error.code >= 500
-        return known and failed and resource.kind not in _INDISPENSABLE
+        return _is_late(resource) or (known and resource.kind not in _INDISPENSABLE)
 
     async def _follow(self, reflector: Reflector) -> None:
         resource = reflector.resource
@@ -229,7 +233,7 @@ class Following:
 
     def _tell_rights(self, resource: Resource, change: Change) -> None:
         """Pods with claims, say, wait while closeby may not see a kind about volumes."""
-        if any(resource.kind in kinds for kinds in _LATER):
+        if _is_late(resource):
             self._changes.append((resource, change))
 
     def _add(self, resource: Resource, batch: Iterable[Change]) -> None:
@@ -251,12 +255,17 @@ class Following:
                     )
                     if resource in self._incomplete and self._can_do_without(resource, error):
                         self._incomplete.discard(resource)
-                        self._say(
-                            "keeping the last list", warning=True, kind=resource.kind, api=resource.group
-                        )
+                        without = resource in self._unlisted
+                        message = "going on without a list" if without else "keeping the last list"
+                        self._say(message, warning=True, kind=resource.kind, api=resource.group)
                 case Resumed():
                     self._tell_rights(resource, change)
                     self._say("watch recovered", kind=resource.kind)
                 case _:
                     self._changes.append((resource, change))
         self.news.set()
+
+
+def _is_late(resource: Resource) -> bool:
+    """Whether it is followed from the first pod on that needs it. Such pods wait until it is listed."""
+    return any(resource.kind in kinds for kinds in _LATER)
