@@ -294,6 +294,19 @@ def test_nothing_is_kept_of_places_that_are_given_up_once_pods_had_them() -> Non
     assert not site.engine.stand_ins._own and not site.engine.stand_ins._doubted
 
 
+@pytest.mark.parametrize("named", [{}, {WORKLOAD: "uid-other"}])
+def test_a_running_pod_that_names_the_workload_no_more_does_not_count_for_it(named: dict[str, str]) -> None:
+    site = Site()
+    site.take(PlacesAsked(asked()), *map(PodUpserted, real(4)))
+    assert site.engine.stand_ins.lost(asked().key) == 0
+    changed = replace(real(4)[0], node_name=site.where()["train-pod-0"], annotations=named)
+    site.take(PodUpserted(changed))
+    assert site.engine.stand_ins.lost(asked().key) == 1
+    site.take(*(PodDeleted(pod.uid) for pod in real(4)))
+    assert not site.engine.stand_ins.started(asked().key)
+    assert sorted(site.where()) == [f"train-main-{i}" for i in range(4)]
+
+
 def test_fewer_places_are_held_for_fewer_pods() -> None:
     site = Site()
     site.take(PlacesAsked(asked()))

@@ -269,6 +269,7 @@ class Engine:
             if on is not None and before.node_name is None:
                 for plugin in self.profile.post_binds:
                     plugin.post_bind(pod, on)
+            self.stand_ins.changed(before, pod)
             was_on = self._holdings.release(pod.uid)
             rank = self.state.rank(before)
             self.state.remove(pod.uid)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from closeby.objects.arrays import Bools
 from closeby.objects.groups import PodGroup
-from closeby.objects.places import POD_SET, PlaceSet
+from closeby.objects.places import POD_SET, WORKLOAD, PlaceSet
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
 from closeby.scheduling.gangs.places import split_part
@@ -167,6 +167,11 @@ class StandIns:
         uid = self._places.uid_of(key, name, index)
         if self._slot(uid) in (None, self._tools.cluster.slot(node)):
             self._replace((uid,))
+
+    def changed(self, before: Pod, pod: Pod) -> None:
+        """A pod changed; if it names another Workload now, it counts as gone for the one before."""
+        if before.annotations.get(WORKLOAD) != pod.annotations.get(WORKLOAD):
+            self.left(before, None)
 
     def left(self, pod: Pod, node: str | None) -> None:
         """A pod left its node, or never came to it: its place is held for one that comes after it."""
