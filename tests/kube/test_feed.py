@@ -18,6 +18,7 @@ from closeby.kube.watch.resources import (
     SERVICES,
     Resource,
 )
+from closeby.objects.places import WORKLOAD
 from closeby.objects.selectors import Namespace, PodOwner, selector_of
 from closeby.objects.topologies import tier_level
 from closeby.objects.volumes import CSINode, PersistentVolumeClaim
@@ -601,3 +602,31 @@ def test_hypernodes_give_nodes_their_tiers_and_take_them_back() -> None:
     fed = feed.take([gone(resource, "a")])
     assert racks(fed) == {"n0": None, "n1": None, "n2": None}
     assert [one for one in fed.events if isinstance(one, TopologyDeleted)] == [TopologyDeleted("hypernodes")]
+
+
+def asking(workload: str) -> Object:
+    """Asks for a place for a pod of that Workload (by uid)."""
+    sets = [{"name": "main", "count": 1, "template": {"spec": pod("none")["spec"]}}]
+    about = {"namespace": "a", "name": "train", "uid": workload}
+    return {
+        "metadata": {"name": "question", "namespace": "closeby"},
+        "spec": {"placesFor": {"workload": about, "podSets": sets}},
+    }
+
+
+def of_workload(name: str, workload: str) -> Object:
+    """A pod that waits, of that Workload; of none where it is empty."""
+    made = pod(name)
+    annotations = {WORKLOAD: workload} if workload else {}
+    return {**made, "metadata": {"name": name, "namespace": "a", "uid": name, "annotations": annotations}}
+
+
+def test_a_pod_that_named_a_workload_is_heard_of_no_more_once_it_is_gone() -> None:
+    for now in ("", "w2"):
+        feed = Feed("closeby", own_namespace="closeby")
+        feed.take([put(PODS, of_workload("p", "w1"))])
+        feed.take([put(PODS, of_workload("p", now))])
+        assert kinds(feed.take([gone(PODS, "a/p", "p")])) == ["PodDeleted"]
+        for workload in ("w1", "w2"):
+            events = feed.take([put(OURS, asking(workload))]).events
+            assert not [one for one in events if isinstance(one, PodUpserted)]

@@ -27,27 +27,32 @@ class PlacesOfWorkloads:
         self._news: list[PlacesAsked | PlacesWithdrawn] = []
         #: uid of a template as what it depends on is awaited -> key of the gang of its places.
         self._templates: dict[str, str] = {}
-        #: uid of a Workload -> its pods that wait, by uid, as they are in the cluster.
+        #: uid of a Workload -> its pods that wait, by uid, as they are in the cluster; and uid of each pod ->
+        #: the Workload.
         self._waiting: dict[str, dict[str, Pod]] = {}
+        self._workload_of: dict[str, str] = {}
 
     def held(self, pod: Pod) -> Pod:
         """A pod that waits; without a gang it may go where its Workload asked for places, if it did."""
         uid = pod.annotations.get(WORKLOAD)
+        if self._workload_of.get(pod.uid) != uid:
+            self.forget(pod.uid)
         if uid is None:
             return held_for_its_gang(pod)
         self._waiting.setdefault(uid, {})[pod.uid] = pod
+        self._workload_of[pod.uid] = uid
         places = (one.places for one in self._asked.values())
         known = any(one is not None and (one.uid, one.namespace) == (uid, pod.namespace) for one in places)
         return pod if known else held_for_its_gang(pod)
 
-    def forget(self, pod: Pod | None) -> None:
+    def forget(self, uid: str) -> None:
         """A pod waits no more; unknown ones are fine."""
-        if pod is None:
-            return
-        uid = pod.annotations.get(WORKLOAD, "")
-        pods = self._waiting.get(uid)
-        if pods is not None and pods.pop(pod.uid, None) is not None and not pods:
-            del self._waiting[uid]
+        workload = self._workload_of.pop(uid, None)
+        if workload is not None:
+            pods = self._waiting[workload]
+            del pods[uid]
+            if not pods:
+                del self._waiting[workload]
 
     def waiting_for(self, group: PodGroup) -> tuple[Pod, ...]:
         """The pods that wait and may take these places."""

@@ -246,7 +246,7 @@ class Feed:
     def _pod(self, pod: Pod, events: list[Event]) -> None:
         known = self._pods.get(pod.uid)
         if pod.finished or pod.node_name is not None:
-            self._places.forget(pod)
+            self._places.forget(pod.uid)
             self.foreign.forget(pod.uid)
             self._await_no_more(pod.uid)
         if pod.finished:
@@ -281,6 +281,7 @@ class Feed:
     def _not_ours(self, pod: Pod, known: Pod | None, events: list[Event]) -> None:
         """It waits for another scheduler; it may have waited for us before."""
         self.foreign.put(pod)
+        self._places.forget(pod.uid)
         self._leave_claims(pod.uid, events)
         if known is not None:
             self._unknown.forget(pod.uid)
@@ -361,8 +362,8 @@ class Feed:
             self._await_no_more(change.uid)
             self._leave_claims(change.uid, events)
             self.foreign.forget(change.uid)
+            self._places.forget(change.uid)
             gone = self._pods.pop(change.uid, None)
-            self._places.forget(gone)
             if gone is not None or change.uid in self._done:
                 self._done.discard(change.uid)
                 events.append(PodDeleted(change.uid))
