@@ -5,9 +5,10 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from closeby.cluster.tallies import MOST_VIEWS
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import NodeSelectorTerm, Pod, PodSpec, Requirement
 from closeby.objects.reasons import Reason
 from closeby.objects.selectors import (
     Namespace,
@@ -90,6 +91,13 @@ def decide(engine: Engine, *pods: Pod) -> dict[str, str]:
 def gang(engine: Engine, count: int, **rules: object) -> dict[str, str]:
     engine.handle(GroupChanged(PodGroup(namespace="a", name="g", min_member=count)))
     return decide(engine, *(pod(f"m{i}", group="g", **rules) for i in range(count)))  # type: ignore[arg-type]
+
+
+def keep_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was worked out about classes and terms is forgotten very soon."""
+    monkeypatch.setattr("closeby.cluster.tallies.MOST_VIEWS", 1)
+    monkeypatch.setattr("closeby.cluster.population._SPARE", 0)
+    monkeypatch.setattr("closeby.cluster.population._REMEMBERED", 1)
 
 
 def zones(placed: dict[str, str]) -> list[str]:
@@ -176,8 +184,11 @@ def test_a_gang_is_not_led_into_a_zone_that_is_too_small() -> None:
     assert zones(gang(engine, 4, affinity=wish, cpu=1000)) == list("cccc")
 
 
+@pytest.mark.parametrize("kept", ["much", "little"])
 @pytest.mark.parametrize("seed", range(60))
-def test_random_pods_one_by_one(seed: int) -> None:
+def test_random_pods_one_by_one(seed: int, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kept == "little":
+        keep_little(monkeypatch)
     dice = random.Random(seed)
     nodes = [replace(some_node(dice, f"n{i}"), allocatable={"cpu": 1000}) for i in range(dice.randint(1, 7))]
     by_name = {node.name: node for node in nodes}
@@ -219,3 +230,37 @@ def test_without_any_term_nothing_is_counted() -> None:
     decide(engine, *(pod(f"p{i}") for i in range(3)))
     gang(engine, 3)
     assert not engine.cluster.population.active
+
+
+@pytest.mark.parametrize("kind", ["default spread", "spread", "affinity"])
+def test_little_is_kept_of_pods_that_are_gone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("closeby.cluster.population._SPARE", 10)
+    monkeypatch.setattr("closeby.cluster.population._REMEMBERED", 10)
+    monkeypatch.setattr("closeby.cluster.tallies.MOST_VIEWS", 10)
+    engine = engine_with(*ZONES)
+    service = PodOwner(kind="Service", namespace="a", name="web", selector=selector_of({"app": "web"}))
+    engine.handle(SelectionChanged(service))
+    wish = PodAffinity(required=(near("web"),)) if kind == "affinity" else None
+    for number in range(50):
+        made = pod(f"p{number}", affinity=wish, spread=over() if kind == "spread" else (), cpu=100 + number)
+        elsewhere = replace(made.spec, node_selector=(("zone", "abc"[number % 3]),), images=(f"i{number}",))
+        decide(engine, replace(made, spec=elsewhere, owner=f"Job/j{number}"))
+        engine.handle(PodDeleted(made.uid))
+    population = engine.cluster.population
+    assert sum(len(one.notes) for one in population._classes.values()) <= 2 * 12
+    assert len(population._carried_by) <= 10
+    assert all(len(one._views) <= 10 for one in population._tallies.values())
+
+
+def test_counts_for_many_kinds_of_nodes_take_little_and_are_right() -> None:
+    engine = engine_with(*ZONES)
+    placed: dict[str, str] = {}
+    for number in range(MOST_VIEWS + 20):
+        made = pod(f"p{number}", spread=over(), cpu=1)
+        nowhere = Requirement("zone", "NotIn", (f"z{number}",))
+        terms = (NodeSelectorTerm(expressions=(nowhere,)),)
+        placed |= decide(engine, replace(made, spec=replace(made.spec, required_affinity=terms)))
+    found = zones(placed)
+    assert max(map(found.count, "abc")) - min(map(found.count, "abc")) <= 1
+    tallies = engine.cluster.population._tallies.values()
+    assert all(len(one._views) <= MOST_VIEWS for one in tallies)

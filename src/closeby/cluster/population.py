@@ -35,7 +35,7 @@ from closeby.topology.labels import LabelTable
 _SPARE: Final = 4096
 #: Equal pods that are counted together; fewer are counted one by one.
 MANY: Final = 8
-#: Specs whose labels are known to be among the keys.
+#: Specs whose labels are known to be among the keys, and specs whose terms are remembered.
 _REMEMBERED: Final = 1 << 14
 #: Owners whose own selector default spread goes by.
 SELECTING: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "Deployment"})
@@ -85,6 +85,8 @@ class Population:
         self._stale = False
         #: How many classes and terms were left when all was counted.
         self._in_use = (0, 0)
+        #: How often something was noted of a class since all notes were forgotten.
+        self._noted = 0
         self._classes: dict[tuple[str, frozenset[tuple[str, str]]], LabelClass] = {}
         self._tallies: dict[tuple[tuple[PodAffinityTerm, ...], bool, bool], Selection] = {}
         self._carried: dict[PodAffinityTerm, CarriedTerm] = {}
@@ -157,6 +159,7 @@ class Population:
 
     def expect(self, pod: Pod) -> None:
         """A pod waits: if it has terms, all that they need is counted from now on."""
+        self.trim()
         if pod.spec.pod_affinity is not None or pod.spec.topology_spread:
             self._activate()
             self._learn_all(pod.spec)
@@ -198,6 +201,11 @@ class Population:
             self._void()
             self._keys.clear()
             self._learnt.clear()
+        elif self._noted > most:
+            # Specs and owners come and go while the classes stay.
+            for found in self._classes.values():
+                found.notes.clear()
+            self._noted = 0
 
     # Questions
 
@@ -246,10 +254,14 @@ class Population:
         place = ("anti-affinity of others", key)
         made = found.notes.get(place)
         if not isinstance(made, AntiAffinityOfOthers):
-            made = found.notes[place] = AntiAffinityOfOthers(
-                self._labels, found, key, self._changes, self.selects
-            )
+            made = AntiAffinityOfOthers(self._labels, found, key, self._changes, self.selects)
+            self.note(found, place, made)
         return made
+
+    def note(self, found: LabelClass, place: object, what: object) -> None:
+        """Keep what was worked out about pods of a class, for now."""
+        found.notes[place] = what
+        self._noted += 1
 
     def tally_in(self, namespace: str, selector: LabelSelector) -> Tally:
         """The placed pods of a namespace, without those that are being deleted, that a selector selects."""
@@ -427,6 +439,8 @@ class Population:
         key = (id(pod.spec), pod.namespace)
         of_spec = self._carried_by.get(key)
         if of_spec is None or of_spec.spec is not pod.spec:
+            if len(self._carried_by) >= _REMEMBERED:
+                self._carried_by.clear()
             of_spec = self._carried_by[key] = _CarriedBySpec(pod.spec, affinity)
         values = tuple([pod.labels.get(one) for one in of_spec.keys])
         known = of_spec.by_values.get(values)
@@ -464,6 +478,7 @@ class Population:
         self._matcher = TermMatcher(self.labels_of)
         self.weights = TermWeights(self._labels, TermMatcher(self.labels_of))
         self._changes = None
+        self._noted = 0
         self.epoch = object()
         self._stale = False
         for pod, slot in self._placed.values():

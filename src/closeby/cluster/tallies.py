@@ -1,6 +1,7 @@
 """Counts of placed pods that a selector selects, per domain of a topology key."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from closeby.topology.labels import LabelTable
 
 #: Slot -> how many pods.
 PerSlot = dict[int, int]
+
+#: Counts that a tally keeps up to date, by topology key and eligible slots; with more it forgets all of them.
+MOST_VIEWS: Final = 128
 
 
 class TermCounts:
@@ -21,9 +25,17 @@ class TermCounts:
     __slots__ = ("_eligible", "_key", "_labels", "_sources", "_structure", "by_code", "flips", "version")
 
     def __init__(
-        self, labels: LabelTable, key: str | None, sources: list[PerSlot], eligible: Bools | None
+        self,
+        labels: LabelTable,
+        key: str | None,
+        sources: list[PerSlot],
+        eligible: Bools | None,
+        version: int = 0,
     ) -> None:
-        """``sources`` say where the pods are; only pods on ``eligible`` slots count (None: on all)."""
+        """``sources`` say where the pods are; only pods on ``eligible`` slots count (None: on all).
+
+        ``version``: greater than any that earlier counts of the same had.
+        """
         self._labels = labels
         self._key = key
         self._sources = sources
@@ -32,8 +44,8 @@ class TermCounts:
         self._structure: object = None
         self.by_code: Counts = np.zeros(1, dtype=np.int64)
         #: Grow whenever a count changes; whenever one becomes or ceases to be 0.
-        self.version = 0
-        self.flips = 0
+        self.version = version
+        self.flips = version
 
     def note(self, slot: int, number: int, structure: object) -> None:
         """So many pods came to a slot, or left it."""
@@ -119,14 +131,14 @@ class LabelClass:
         self.tallies: list[Tally] = []
         #: Required anti-affinity of placed pods to such pods; a term may have no pod any more.
         self.carried: list[CarriedTerm] = []
-        #: What plugins worked out about such pods, while the population's epoch lasts.
+        #: What plugins worked out about such pods (``Population.note``), while the population's epoch lasts.
         self.notes: dict[object, object] = {}
 
 
 class Tally:
     """Where the placed pods are that some terms select."""
 
-    __slots__ = ("_labels", "_views", "notes", "sources", "staying", "where")
+    __slots__ = ("_labels", "_made", "_views", "notes", "sources", "staying", "where")
 
     def __init__(self, labels: LabelTable, *, staying: bool = False) -> None:
         self._labels = labels
@@ -138,6 +150,8 @@ class Tally:
         #: What plugins keep with it, while the population's epoch lasts.
         self.notes: dict[object, object] = {}
         self._views: dict[object, TermCounts] = {}
+        #: How many of these were made so far.
+        self._made = 0
 
     @property
     def total(self) -> int:
@@ -153,7 +167,12 @@ class Tally:
         """
         view = self._views.get((key, which))
         if view is None:
-            view = self._views[key, which] = TermCounts(self._labels, key, self.where, eligible)
+            if len(self._views) >= MOST_VIEWS:
+                # Each takes memory for all domains, and time with each pod that comes or goes.
+                self._views.clear()
+            self._made += 1
+            view = TermCounts(self._labels, key, self.where, eligible, self._made << 32)
+            self._views[key, which] = view
         return view.follow(structure, eligible)
 
     def causes(self, key: str) -> dict[int, tuple[PodAffinityTerm, int]]:

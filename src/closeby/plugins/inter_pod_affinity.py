@@ -167,7 +167,7 @@ class _Together(DomainMask):
 class _Judgement:
     """What there is to know about pods of one label class with one spec."""
 
-    __slots__ = ("applied", "key", "masks", "seen", "spec")
+    __slots__ = ("key", "masks", "seen", "spec")
 
     def __init__(self, spec: PodSpec, masks: Sequence[DomainMask], key: Hashable, seen: int) -> None:
         self.spec = spec
@@ -310,7 +310,8 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         found = own.notes.get(place)
         if isinstance(found, _Judgement) and found.spec is pod.spec and found.seen == len(own.carried):
             return found
-        made = own.notes[place] = self._made(pod, own)
+        made = self._made(pod, own)
+        self._population.note(own, place, made)
         return made
 
     def _made(self, pod: Pod, own: LabelClass) -> _Judgement:

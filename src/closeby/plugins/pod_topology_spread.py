@@ -387,11 +387,13 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
 
     def _judgement(self, pod: Pod) -> _Judgement:
         own = self._population.class_of(pod)
-        place = (self.name, id(pod.spec), pod.owner, self._defaulted(pod))
+        owner = pod.owner if pod.owner.partition("/")[0] in SELECTING else ""
+        place = (self.name, id(pod.spec), owner, self._defaulted(pod))
         found = own.notes.get(place)
         if isinstance(found, _Judgement) and found.spec is pod.spec:
             return found
-        made = own.notes[place] = self._made(pod, own)
+        made = self._made(pod, own)
+        self._population.note(own, place, made)
         return made
 
     def _made(self, pod: Pod, own: LabelClass) -> _Judgement:
