@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
 from closeby.objects.arrays import Bools, Scores
@@ -29,6 +30,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.extension import Filter, PostFilter, PreFilter, Reserve, Scope, Score, Undo
 from closeby.scheduling.outcomes import Decision, Output, bindings_of, outcomes_of
 from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.preempting.rule import Preemptible
 from tests.applications.networks import network, replicas
 from tests.talking import PAIRS
 from tests.worlds import draw, fabric, gang, pods, spec
@@ -74,8 +76,9 @@ class Stumbling(PreFilter, Filter, Score, Reserve, Permit, PostFilter, PreBind, 
         self.holding.add(pod.uid)
         return lambda: self.holding.remove(pod.uid)
 
-    def pod_forgotten(self, pod: Pod, slot: int) -> None:
+    def pod_forgotten(self, pod: Pod, slot: int) -> Undo | None:
         self.holding.remove(pod.uid)
+        return lambda: self.holding.add(pod.uid)
 
     def permit(self, state: CycleState, placements: tuple[tuple[Pod, int], ...]) -> Condition | None:
         self._step(placements[0][0])
@@ -164,6 +167,33 @@ def test_wherever_it_happens_nothing_is_left_behind(**case: Any) -> None:
     afresh.handle(*map(PodUpserted, pods(None, 1, prefix="later")), Tick())
     afresh.handle(NodeUpserted(draw("zone-b rack-3 : c1=8")[0]))
     assert bound(again) == bound(afresh.handle(*odd(kind, members, case["gpus"]), Tick()))
+
+
+@pytest.mark.parametrize(("kind", "members"), [("pod", 1), ("gang", 3), ("application", 4)])
+def test_a_fault_while_victims_are_looked_for_leaves_nothing_behind(kind: str, members: int) -> None:
+    low = [
+        pod
+        for name, count in (("a1", 2), ("a2", 2), ("b1", 3), ("b2", 4))
+        for pod in pods(None, count, replace(spec(gpu=1), priority=-1), prefix=f"low-{name}", on=name)
+    ]
+    at = 0
+    while Stumbling.asked >= at:
+        it = engine(at := at + 1)
+        it.preempt(Preemptible())
+        it.handle(*map(PodUpserted, low), Tick())
+        requested = it.cluster.requested.copy()
+        outputs = it.handle(*odd(kind, members, 2 if kind == "pod" else 1), Tick())
+        it.validate_state()
+        decisions = [one for one in outputs if isinstance(one, Decision)]
+        (decided,) = [one for one in decisions if one.outcome.key.startswith("default/odd")]
+        stumbled = Stumbling.asked >= at
+        assert (decided.fault is not None) is stumbled, at
+        assert bool(decided.outcome.preemptions) is not stumbled, at
+        taken = bindings_of(outputs)
+        assert it.cluster.requested.sum() == requested.sum() + 2 * len(taken), at
+        assert {pod.uid for pod in low} <= Stumbling.holding, at
+        assert len(Stumbling.holding) == len(low) + len(taken), at
+        assert bool(taken) or not stumbled or decided.outcome.reason is Reason.SCHEDULER_ERROR, at
 
 
 def test_what_is_not_to_be_contained_is_raised_with_what_it_came_of() -> None:

@@ -1,6 +1,6 @@
 """One attempt at one item: its scheduling cycle, within the steps of a turn, and the plan to preempt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -14,8 +14,8 @@ from closeby.scheduling.placing.deciding import CycleResult, Decider
 from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.places_for_pods import HeldForPods
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.preempting.preemptor import plans_of
-from closeby.scheduling.preempting.records import NoPreemption
+from closeby.scheduling.preempting.preemptor import Preemptor, plans_of
+from closeby.scheduling.preempting.records import NoPreemption, Preemption
 from closeby.scheduling.rounds.pending import PendingItems
 from closeby.scheduling.rounds.suspending import RESTARTS, SearchProgress
 
@@ -95,31 +95,31 @@ class Attempts:
             return self._decider.decide(key, waiting)
         assert deciding.error is not None
         self._give_back(waiting)
-        why = f"deciding about it ended in a fault of closeby or of a plugin: {brief(deciding.error)}"
-        outcome = Outcome(
-            key=name_of(key),
-            kind=kind_of(key),
-            refused=waiting,
-            reason=Reason.SCHEDULER_ERROR,
-            message=f"{why}; the scheduler's log has more",
-        )
-        return CycleResult(Decision(outcome, deciding.error))
+        return CycleResult(_failed(key, waiting, deciding.error))
 
     def _preempted(self, key: str, done: SearchProgress[CycleResult]) -> SearchProgress[CycleResult]:
         """What was decided, with the plans for what was refused."""
         preemptor = self._pending.preemptor
         if preemptor is None:
             return done
-        if done.result is not None and not done.suspended:
-            outcome = done.result.decision.outcome
-            said = preemptor.attempt(key, outcome) if done.result.decision.fault is None else ()
-            if said:
-                why = next((one for one in said if isinstance(one, NoPreemption)), None)
-                outcome = replace(outcome, preemptions=plans_of(said), no_preemption=why)
-                decision = replace(done.result.decision, outcome=outcome)
-                done = done._replace(result=done.result._replace(decision=decision))
+        if done.result is not None and not done.suspended and done.result.decision.fault is None:
+            done = done._replace(result=self._with_plans(preemptor, key, done.result))
         preemptor.release()
         return done
+
+    def _with_plans(self, preemptor: Preemptor, key: str, result: CycleResult) -> CycleResult:
+        """The same, with the plans for what was refused; a fault in looking for victims refuses the item."""
+        outcome = result.decision.outcome
+        if self._give_back is None:
+            return result._replace(decision=_with(preemptor.attempt(key, outcome), result.decision))
+        with Contained() as looking:
+            return result._replace(decision=_with(preemptor.attempt(key, outcome), result.decision))
+        assert looking.error is not None
+        waiting = (*outcome.refused, *(one.pod for one in outcome.left))
+        self._give_back(waiting)  # What a trial has placed.
+        if outcome.bindings:
+            return result._replace(decision=Decision(outcome, looking.error))
+        return result._replace(decision=_failed(key, waiting, looking.error), need=None)
 
     def _changed_too_often(self, key: str) -> CycleResult:
         outcome = Outcome(
@@ -130,3 +130,24 @@ class Attempts:
             message=f"the cluster changed {RESTARTS + 1} times during a long search; it is tried again later",
         )
         return CycleResult(Decision(outcome))
+
+
+def _failed(key: str, waiting: tuple[Pod, ...], error: Exception) -> Decision:
+    """The refusal of an item because of a fault."""
+    why = f"deciding about it ended in a fault of closeby or of a plugin: {brief(error)}"
+    outcome = Outcome(
+        key=name_of(key),
+        kind=kind_of(key),
+        refused=waiting,
+        reason=Reason.SCHEDULER_ERROR,
+        message=f"{why}; the scheduler's log has more",
+    )
+    return Decision(outcome, error)
+
+
+def _with(said: Sequence[Preemption | NoPreemption], decision: Decision) -> Decision:
+    """A decision, with the plans for what it refuses, or why there are none."""
+    if not said:
+        return decision
+    why = next((one for one in said if isinstance(one, NoPreemption)), None)
+    return Decision(replace(decision.outcome, preemptions=plans_of(said), no_preemption=why), decision.fault)
