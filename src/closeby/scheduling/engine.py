@@ -295,7 +295,7 @@ class Engine:
         elif was_on != on or leaves:
             self._pending.requeue(key)
         if before is not None and was_on is not None and other:
-            self._pending.note_event(ClusterEvent.CAPACITY)
+            self._pending.note_room((before,))
         self.stand_ins.took(pod, on)
         self._note_placed(before or pod, pod, other or leaves)
 
@@ -346,9 +346,11 @@ class Engine:
         self._pending.note_pod_gone(uid)
         self.stand_ins.left(pod, freed)
         if freed is not None:
-            self._pending.note_event(ClusterEvent.CAPACITY)
+            self._pending.note_room((pod,))
 
     def _node_upserted(self, node: Node) -> None:
+        slot = self.cluster.slot(node.name)
+        before = None if slot is None else self.cluster.node_at(slot)
         slot = self.cluster.add_node(node)
         self._surprises.node(slot)
         self.stand_ins.doubt(slot)
@@ -356,7 +358,10 @@ class Engine:
             self._surprised(pod)
             if pod.group is not None:
                 self._pending.requeue(self.state.item_key(pod))
-        self._pending.note_event(ClusterEvent.CAPACITY)
+        if before is not None and replace(before, images=node.images, annotations=node.annotations) == node:
+            self._pending.note_event(ClusterEvent.CAPACITY)
+        else:
+            self._pending.note_room()
 
     def _node_deleted(self, name: str) -> None:
         if (slot := self.cluster.slot(name)) is None:
@@ -385,7 +390,7 @@ class Engine:
             self.state.binding_refused.add(pod.uid)
             self.state.add(pod, placed=False)
             self._pending.requeue(key)
-        self._pending.note_event(ClusterEvent.CAPACITY)
+        self._pending.note_room((pod,))
 
     def _withdrawn(self, event: BindingsWithdrawn) -> None:
         pods = [pod for uid in event.uids if (pod := self.state.pods.get(uid)) and pod.node_name is None]
@@ -395,7 +400,7 @@ class Engine:
             self._tell(key, f"bindings withdrawn: {event.why}")
             self._pending.requeue(key)
         if pods:
-            self._pending.note_event(ClusterEvent.CAPACITY)
+            self._pending.note_room(pods)
 
     def _group_event(self, event: GroupChanged | GroupDeleted) -> None:
         match event:

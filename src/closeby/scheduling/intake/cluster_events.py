@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Flag, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from closeby.objects.reasons import Reason, ReasonToken
 
@@ -60,3 +60,16 @@ def queueing_hints(reasons: Iterable[ReasonToken]) -> ClusterEvent:
     for reason in reasons:
         found |= _HINTS.get(reason, ANY_EVENT)
     return found
+
+
+class PreemptionHint(NamedTuple):
+    """Of which priority unschedulable items may evict pods now that they could not when they were refused."""
+
+    #: The lowest priority of a pod that holds a node: items of no more have no victims.
+    above: int
+    #: Items of more could have evicted all pods that have left since.
+    up_to: float
+
+    def helps(self, priority: int) -> bool:
+        """Whether an item of this priority is worth another attempt, though what it needs is not free."""
+        return self.above < priority <= self.up_to

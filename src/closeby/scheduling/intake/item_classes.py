@@ -37,6 +37,7 @@ class ItemClass:
         "hints",
         "in_backoff",
         "key",
+        "may_preempt",
         "need",
         "refusals",
         "retry_all",
@@ -60,6 +61,8 @@ class ItemClass:
         #: Their event came: the first item, or all of them, are tried when the backoff ends.
         self.in_backoff = False
         self.retry_all = False
+        #: The first item is tried also while what it needs is not free: it may find victims now.
+        self.may_preempt = False
 
     def __bool__(self) -> bool:
         return bool(self._members) or self.trying is not None

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
 from closeby.scheduling.intake.active_queue import ActiveQueue, SortKey
-from closeby.scheduling.intake.cluster_events import ANY_EVENT, ClusterEvent
+from closeby.scheduling.intake.cluster_events import ANY_EVENT, ClusterEvent, PreemptionHint
 from closeby.scheduling.intake.item_classes import ItemClass
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import namespace_of
@@ -118,10 +118,15 @@ class SchedulingQueue:
         self._end_trial(key)
         self._add_active(key)
 
-    def move_to_active_or_backoff(self, event: ClusterEvent, now: float | None) -> None:
-        """Move the items that the event may help: to the active ones, or into backoff until that ends."""
+    def move_to_active_or_backoff(
+        self, event: ClusterEvent, now: float | None, preemption: PreemptionHint | None = None
+    ) -> None:
+        """Move the items that the event may help: to the active ones, or into backoff until that ends.
+
+        ``preemption``: which items may find victims now, also where the event frees too little for them.
+        """
         for item_class in list(self._classes.values()):
-            self._move(item_class, event, now)
+            self._move(item_class, event, now, preemption)
 
     def move_item_to_active_or_backoff(self, key: str, event: ClusterEvent, now: float | None) -> None:
         """The same for the equivalence class of an item, if it is unschedulable."""
@@ -153,7 +158,12 @@ class SchedulingQueue:
                 continue
             self._active_keys.remove(key)
             item_class = self._trying.get(key)
-            if key in self._suspended or item_class is None or not self._in_vain(item_class):
+            if (
+                key in self._suspended
+                or item_class is None
+                or item_class.may_preempt
+                or not self._in_vain(item_class)
+            ):
                 self._suspended.discard(key)
                 return key
             # The item before it took the room: there is nothing to decide.
@@ -183,8 +193,13 @@ class SchedulingQueue:
         now: float | None = None,
         need: Need | None = None,
         steps: int = 0,
+        *,
+        preempts: bool = False,
     ) -> None:
-        """The item was refused at ``now``, after so many steps. It waits for an event among its ``hints``."""
+        """The item was refused at ``now``, after so many steps. It waits for an event among its ``hints``.
+
+        ``preempts``: it found victims; others that need the same may find some too.
+        """
         class_key = self._class_key(key, hints, need)
         item_class = self._classes.get(class_key)
         again = self._trying.get(key)
@@ -196,7 +211,13 @@ class SchedulingQueue:
         if now is not None and (not item_class or item_class is again):
             item_class.refused(now, steps)
         self._rejoin(item_class, key)
+        found_victims = again is not None and again.may_preempt and preempts
+        if again is not None:
+            again.may_preempt = False
         self._end_trial(key)
+        for other in tuple(again) if again is not None and found_victims else ():
+            if other != key:
+                self.activate(other)
 
     def add_like(self, key: str, other: str) -> bool:
         """The item was refused like another one, since when nothing has changed: it waits for the same.
@@ -299,13 +320,25 @@ class SchedulingQueue:
         self._suspended.discard(key)
         self.activate(key)
 
-    def _move(self, item_class: ItemClass, event: ClusterEvent, now: float | None) -> None:
+    def _move(
+        self,
+        item_class: ItemClass,
+        event: ClusterEvent,
+        now: float | None,
+        preemption: PreemptionHint | None = None,
+    ) -> None:
         if not item_class.hints & event:
             return
         if event & ~item_class.seen_in_room:
             item_class.retry_all = True
-        elif item_class.in_backoff or item_class.trying is not None or self._in_vain(item_class):
-            return
+        else:
+            first = item_class.trying or item_class.first()
+            if preemption is not None and first is not None and preemption.helps(self._items[first].priority):
+                item_class.may_preempt = True
+            if item_class.in_backoff or item_class.trying is not None:
+                return
+            if not item_class.may_preempt and self._in_vain(item_class):
+                return
         if now is None or item_class.backoff_until <= now:
             self._retry(item_class)
         else:
@@ -335,6 +368,7 @@ class SchedulingQueue:
             item_class = self._classes[class_key] = ItemClass(class_key, need, before.hints)
             item_class.refusals, item_class.backoff_until = before.refusals, before.backoff_until
             item_class.cost_backoff_until = before.cost_backoff_until
+        item_class.may_preempt |= before.may_preempt
         self._rejoin(item_class, key)
         if retry or (need is not None and not self._in_vain(item_class)):
             item_class.retry_all |= before.retry_all
@@ -383,11 +417,11 @@ class SchedulingQueue:
         item_class.trying = None
         if key not in self._waiting or self._waiting[key] is not item_class:
             item_class.reset_backoff()
-            if not self._in_vain(item_class):
+            if item_class.may_preempt or not self._in_vain(item_class):
                 self._try_first(item_class)
         self._forget_if_empty(item_class)
 
     def _forget_if_empty(self, item_class: ItemClass) -> None:
         if not item_class:
-            item_class.in_backoff = item_class.retry_all = False
+            item_class.in_backoff = item_class.retry_all = item_class.may_preempt = False
             self._classes.pop(item_class.key, None)

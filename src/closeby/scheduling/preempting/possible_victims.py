@@ -59,7 +59,7 @@ class PossibleVictims:
 
     def below(self, key: str, priority: int) -> Victims | None:
         """Those that an item of a priority may preempt; None without any."""
-        lowest = self._columns.lowest()
+        lowest = self.lowest()
         if lowest is None or lowest >= priority:
             return None
         planned = self._plans.planned(priority)
@@ -79,6 +79,19 @@ class PossibleVictims:
         if not len(victims.pods) and not len(victims.leaving):
             return None
         return victims
+
+    def lowest(self) -> int | None:
+        """The lowest priority of a pod that holds a node; None without any."""
+        return self._columns.lowest()
+
+    def kept_from(self, pod: Pod) -> float:
+        """The highest priority of an item that may not evict a pod, by what the pod and its gang say."""
+        if pod.uid in self.stuck or not self._columns.may_be_victim(pod, self._now):
+            return inf
+        group = self._state.group_of(pod)
+        granted = None if group is None else self._state.priorities.granted(group)
+        own = self._state.priorities.of(pod)
+        return own if granted is None else max(own, granted)
 
     def protected(self, who: WhoAsks, victims: Victims | None) -> ProtectedPods:
         """The pods that an item may not have besides these victims, and why."""

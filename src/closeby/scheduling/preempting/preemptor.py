@@ -17,6 +17,7 @@ from closeby.objects.times import utc
 from closeby.reading.decoding.preemption_requests import preemption_delay
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.gangs.rosters import missing
+from closeby.scheduling.intake.cluster_events import PreemptionHint
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import ItemKind, Outcome
 from closeby.scheduling.placing.statement import Holdings
@@ -89,6 +90,8 @@ class Preemptor:
         self._trials = PreemptionTrials(tools, state, holdings, handle)
         self._plans = Plans(tools, state.pods)
         self._now: float | None = None
+        #: The highest priority of an item that could not have evicted a pod which left since the last hint.
+        self._kept_from = -inf
         self._evictions = Evictions(rule.max_evictions)
         self._deadlines = Deadlines(rule.delay, state.waits)
         #: Preemptors that violate no budget any more.
@@ -111,6 +114,17 @@ class Preemptor:
     def next_deadline(self) -> float | None:
         """When the next item that waits may preempt, by the clock of ``begin``."""
         return self._deadlines.next
+
+    def note_room(self, pods: Iterable[Pod] | None) -> None:
+        """Pods left their nodes, or take less there; None: a node came, or takes other pods than before."""
+        found = (inf,) if pods is None else map(self._possible.kept_from, pods)
+        self._kept_from = max(self._kept_from, *found)
+
+    def take_hint(self) -> PreemptionHint | None:
+        """Which items may clear more than when they were refused; None: none of them."""
+        up_to, self._kept_from = self._kept_from, -inf
+        above = None if up_to == -inf else self._possible.lowest()
+        return None if above is None else PreemptionHint(above, up_to)
 
     def keep_off(self, key: str, priority: int) -> None:
         """Note which nodes an item must keep off: those cleared for others of at least its priority.

@@ -10,6 +10,7 @@ from closeby.objects.arrays import Bools, Ints, Scores, widen
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec
+from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
 from closeby.scheduling.preempting.running_pods import (
@@ -76,6 +77,20 @@ class VictimColumns:
         if not self._specs.ours[self._spec_of[row]]:
             return OTHER_SCHEDULER
         return MIN_RUNTIME if running is not None and running.young[row] else None
+
+    def may_be_victim(self, pod: Pod, now: float | None) -> bool:
+        """Whether an item of higher priority may evict a pod, whatever budgets allow; no row is looked up."""
+        if not self._specs.is_ours(pod.spec) or self._state.budgets.covering(pod) != NONE:
+            return False
+        if protection(pod, NONE, self._trusted, self._whose.excluded_namespaces) is not None:
+            return False
+        group = self._state.group_of(pod)
+        if group is not None and group.protected_by and self._trusts(group.namespace):
+            return False
+        if not self._rule.runtime:
+            return True
+        start = pod.created if pod.started is None else pod.started
+        return now is not None and start is not None and now >= start + self._rule.runtime
 
     # Following the cluster
 
@@ -389,11 +404,12 @@ class _Specs:
         self.priorities = np.asarray([self._priorities_of.of_spec(spec) for spec in specs], dtype=np.intp)
         weights = [sum(amount for name, amount in spec.requests if kind(name)) for spec in specs]
         self.weights = np.asarray(weights, dtype=np.intp)
-        self.ours = np.asarray([self._is_ours(spec) for spec in specs], dtype=np.bool_)
+        self.ours = np.asarray([self.is_ours(spec) for spec in specs], dtype=np.bool_)
         same = np.array_equal(before[1], self.priorities) and np.array_equal(before[2], self.weights)
         return before[0] or not same
 
-    def _is_ours(self, spec: PodSpec) -> bool:
+    def is_ours(self, spec: PodSpec) -> bool:
+        """Whether such pods are of the scheduler whose pods may be victims."""
         if self._rule.victims == "all" or self._whose.scheduler_name is None:
             return True
         return (spec.scheduler_name or DEFAULT_SCHEDULER) == self._whose.scheduler_name

@@ -74,7 +74,10 @@ class OutcomeHandler:
             # What some pods of a gang lack says nothing of the others.
             whole = need if need is not None and (need.some or not outcome.left) else None
             now = pending.backoff_from(moment)
-            pending.queue.add_unschedulable(key, self._hints(outcome), now, whole, progress.total)
+            preempts = bool(outcome.preemptions)
+            pending.queue.add_unschedulable(
+                key, self._hints(outcome), now, whole, progress.total, preempts=preempts
+            )
             self._tools.table.forget_pods()
             if progress.missed:
                 pending.queue.move_item_to_active_or_backoff(key, progress.missed, now)

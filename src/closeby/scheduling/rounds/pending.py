@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from math import inf
 
+from closeby.objects.pods import Pod
 from closeby.scheduling.events import (
     EvictionsRestored,
     PreemptionEvent,
@@ -100,6 +101,12 @@ class PendingItems:
             self.suspensions.cancel_all()
             self.reservations.doubt()
 
+    def note_room(self, pods: Iterable[Pod] | None = None) -> None:
+        """Pods left their nodes, or take less there; None: a node came, or takes other pods than before."""
+        self.note_event(ClusterEvent.CAPACITY)
+        if self.preemptor is not None:
+            self.preemptor.note_room(pods)
+
     def note_placed(self) -> None:
         """Pods were placed in this round, and others may have to be near them."""
         if self._tools.cluster.population.active:
@@ -184,7 +191,9 @@ class PendingItems:
         self.changed.clear()
         self.queue.flush_backoff(inf if moment is None else moment.now)
         if self._events:
-            self.queue.move_to_active_or_backoff(self._events, now)
+            # Without backoff each pod that leaves would cost an attempt at whatever waits for more room.
+            hint = None if self.preemptor is None or now is None else self.preemptor.take_hint()
+            self.queue.move_to_active_or_backoff(self._events, now, hint)
             self._events = NO_EVENT
         for key in self._volumes_of:
             self.queue.move_item_to_active_or_backoff(key, ClusterEvent.VOLUME, now)
