@@ -261,7 +261,7 @@ class Simulation:
             app_edges=_app_edges(self.engine),
             unused=self._unused,
             finished_groups=self._finished_groups,
-            places=_places(self.engine, self._groups, self._pods, gathered.bindings),
+            places=_places(self.engine, self._groups, self._pods),
             conditions=self._conditions,
             preemptions=tuple(gathered.preemptions),
             victims=gathered.victims,
@@ -404,12 +404,7 @@ def _tree_of(engine: Engine, group: PodGroup, subgroup: str = "") -> Tree | None
     return engine.topologies.tree(names.pop()) if len(names) == 1 else None
 
 
-def _places(
-    engine: Engine,
-    groups: Iterable[PodGroup],
-    pods: Iterable[Pod],
-    bindings: Mapping[str, Binding],
-) -> dict[str, Place]:
+def _places(engine: Engine, groups: Iterable[PodGroup], pods: Iterable[Pod]) -> dict[str, Place]:
     members: dict[str, list[tuple[Pod, int]]] = {}
     for pod in pods:
         slot = engine.cluster.placement(pod.uid)

@@ -100,7 +100,7 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
             layers = part.layers
             minimum = whole_segments(minimum, size) if layers else minimum
         elif part.layers:
-            subgroups = _with_partition(subgroups, task, part.layers, spec, minimum)
+            subgroups = _with_partition(subgroups, task, part.layers, spec)
     return checked(
         msgspec.structs.replace(
             group,
@@ -217,7 +217,7 @@ def _task_of(policy: SubGroupPolicyWire) -> tuple[str | None, bool]:
 
 
 def _with_partition(
-    subgroups: tuple[SubGroup, ...], task: str, layers: tuple[Layer, ...], spec: SpecWire, minimum: int
+    subgroups: tuple[SubGroup, ...], task: str, layers: tuple[Layer, ...], spec: SpecWire
 ) -> tuple[SubGroup, ...]:
     """The subgroups, with layers of one; a task without a minimum of its own needs what its layer needs."""
     if task in {one.name for one in subgroups}:

@@ -117,9 +117,9 @@ class Clearing(Struct, kw_only=True, eq=False):
         Whole gangs only where members beyond the minimum and pods by themselves are too few. Where the
         cheapest leave too little of a budget, or of what a gang can spare, the largest are taken first.
         """
-        taken = self._taken(domain_room, sorted(units, key=lambda unit: self._order(unit, domain_room)))
+        taken = self._taken(domain_room, sorted(units, key=self._order))
         if taken is None:
-            taken = self._taken(domain_room, sorted(units, key=lambda unit: self._largest(unit, domain_room)))
+            taken = self._taken(domain_room, sorted(units, key=self._largest))
         return None if taken is None else self._needed(domain_room, taken)
 
     def _taken(self, domain_room: DomainRoom, ordered: Sequence[VictimUnit]) -> list[VictimUnit] | None:
@@ -179,7 +179,7 @@ class Clearing(Struct, kw_only=True, eq=False):
         for unit in found.units:
             domain_room.free(unit)
         counted = 0
-        for whole in sorted(wholes, key=lambda one: self._order(one, domain_room), reverse=True):
+        for whole in sorted(wholes, key=self._order, reverse=True):
             counted += len(found.units)
             if counted > MEMBER_UNITS:
                 break
@@ -202,7 +202,7 @@ class Clearing(Struct, kw_only=True, eq=False):
     def _needed(self, domain_room: DomainRoom, gone: Sequence[VictimUnit]) -> FoundVictims:
         """Of units that are enough those that are needed: the dearest stay first. All are back in the end."""
         taken = dict.fromkeys(self._in_the_way(domain_room, list(gone)))
-        left = sorted(taken, key=lambda one: self._order(one, domain_room), reverse=True)
+        left = sorted(taken, key=self._order, reverse=True)
         size, at = 1, 0
         while at < len(left):
             some = dict.fromkeys(left[at : at + size])
@@ -240,13 +240,13 @@ class Clearing(Struct, kw_only=True, eq=False):
             domain_room.free(unit)
         return taken
 
-    def _largest(self, unit: VictimUnit, domain_room: DomainRoom) -> tuple[object, ...]:
+    def _largest(self, unit: VictimUnit) -> tuple[object, ...]:
         """Those first that need the least of the budgets for what they free, of these the largest pods."""
         gain = max(sum(unit.gains) + len(unit.shared), 1)
         covered = sum(pods for _, pods in unit.budgets) / gain
-        return covered, -unit.accelerators / len(unit.pods), *self._order(unit, domain_room)
+        return covered, -unit.accelerators / len(unit.pods), *self._order(unit)
 
-    def _order(self, unit: VictimUnit, domain_room: DomainRoom) -> tuple[object, ...]:
+    def _order(self, unit: VictimUnit) -> tuple[object, ...]:
         gain = max(sum(unit.gains) + len(unit.shared), 1)
         covered = bool(unit.budgets)
         broken = unit.whole and unit.gang

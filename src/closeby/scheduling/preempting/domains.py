@@ -166,7 +166,7 @@ class GangQuestion:
                 found = clearing.cheapest(domain_room, units, None if best is None else best[1].cost)
             if found is None:
                 continue
-            key = (found.cost, not self._close(search.room, found, victims, domain), domain.index)
+            key = (found.cost, not self._close(found, victims, domain), domain.index)
             if best is None or key < best[0]:
                 best = key, found, candidate
         if best is None:
@@ -279,7 +279,7 @@ class GangQuestion:
         why = f"{room} of {wanted} pods fit without all that may go"
         return DomainCost(path=path, why_not=why if room < wanted else "not worked out")
 
-    def _close(self, room: NodeRoom, found: FoundVictims, victims: Victims, domain: Domain) -> bool:
+    def _close(self, found: FoundVictims, victims: Victims, domain: Domain) -> bool:
         """Whether the gang would also fit in one domain of the level that it prefers."""
         tree, level = self.tree, self._preferred
         if level is None or level <= domain.level:

@@ -56,7 +56,7 @@ class Chooser:
         ]
         divided = bool(gang.group.subgroups or gang.constraints.layerings)
         equal = len(weighed) == 1 and not divided and not demand[0].pod_class.blind_filters
-        for level in _levels(gang, tree):
+        for level in _levels(gang):
             for domain in _best_first(tree, level, weighed, gang, minimum):
                 if equal:
                     return weighed[0].choice(domain)
@@ -87,7 +87,7 @@ class Chooser:
         return self._hypothetical.try_placing(gang, inside)
 
 
-def _levels(gang: WaitingGang, tree: Tree) -> range:
+def _levels(gang: WaitingGang) -> range:
     """The levels at which the gang may have its domain, the tightest first."""
     levels = gang.constraints.levels.get("")
     if levels is None:
