@@ -9,16 +9,17 @@ from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.selectors import LabelSelector, PodAffinity, PodAffinityTerm, selector_of
-from closeby.scheduling.events import BudgetChanged, PodDeleted, PodUpserted
+from closeby.scheduling.events import BudgetChanged, GroupChanged, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.extension import Undo
+from closeby.scheduling.outcomes import outcomes_of
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.preempting.domain_room import DomainRoom
 from closeby.scheduling.preempting.plans import PlanInForce, Plans
 from closeby.scheduling.preempting.possible_victims import PossibleVictims
 from closeby.scheduling.preempting.units import VictimUnit
 from closeby.scheduling.preempting.victims import Victims
-from tests.preempting.site import Site
-from tests.worlds import GPU, node, pods, spec
+from tests.preempting.site import NOW, Site
+from tests.worlds import GPU, gang, node, pods, spec
 
 APART = PodAffinity(forbidden=(PodAffinityTerm(HOSTNAME, selector_of({"app": "a3"})),))
 
@@ -155,3 +156,28 @@ def test_a_victim_that_leaves_is_looked_for_once(monkeypatch: pytest.MonkeyPatch
     assert not asked
     site.tick()
     assert site.where["one"] == "n0"
+
+
+def test_searches_for_victims_in_vain_take_turns_with_the_items_of_other_namespaces() -> None:
+    """Ten gangs of unequal pods have no victims, which takes many trials each."""
+    names = [f"n{number}" for number in range(64)]
+    site = Site(
+        [node(name, {"zone": "z", "rack": f"r{at // 8}"}, {GPU: 8}) for at, name in enumerate(names)],
+        backoff=True,
+    )
+    for name in names:
+        for index in range(8):
+            site.alone(f"{name}-{index}", name, priority=100 if index < 4 else 0)
+    for number in range(10):
+        group = replace(gang(f"odd-{number}", 17, required="rack"), namespace="greedy")
+        members = pods(group.name, 17, replace(spec(cpu=0), priority=50))
+        unequal = [
+            replace(one, namespace="greedy", spec=replace(one.spec, requests=((GPU, 1 + index % 3),)))
+            for index, one in enumerate(members)
+        ]
+        site.tell(GroupChanged(group), *map(PodUpserted, unequal))
+    site.alone("other", priority=10, gpu=5)
+    decided: list[str] = []
+    while "default/other" not in decided:
+        decided += [one.key for one in outcomes_of(site.engine.handle(Tick(NOW, 1, 20_000, NOW)))]
+    assert len(decided) < 4

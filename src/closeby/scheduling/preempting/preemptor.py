@@ -115,6 +115,11 @@ class Preemptor:
         """When the next item that waits may preempt, by the clock of ``begin``."""
         return self._deadlines.next
 
+    @property
+    def steps(self) -> int:
+        """What the search for victims has cost so far, for all items, in steps of a decision."""
+        return self._trials.all_steps
+
     def note_room(self, pods: Iterable[Pod] | None) -> None:
         """Pods left their nodes, or take less there; None: a node came, or takes other pods than before."""
         found = (inf,) if pods is None else map(self._possible.kept_from, pods)

@@ -36,12 +36,19 @@ class PreemptionTrials:
         #: The pods that are lifted now, and how each is put back.
         self._lifted: list[tuple[Pod, Undo]] = []
         self._keeping = False
-        #: What trials have cost since ``begin``.
+        #: What trials have cost since ``begin``, and before.
         self.steps = 0
+        self._earlier = 0
 
     def begin(self) -> None:
         """The search for the victims of one item begins."""
+        self._earlier += self.steps
         self.steps = 0
+
+    @property
+    def all_steps(self) -> int:
+        """What all trials have cost so far."""
+        return self._earlier + self.steps
 
     @property
     def costly(self) -> bool:

@@ -103,7 +103,10 @@ class Attempts:
         if preemptor is None:
             return done
         if done.result is not None and not done.suspended and done.result.decision.fault is None:
-            done = done._replace(result=self._with_plans(preemptor, key, done.result))
+            before = preemptor.steps
+            result = self._with_plans(preemptor, key, done.result)
+            # They count for whose turn it is, and not for the backoff, which no victim that leaves ends.
+            done = done._replace(result=result, steps=done.steps + preemptor.steps - before)
         preemptor.release()
         return done
 
