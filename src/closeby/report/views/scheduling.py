@@ -1,7 +1,7 @@
 """A scheduling report as a person likes to read it: gangs, pods, what waits and why, what is odd."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
-from closeby.objects.words import Names, names_text, path_text, plural, runs_of, span_text
+from closeby.objects.words import Names, counts_text, names_text, path_text, plural, runs_of, span_text
 from closeby.plugins.configurations import DEFAULT
 from closeby.quality.placements import NODE_LEVEL
 from closeby.reading.registry import NOT_YET, NOTED
@@ -69,10 +69,10 @@ def scheduling_views(report: SchedulingReport, *, quality: bool = False) -> Iter
         kind: count for kind, count in report.unused.items() if kind not in NOT_YET and kind not in noted
     }
     if never:
-        yield Text(f"\nNot needed for scheduling and left aside: {_counted(never)}.", style="dim")
+        yield Text(f"\nNot needed for scheduling and left aside: {counts_text(never)}.", style="dim")
     if later:
         waits = "not used yet; pods that depend on them wait with Unsupported"
-        yield Text(f"\nLeft aside: {_counted(later)} ({waits}).", style="dim")
+        yield Text(f"\nLeft aside: {counts_text(later)} ({waits}).", style="dim")
 
 
 def _by_nature(report: SchedulingReport, names: Names) -> Iterator[RenderableType]:
@@ -92,10 +92,6 @@ def _found_topology(report: SchedulingReport) -> Iterator[RenderableType]:
     found = report.found_topology
     if isinstance(found, FoundTopologyEntry) and any(one.topology == found.name for one in report.groups):
         yield Text(f"\n{found_text(found)}", style="dim")
-
-
-def _counted(kinds: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
 def _untold(report: SchedulingReport) -> Iterator[ConditionEntry]:

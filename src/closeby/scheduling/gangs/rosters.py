@@ -11,6 +11,7 @@ from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import Layer, PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.reading.common.trees import children_of
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.gangs.segments import Layering, Order, SegmentNumbers, layering_of, numbered
 from closeby.topology.constraints import Levels, closest, resolve
@@ -143,8 +144,8 @@ def missing(group: PodGroup, members: Roster) -> str | None:
         return f"{members.total} of at least {group.min_member} members have appeared"
     if not group.subgroups:
         return _short_of_segments("", group.min_member, members)
-    below = _children(group)
-    short = _short(below[None], below, members, group.min_subgroups)
+    below = children_of(group.subgroups)
+    short = _short(below.get(None, ()), below, members, group.min_subgroups)
     return None if short is None else f"{short} (minimum of each subgroup counts)"
 
 
@@ -218,8 +219,8 @@ def parts(group: PodGroup, members: Roster, constraints: Constraints, everyone: 
     """The gang as a tree of parts; ``everyone`` takes all members as needed, else only the minimum."""
     if not group.subgroups:
         return _leaf_part("", group.min_member, members, constraints, everyone)
-    below = _children(group)
-    children = [_part(subgroup, below, members, constraints, everyone) for subgroup in below[None]]
+    below = children_of(group.subgroups)
+    children = [_part(subgroup, below, members, constraints, everyone) for subgroup in below.get(None, ())]
     if UNASSIGNED in members.waiting or UNASSIGNED in members.running:
         children.append(_leaf_part(UNASSIGNED, 0, members, constraints, everyone))
     return _inner_part("", children, None if everyone else group.min_subgroups, constraints)
@@ -306,15 +307,8 @@ def _short_of_segments(name: str, minimum: int, members: Roster) -> str | None:
     return f"{there} of at least {needed} segments have all their members"
 
 
-#: Subgroups by the name of their parent (None: the gang itself), in declared order.
+#: Subgroups by the name of their parent, as of ``children_of``.
 _Children = Mapping[str | None, Sequence[SubGroup]]
-
-
-def _children(group: PodGroup) -> _Children:
-    children: dict[str | None, list[SubGroup]] = {None: []}
-    for subgroup in group.subgroups:
-        children.setdefault(subgroup.parent, []).append(subgroup)
-    return children
 
 
 def _leaf(subgroup: str | None, leaves: set[str]) -> str:
