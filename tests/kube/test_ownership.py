@@ -123,6 +123,18 @@ def test_a_gang_is_ours_if_a_member_names_our_scheduler(members: tuple[Member, .
     assert it.own.may_write(it.group) is ours
 
 
+def test_a_gang_without_members_is_remembered_with_its_podgroup_alone() -> None:
+    it = Process(WAITS)
+    it.lose(0)
+    assert KEY in it.own
+    it = Process(WAITS)
+    it.take(gone(OURS, KEY, "uid-g"))
+    it.own.forget(KEY)
+    assert KEY in it.own
+    it.delete(0)
+    assert KEY not in it.own
+
+
 @pytest.mark.parametrize(
     ("members", "planned", "claimed", "begun"),
     [

@@ -74,11 +74,11 @@ class OwnGangs:
         self.pods = OurPods(ours) if isinstance(ours, str) else ours
         self._state = state
         self._foreign = foreign
-        #: Those that were ours when they were looked at last.
+        #: Those with a PodGroup that were ours when they were looked at last.
         self._owned: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
-        """Whether a member is ours; of a gang without members, whether one did before."""
+        """Whether a member is ours; of a PodGroup without members, whether one was."""
         members = self._state.members.get(key)
         if members is None:
             return key in self._owned and not self._foreign.wait_in(key)
@@ -87,7 +87,7 @@ class OwnGangs:
             for pods in (members.waiting, members.placed, members.done)
             for pod in pods.values()
         )
-        if ours:
+        if ours and key in self._state.groups:
             self._owned.add(key)
         else:
             self._owned.discard(key)
