@@ -143,6 +143,32 @@ def test_members_without_an_index_return_to_the_segment_that_lacks_one() -> None
     assert sorted(by(found, "rack", "a-0", "a-1")) == sorted([racks_before[6], racks_before[1]])
 
 
+def test_members_without_an_index_return_to_each_of_several_segments_that_lack_one() -> None:
+    """So many lack one that those that run need more racks than their number would."""
+    members, small = pods("train", 8, prefix="x"), "\n".join(f"a r{at} : a{at}=2" for at in range(4))
+    found = world(small, levels=BLOCKS).run(layered(8, Layer(level="rack", size=2)), members=members)
+    before = dict(found.where)
+    found.tell(*(PodDeleted(members[lost].uid) for lost in (0, 3, 4, 6)))
+    found.run(members=pods("train", 4, prefix="a"))
+    assert sorted(found.where[f"a-{at}"] for at in range(4)) == sorted(
+        before[f"x-{at}"] for at in (0, 3, 4, 6)
+    )
+
+
+def test_members_without_an_index_get_the_ranks_of_the_segment_to_which_they_return() -> None:
+    """The racks do not stand in the order of the segments: the roomiest comes first in the second one."""
+    members = pods("train", 6, prefix="x")
+    layers = (Layer(level="rack", counts=(2, 4)),)
+    group = replace(gang(min_member=6), layers=layers)
+    found = world("a r1 : a1=4\na r2 : a2=2", levels=BLOCKS).run(group, members=members)
+    assert racks(found, 0, 2, "x") == {"r2"}
+    lost = (0, 5)
+    found.tell(*(PodDeleted(members[at].uid) for at in lost))
+    found.run(members=pods("train", 2, prefix="a"))
+    ranks = {found.where[name]: found.rank[name] for name in ("a-0", "a-1")}
+    assert ranks == {"a2": found.rank["x-0"], "a1": found.rank["x-5"]}
+
+
 @pytest.mark.parametrize("index", [10**9, 2**62])
 @pytest.mark.parametrize("size", [1, 2, MOST_PODS])
 def test_an_index_beyond_all_gangs_and_sizes_cost_no_memory(index: int, size: int) -> None:

@@ -40,6 +40,7 @@ def segment_entries(run: Run, group: PodGroup, leaf: str) -> tuple[SegmentEntry,
         (pod, engine.cluster.placement(pod.uid)) for pod in own if not leaf or (pod.subgroup or "") == leaf
     ]
     members = [(pod, slot) for pod, slot in placed if slot is not None]
+    ranks = {} if leaf else engine.state.ranks(group.key)
     return tuple(
         SegmentEntry(
             level=one.level,
@@ -49,5 +50,5 @@ def segment_entries(run: Run, group: PodGroup, leaf: str) -> tuple[SegmentEntry,
             together=one.together,
             domains=one.domains,
         )
-        for one in segment_places(layerings[leaf], members, member_order)
+        for one in segment_places(layerings[leaf], members, member_order, ranks)
     )

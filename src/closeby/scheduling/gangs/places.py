@@ -65,13 +65,16 @@ class SegmentPlace(Struct, frozen=True, kw_only=True):
 
 
 def segment_places(
-    layering: Layering, members: Sequence[tuple[Pod, int]], order: Order
+    layering: Layering, members: Sequence[tuple[Pod, int]], order: Order, ranks: Mapping[str, int] = {}
 ) -> tuple[SegmentPlace, ...]:
-    """Where the segments of some members with their slots are, layer by layer."""
+    """Where the segments of some members with their slots are, layer by layer.
+
+    ``ranks``: as of ``numbered``.
+    """
     if not members:
         return ()
     tree, slots = layering.tree, slots_of(members)
-    numbers = numbered(layering, (), members, 0, order).running
+    numbers = numbered(layering, (), members, 0, order, ranks).running
     in_order = np.argsort(numbers, kind="stable")
     found = []
     for layer, ids in zip(layering.layers, layering.ids(numbers), strict=True):
@@ -230,7 +233,7 @@ def _segments_split(part: Part, segments: SegmentNumbers, where: Mapping[str, in
     slots = [where.get(pod.uid) for pod in (*part.core, *part.extra)] if where else []
     placed = [at for at, slot in enumerate(slots) if slot is not None]
     held = [*part.anchors, *(slot for slot in slots if slot is not None)]
-    return segments.broken(part.numbers[placed], np.asarray(held, dtype=np.intp), 0)
+    return segments.broken(part.numbers[placed], np.asarray(held, dtype=np.intp))
 
 
 def _split(name: str, levels: Levels, slots: list[int]) -> Split | None:

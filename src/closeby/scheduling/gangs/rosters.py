@@ -96,16 +96,17 @@ def roster(
     done: Sequence[str | None] = (),
     layerings: Mapping[str, Layering] = {},
     order: Order | None = None,
+    ranks: Mapping[str, int] = {},
 ) -> Roster:
     """Sort members into leaves.
 
     ``running`` holds the members with a node and their slot, ``done`` the subgroup of each that has done its
-    work. ``order`` is that of members' index, for leaves with layers.
+    work. ``order`` is that of members' index, for leaves with layers; ``ranks`` are those of members by uid.
     """
     if not group.subgroups:
         slots = tuple(slot for _, slot in running)
         found = Roster(waiting={"": tuple(waiting)}, running={"": slots}, done={"": len(done)})
-        return _with_segments(found, {"": running}, layerings, order)
+        return _with_segments(found, {"": running}, layerings, order, ranks)
     leaves = set(leaf_names(group))
     waits: dict[str, list[Pod]] = {}
     runs: dict[str, list[tuple[Pod, int]]] = {}
@@ -118,7 +119,8 @@ def roster(
         running={name: tuple(slot for _, slot in members) for name, members in runs.items()},
         done=Counter(_leaf(subgroup, leaves) for subgroup in done),
     )
-    return _with_segments(found, runs, layerings, order)
+    # Ranks run through all subgroups, and do not say which number a member has in its own.
+    return _with_segments(found, runs, layerings, order, {})
 
 
 def _with_segments(
@@ -126,12 +128,18 @@ def _with_segments(
     running: Mapping[str, Sequence[tuple[Pod, int]]],
     layerings: Mapping[str, Layering],
     order: Order | None,
+    ranks: Mapping[str, int],
 ) -> Roster:
     if not layerings or order is None:
         return members
     segments = {
         name: numbered(
-            layering, members.waiting.get(name, ()), running.get(name, ()), members.done.get(name, 0), order
+            layering,
+            members.waiting.get(name, ()),
+            running.get(name, ()),
+            members.done.get(name, 0),
+            order,
+            ranks,
         )
         for name, layering in layerings.items()
     }

@@ -4,7 +4,7 @@ Members are numbered in the order of their index; a segment holds consecutive nu
 that run already limit which numbers these may have.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,16 +132,16 @@ class SegmentNumbers(Struct, frozen=True, kw_only=True, eq=False):
     #: Whether the numbers of those that run follow from their nodes alone.
     inferred: bool = False
 
-    def broken(self, waiting: Ints, slots: Ints, least: int) -> bool:
+    def broken(self, waiting: Ints, slots: Ints) -> bool:
         """Whether a segment is not in one domain as required.
 
-        ``slots``: of the members that run, then of those with the numbers ``waiting``. ``least``: members the
-        gang has at the least; more segments than these need are too many.
+        ``slots``: of the members that run, then of those with the numbers ``waiting``. More segments than all
+        members need are too many; those that still wait may complete segments of which some run.
         """
         numbers = np.concatenate([self.running, waiting])
         first = self.layering.layers[0]
         if self.inferred and first.required and first.size and len(numbers):
-            most = -(-max(least, len(numbers) + self.done) // first.size)
+            most = -(-(len(self.waiting) + len(self.running) + self.done) // first.size)
             if int(numbers.max()) >= most * first.size:
                 return True
         return apart(self.layering, numbers, slots)
@@ -238,15 +238,23 @@ def _in_tree(layer: Layer, level: int) -> TreeLayer:
 
 
 def numbered(
-    layering: Layering, waiting: Sequence[Pod], running: Sequence[tuple[Pod, int]], done: int, order: Order
+    layering: Layering,
+    waiting: Sequence[Pod],
+    running: Sequence[tuple[Pod, int]],
+    done: int,
+    order: Order,
+    ranks: Mapping[str, int] = {},
 ) -> SegmentNumbers:
-    """Which number each member has: by its index where the nodes of those that run agree with that."""
+    """Which number each member has: by its index where the nodes of those that run agree with that.
+
+    ``ranks``: by uid, of the members that run, as far as they have one and ranks run through this leaf alone.
+    """
     if not running and not done:
         numbers = np.arange(len(waiting), dtype=np.intp)
         return SegmentNumbers(layering=layering, waiting=numbers, running=numbers[:0])
     slots = np.asarray([slot for _, slot in running], dtype=np.intp)
     pods = [*waiting, *(pod for pod, _ in running)]
-    for numbers in _numberings(pods, order, layering.layers[0].size):
+    for numbers in _numberings(pods, len(waiting), order, layering.layers[0].size, ranks):
         found = SegmentNumbers(
             layering=layering, waiting=numbers[: len(waiting)], running=numbers[len(waiting) :], done=done
         )
@@ -257,9 +265,12 @@ def numbered(
     return SegmentNumbers(layering=layering, waiting=free, running=inferred, done=done, inferred=True)
 
 
-def _numberings(pods: Sequence[Pod], order: Order, size: int) -> Iterator[Ints]:
-    """The members' own index (of several jobs, each a segment) where that tells them all apart; then their
-    place among all. An index that no gang reaches says nothing.
+def _numberings(
+    pods: Sequence[Pod], waiting: int, order: Order, size: int, ranks: Mapping[str, int]
+) -> Iterator[Ints]:
+    """The members' own index (of several jobs, each a segment) where that tells them all apart; then the
+    ranks of those that run, where each has one; then their place among all. An index that no gang reaches
+    says nothing. The first so many ``pods`` wait.
     """
     if len({pod.part for pod in pods}) == 1:
         each = size if len({pod.job for pod in pods}) > 1 else 0
@@ -268,6 +279,10 @@ def _numberings(pods: Sequence[Pod], order: Order, size: int) -> Iterator[Ints]:
         numbers = [job * each + index for job, index in own]
         if len(set(own)) == len(pods) and whole and min(numbers) >= 0 and max(numbers) < MOST_PODS:
             yield np.asarray(numbers, dtype=np.intp)
+    given = [ranks[pod.uid] for pod in pods[waiting:] if pod.uid in ranks]
+    if given and len(given) == len(pods) - waiting and max(given) < MOST_PODS:
+        free = np.setdiff1d(np.arange(len(pods), dtype=np.intp), given)[:waiting]
+        yield np.concatenate([free, np.asarray(given, dtype=np.intp)])
     keys = [order(pod) for pod in pods]
     places = np.empty(len(pods), dtype=np.intp)
     places[sorted(range(len(pods)), key=keys.__getitem__)] = np.arange(len(pods))

@@ -236,11 +236,12 @@ def waiting_gang(
     if in_order and not constraints.layerings:
         waiting = _in_order(tools, group, waiting, running)
     done = state.done(group.key)
+    ranks = state.ranks(group.key) if constraints.layerings and running else {}
     return WaitingGang(
         group=group,
         waiting=waiting,
         running=running,
-        members=roster(group, waiting, running, done, constraints.layerings, member_order),
+        members=roster(group, waiting, running, done, constraints.layerings, member_order, ranks),
         constraints=constraints,
     )
 
