@@ -304,6 +304,33 @@ def test_a_process_that_is_killed_in_the_middle_is_carried_on(
     asyncio.run(run())
 
 
+def test_members_recreated_between_two_processes_get_the_ranks_that_are_left(
+    whole_control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """What the first process wrote into the members that have their node can't be changed any more."""
+
+    async def run() -> None:
+        async with gated_behind_proxy(whole_control_plane, namespace, *racks(3)) as (it, proxy):
+            for member in (1, 3, 5, 7):
+                proxy.inject("PATCH", f"/pods/g-{member}?", Refuse(503), times=1000)
+            async with replica(it, proxy, tmp_path, "--mode", "gate"):
+                await it.gang("g", 8, required="rack")
+                await it.ungated(4)
+            proxy.forgive()
+            lost = ("g-0", "g-1")  # The first of them had its node.
+            await it.delete(*lost)
+            await it.create(*(it.pod(name, gang="g") for name in lost))
+            second = it.successor()
+            async with second.scheduling(gates=True):
+                nodes = await second.ungated(8)
+                assert len({node.partition("-")[0] for node in nodes.values()}) == 1
+                pods = (await second.pods()).values()
+                ranks = [int(one["metadata"]["labels"]["closeby.dev/rank"]) for one in pods]
+                assert sorted(ranks) == list(range(8))
+
+    asyncio.run(run())
+
+
 def test_a_plain_pod_that_has_its_node_keeps_it_over_a_restart(
     whole_control_plane: ControlPlane, namespace: str
 ) -> None:

@@ -72,3 +72,12 @@ def test_members_settle_in_the_order_of_their_decision() -> None:
         members.settle(decided, range(3))
         assert list(members.placed.values()) == decided and not members.waiting and members.in_order() == ()
         assert members.ranks == {pod.uid: rank for rank, pod in enumerate(decided)}
+
+
+def test_ranks_that_were_written_before_are_kept_and_others_get_what_is_left() -> None:
+    """The first in topology order has no rank yet; what another member has taken is nobody else's."""
+    assert TREE is not None
+    placed = [(pod, slot) for slot, pod in enumerate(pods("train", 4))]
+    slots = np.arange(4)
+    kept = {placed[1][0].uid: 0, placed[2][0].uid: 5, placed[3][0].uid: 1}
+    assert ranks(TREE, {1}, 0, placed, slots, kept=kept) == [2, 0, 5, 3]

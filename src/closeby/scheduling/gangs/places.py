@@ -141,13 +141,15 @@ def ranks(
     placed: Sequence[tuple[Pod, int]],
     slots: Ints,
     segments: Sequence[SegmentOrder] = (),
+    kept: Mapping[str, int] = {},
 ) -> list[int]:
     """Rank of each newly placed pod, in their order: the parts of the workload follow one another as in its
     spec, and within a part consecutive ranks are neighbours in topology order. With layers (``segments``, as
     of ``segment_order``) the segments follow one another, whatever parts they hold.
 
     Ranks that members have (``taken``) are kept; the new ones get the lowest that are free. Placed members of
-    which no rank is known (so many are ``unknown``) are taken to hold the lowest.
+    which no rank is known (so many are ``unknown``) are taken to hold the lowest. ``kept``: by uid, what was
+    written into some of these pods before; it can't be changed any more.
     """
     keys = [tree.position_of[slots]]
     parts = [pod.part for pod, _ in placed]
@@ -156,11 +158,18 @@ def ranks(
     if segments:
         keys.append(_segment_keys(segments, placed))
     places = _places(keys)
-    if not taken and not unknown:
+    fixed = {at: kept[pod.uid] for at, (pod, _) in enumerate(placed) if pod.uid in kept} if kept else {}
+    fixed = {at: rank for at, rank in fixed.items() if rank not in taken}
+    if not taken and not unknown and not fixed:
         return places
-    free = (rank for rank in count() if rank not in taken)
-    numbers = list(islice(free, unknown, unknown + len(placed)))
-    return [numbers[place] for place in places]
+    held = {*taken, *fixed.values()}
+    free = (rank for rank in count() if rank not in held)
+    numbers = iter(list(islice(free, unknown, unknown + len(placed) - len(fixed))))
+    found = dict(fixed)
+    for at in sorted(range(len(placed)), key=places.__getitem__):
+        if at not in fixed:
+            found[at] = next(numbers)
+    return [found[at] for at in range(len(placed))]
 
 
 def _places(keys: Sequence[Ints]) -> list[int]:

@@ -379,7 +379,8 @@ class Decider:
             taken = self._state.ranks(key)
             unknown = len(self._state.placed(key)) - len(taken)
             tree = attempt.tree or self._tools.topologies.flat()
-            numbers = ranks(tree, set(taken.values()), unknown, attempt.placed, slots, attempt.segments)
+            kept = self._state.ranks_begun(key, [pod for pod, _ in attempt.placed])
+            numbers = ranks(tree, set(taken.values()), unknown, attempt.placed, slots, attempt.segments, kept)
         path = () if place is None else place.path
         outcome = Outcome(
             key=name_of(key),
