@@ -4,9 +4,11 @@ import re
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from closeby.objects.groups import Exclusive, Layer
 from closeby.objects.reasons import Reason
+from closeby.scheduling.events import PodDeleted, PodUpserted
 from tests.scheduling.test_layers import BLOCKS, layered
 from tests.worlds import gang, pods, spec, subgroup, world
 
@@ -60,6 +62,19 @@ def test_the_domain_of_all_segments_is_named_where_it_is_no_larger_than_theirs()
     found = world("a r1 : n1=4\na r2 : n2=5", levels=BLOCKS).run(group, members=pods("train", 8))
     said = found.outcome("train").message or ""
     assert said.startswith("no rack of topology fabric holds all 8 pods: the roomiest, a/r2, takes 5")
+
+
+def test_the_domain_of_the_others_of_a_segment_is_named_where_it_is_full() -> None:
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 4))]
+    found = world("a r1 : n1=2\na r2 : n2=2\na r3 : n3=2", levels=BLOCKS)
+    found.run(layered(4, Layer(level="rack", size=2)), members=members)
+    rack = {"n1": "a/r1", "n2": "a/r2", "n3": "a/r3"}[found.where["train-3"]]
+    thief = replace(pods(None, 1, prefix="thief")[0], node_name=found.where["train-3"])
+    again = replace(members[3], name="again", uid="again")
+    found.tell(PodDeleted(members[3].uid), PodUpserted(thief))
+    found.run(members=[again])
+    said = found.outcome("train").message or ""
+    assert said.startswith(f"others of segment 1 run in {rack}, and again must be in that rack")
 
 
 @pytest.mark.parametrize(

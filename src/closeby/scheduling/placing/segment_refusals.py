@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Bools
@@ -14,7 +15,7 @@ from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.placing.segment_bounds import SegmentCounts, least_kind, most_segments
 from closeby.scheduling.placing.segment_room import PodCounts, SegmentRoom
 from closeby.scheduling.placing.tools import Tools
-from closeby.topology.tree import ROOT_LEVEL
+from closeby.topology.tree import ROOT_LEVEL, Domain
 
 #: With so many times the room by sums, mixtures of pods hardly show that there is too little.
 AMPLE: Final = 4
@@ -121,7 +122,11 @@ def shortfall(tools: Tools, group: PodGroup, whole: Part) -> str:
     """
     for part in whole.leaves():
         layering = part.layering
-        if layering is None or part.anchors or not part.core:
+        if layering is None or not part.core:
+            continue
+        if part.anchors:
+            if found := _beside_their_own(tools, part, layering):
+                return found
             continue
         for depth in range(len(layering.layers) - 1, -1, -1):
             room = segment_room(tools, group, part, replace(layering, layers=layering.layers[depth:]))
@@ -132,6 +137,35 @@ def shortfall(tools: Tools, group: PodGroup, whole: Part) -> str:
         if found:
             return found
     return "there is room in the cluster, but no choice of domains holds all segments as their layers require"
+
+
+def _beside_their_own(tools: Tools, part: Part, layering: Layering) -> str:
+    """That members of a segment of which others run find no room in the domain of these."""
+    if part.segments is None:
+        return ""
+    tree, slots = layering.tree, np.asarray(part.anchors, dtype=np.intp)
+    runs, waits = layering.ids(part.segments.running), layering.ids(part.numbers[: len(part.core)])
+    for layer, running, waiting in reversed(list(zip(layering.layers, runs, waits, strict=True))):
+        owners, name = tree.owners_of_slots(slots, layer.level), tree.level_names[layer.level]
+        for segment in np.intersect1d(running, waiting[waiting >= 0]).tolist() if layer.required else ():
+            domain = Domain(layer.level, int(owners[running == segment][0]))
+            if domain.index < 0:
+                continue  # Their node is in no tree.
+            members = [part.core[at] for at in np.flatnonzero(waiting == segment).tolist()]
+            room = 0
+            for share in tools.table.beside_each_other(members):
+                tools.table.refresh(share.pod_class)
+                fits = int(tools.table.counts(share.pod_class, tree).of(layer.level)[domain.index])
+                room += min(fits, len(share.pods))
+            if room < len(members):
+                who = names_text([pod.name for pod in members])
+                of = f" of subgroup {part.name!r}" if part.name else ""
+                where = path_text(tree.path(domain))
+                return (
+                    f"others of segment {segment}{of} run in {where}, and {who} must be in that {name} too: "
+                    f"it takes {room} of {plural(len(members), 'pod')} now"
+                )
+    return ""
 
 
 def _largest(tools: Tools, group: PodGroup, part: Part, layering: Layering) -> str:
