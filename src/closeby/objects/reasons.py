@@ -125,13 +125,27 @@ class Condition(Struct, frozen=True, kw_only=True):
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
     def whole_sentence(self) -> str:
-        """The sentence by itself: the field is its subject where the message begins with the verb."""
-        begins = self.field and self.message.startswith(("is ", "names ", "asks "))
-        return f"{self.field} {self.sentence()}" if begins else self.sentence()
+        """The sentence by itself: the field is its subject where the message begins with the verb.
+
+        What is wrong with a value stands after its field, unless the message names that.
+        """
+        if not self.field:
+            return self.sentence()
+        if self.message.startswith(("is ", "names ", "asks ")):
+            return f"{self.field} {self.sentence()}"
+        unnamed = self.reason == Reason.INVALID_SPEC and _last_name(self.field) not in self.message
+        return self.located() if unnamed else self.sentence()
 
     def located(self) -> str:
         """The sentence, after the field that it is about."""
         return f"{self.field}: {self.sentence()}" if self.field else self.sentence()
+
+
+def _last_name(field: str) -> str:
+    """The name at the end of a path: a key in brackets, or what follows the last dot."""
+    if field.endswith('"]'):
+        return field[:-2].rpartition('["')[2]
+    return re.sub(r"\[\d+\]$", "", field.rpartition(".")[2])
 
 
 def invalid(object: str, field: str, message: str, remedy: str = "", *, blocking: bool = False) -> Condition:
