@@ -5,6 +5,7 @@ import textwrap
 import pytest
 
 from closeby.objects.reasons import Reason
+from closeby.objects.topologies import tier_level
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
 from closeby.simulator.runs import simulate
@@ -167,3 +168,17 @@ spec: {{containers: [{{name: c}}]}}
 """
     run = simulate(read_manifests(["-"], stdin=lambda: TREE + NODES + gang), Configuration())
     assert {one.reason for one in run.leftovers.values()} == {Reason.TOPOLOGY_LEVEL_NOT_FOUND}
+
+
+def test_nodes_in_no_hypernode_are_to_be_made_members_and_not_labelled() -> None:
+    """Three pods fit in no rack; node8 is in none, and no label of a node would change that."""
+    loose = NODES.replace("name: node7}", "name: node8}")
+    wanting = job(3, "minAvailable: 3\nnetworkTopology: {mode: hard, highestTierAllowed: 1}")
+    run = simulate(read_manifests(["-"], stdin=lambda: TREE + loose + wanting), Configuration())
+    (outcome,) = run.gang_outcomes.values()
+    bare = outcome.unlabelled
+    assert bare is not None
+    assert (bare.label, bare.names) == (tier_level(1), ("node8",))
+    assert "HyperNode" in bare.text
+    assert "node8" in bare.remedy
+    assert "kubectl label" not in bare.remedy

@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.bounds import whole_number
 from closeby.objects.pods import Toleration
 from closeby.objects.reasons import Condition
 from closeby.objects.selectors import LabelSelector
@@ -54,6 +55,12 @@ TIER: Final = "hypernodes.closeby.dev/tier-"
 def tier_level(tier: int) -> str:
     """The node label of the level that a tier of HyperNodes is."""
     return f"{TIER}{tier}"
+
+
+def tier_of(label: str) -> int | None:
+    """The tier of HyperNodes of which ``label`` is the level; None for any other label."""
+    number = label.removeprefix(TIER)
+    return whole_number(number) if number != label else None
 
 
 class HyperMember(Struct, frozen=True, kw_only=True):

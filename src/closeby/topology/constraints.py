@@ -4,11 +4,11 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from closeby.objects.bounds import quoted, some, whole_number
+from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import TopologyConstraint
 from closeby.objects.labels import is_label_key, is_object_name
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.topologies import GET_HYPERNODES, HYPERNODES, TIER
+from closeby.objects.topologies import GET_HYPERNODES, HYPERNODES, tier_of
 from closeby.objects.words import guess, similar
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
@@ -180,23 +180,17 @@ def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem
 
 def _level_named(tree: Tree, wanted: str) -> int | None:
     """The level of that name; of HyperNodes the tier, or the next lower one where none has that number."""
-    tier = _tier(wanted)
+    tier = tier_of(wanted)
     if tier is None or tree.level_named(wanted) is not None:
         return tree.level_named(wanted)
-    tiers = [_tier(level.node_label) for level in tree.levels]
+    tiers = [tier_of(level.node_label) for level in tree.levels]
     if not any(one is not None and one > tier for one in tiers):
         return None
     return next((i for i, one in enumerate(tiers) if one is not None and one < tier), None)
 
 
-def _tier(level: str) -> int | None:
-    """The tier of HyperNodes of which ``level`` is the label; None for any other level."""
-    number = level.removeprefix(TIER)
-    return whole_number(number) if number != level else None
-
-
 def _lacks(tree: Tree, wanted: str) -> str:
-    tier = _tier(wanted)
+    tier = tier_of(wanted)
     if tier is not None:
         return f"no HyperNode is of tier {tier}"
     return f"topology {quoted(tree.name)} has no level {quoted(wanted)}"

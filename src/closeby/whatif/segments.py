@@ -5,9 +5,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from closeby.objects.bounds import whole_number
 from closeby.objects.groups import Exclusive, Layer, LayerMode, PodGroup, Remainder
-from closeby.objects.topologies import HYPERNODES, TIER
+from closeby.objects.topologies import HYPERNODES, tier_of
 from closeby.objects.words import plural
 from closeby.reading.common.layers import layer_problems
 from closeby.reading.decoding.keys import SEGMENT_LEVEL, SWITCH_LEVEL, SWITCHES
@@ -190,9 +189,8 @@ def _coarser(question: Question, group: PodGroup, part: _Part, number: int) -> I
 
 def _as_written(label: str) -> str | int:
     """A level as a dialect names it: a tier of HyperNodes by its number."""
-    tier = label.removeprefix(TIER)
-    number = whole_number(tier) if tier != label else None
-    return label if number is None else number
+    tier = tier_of(label)
+    return label if tier is None else tier
 
 
 def _preferred(question: Question, group: PodGroup, part: _Part, number: int) -> Iterator[Counterfactual]:

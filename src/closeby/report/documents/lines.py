@@ -74,7 +74,7 @@ class LackEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MissingLabelEntry(Struct, frozen=True, kw_only=True):
-    """Nodes that carry no label which a level or a pod asks for, and the command that labels them."""
+    """Nodes that carry no label which a level or a pod asks for, and how they get it."""
 
     #: The label's key.
     label: str
@@ -82,7 +82,7 @@ class MissingLabelEntry(Struct, frozen=True, kw_only=True):
     nodes: int
     #: Their names; empty where there are many.
     names: tuple[str, ...]
-    #: The command that labels them.
+    #: The command that labels them; for a tier of HyperNodes, that they become members of one.
     remedy: str
 
 

@@ -15,6 +15,7 @@ from closeby.objects.bounds import shown
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
+from closeby.objects.topologies import tier_of
 from closeby.objects.words import plural
 from closeby.topology.labels import MISSING
 
@@ -247,7 +248,13 @@ class Unlabelled(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """``8 nodes carry no label example.com/rack``."""
+        """``8 nodes carry no label example.com/rack``, ``8 nodes are in no HyperNode of tier 1``."""
+        tier = tier_of(self.label)
+        if tier is not None:
+            if self.every:
+                return f"no node is in a HyperNode of tier {tier}"
+            verb = "is" if self.nodes == 1 else "are"
+            return f"{plural(self.nodes, 'node')} {verb} in no HyperNode of tier {tier}"
         if self.every:
             return f"no node carries label {shown(self.label)}"
         verb = "carries" if self.nodes == 1 else "carry"
@@ -255,7 +262,11 @@ class Unlabelled(Struct, frozen=True, kw_only=True):
 
     @property
     def remedy(self) -> str:
-        """The command that labels them."""
+        """The command that labels them, or what else makes them a part of such a domain."""
+        if tier_of(self.label) is not None:
+            them = ", ".join(self.names) if self.nodes == len(self.names) else "them"
+            members = "a member" if self.nodes == 1 else "members"
+            return f"make {them} {members} of one (kubectl get hypernodes lists those that there are)"
         label = f"{shown(self.label)}={shown(self.value or 'VALUE')}"
         if self.every:
             return f"label them: kubectl label nodes NODE {label}"
