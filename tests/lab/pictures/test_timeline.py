@@ -6,10 +6,14 @@ import io
 import numpy as np
 import pytest
 
+from closeby.lab.pictures.album import Heading, pictures_of_history, to_svg
 from closeby.lab.pictures.paper import with_datasets
 from closeby.lab.pictures.scene import scene_of
 from closeby.lab.pictures.timeline import _marks, axis_of, scrubbed_timeline, timeline
 from tests.lab.pictures.histories import Job, applications, history, story
+from tests.lab.pictures.test_files import texts
+
+HEADING = Heading(title="", details="")
 
 
 def test_the_lines_are_the_samples() -> None:
@@ -86,3 +90,13 @@ def test_marks_are_round_and_not_too_many(begin: float, end: float) -> None:
     marks = _marks(begin, end, 12)
     assert 4 <= len(marks) <= 13
     assert begin <= marks[0] and marks[-1] <= end
+
+
+def test_hours_beyond_100_are_written_in_full() -> None:
+    """A run of 400 hours, with a mark every 50 of them."""
+    past = history({"a": Job(nodes=("n1",), start=0.0, end=400 * 3600.0)}, until=400 * 3600.0)
+    axis = axis_of(past, scene_of(past).moments)
+    (picture,) = (one for one in pictures_of_history(past, HEADING) if one.name == "timeline")
+    said = texts(to_svg(picture.document()))
+    assert axis.marks[-1] == 400
+    assert {str(int(mark)) for mark in axis.marks} <= set(said)

@@ -222,7 +222,8 @@ def _line(
             "labels": with_times,
             "labelFlush": False,
             "values": list(axis.marks),
-            "format": ",~g",
+            # With digits of its own: by itself an axis takes as many as its steps need, and 100 is 1e+2 then.
+            "format": ",.9~g",
         },
     )
     # Room for the line at the capacity, and for its name.
