@@ -9,7 +9,7 @@ from closeby.lab.pictures.album import Heading, pictures_of_history, to_svg
 from closeby.lab.pictures.below_the_map import GANGS_NAMED
 from closeby.lab.pictures.boxes import boxes_of
 from closeby.lab.pictures.gang_marks import GANGS, colours_of, ink_on, pieces_of
-from closeby.lab.pictures.gang_numbers import numbers
+from closeby.lab.pictures.gang_numbers import LEAST_WIDTH, numbers
 from closeby.lab.pictures.paper import ON_DARK, ON_LIGHT, Sheet, with_datasets
 from closeby.lab.pictures.scene import Scene, scene_of
 from tests.lab.pictures.histories import Job, history, story, tree_of
@@ -47,6 +47,21 @@ def test_a_gang_has_its_number_once_in_each_leaf_and_on_its_own_bars() -> None:
         ]
         bars = boxes.bars[scene.tree.position_of[mine]]
         assert ((bars[:, 0] <= x) & (x <= bars[:, 2]) & (bars[:, 1] <= y) & (y <= bars[:, 3])).any()
+
+
+def test_a_number_stays_on_its_bar_where_its_part_of_it_is_narrower() -> None:
+    """A sixteenth of each of sixteen nodes in several columns: wide enough together, not alone."""
+    nodes = [f"n{number}" for number in range(1, 17)]
+    drawing = "a l1 : " + " ".join(f"{one}=64" for one in nodes)
+    past = history({"a": Job(nodes=nodes, gpus=4, start=0.0, end=9.0)}, until=9.0, drawing=drawing)
+    scene = scene_of(past)
+    bars = boxes_of(scene.tree).bars
+    assert len(set(bars[:, 0].tolist())) > 1
+    ((_, x, _),) = placed(scene)
+    edges = bars[(bars[:, 0] <= x) & (x <= bars[:, 2])]
+    assert len(edges)
+    assert (edges[:, 2] - edges[:, 0] >= LEAST_WIDTH).all()
+    assert (x - edges[:, 0] >= LEAST_WIDTH / 2).all()
 
 
 def test_numbers_of_the_map_are_those_of_the_names_below_it() -> None:

@@ -131,4 +131,8 @@ def _middle(rows: list[int], bars: Floats, pieces: Pieces, least: float) -> tupl
     if width < least or height < LEAST_HEIGHT:
         return None
     x = (across(middle, pieces.low) + across(middle, pieces.high)) / 2
+    # Where its part of this bar is narrower than the number, that stays on the bar and off names beside it.
+    left, right = float(bars[middle, 0]) + least / 2, float(bars[middle, 2]) - least / 2
+    if left <= right:
+        x = min(max(x, left), right)
     return x, float(bars[middle, 1] + bars[middle, 3]) / 2
