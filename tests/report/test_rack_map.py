@@ -32,7 +32,7 @@ def test_free_used_and_newly_placed_nodes() -> None:
         ),
         Configuration(),
     )
-    assert lines(run) == ["a  4 nodes, 38% in use", "  ·▃ █x", "b  3 nodes, 67% in use", "  AA·"]
+    assert lines(run) == ["a  4 nodes, 38 % in use", "  ·▃ █x", "b  3 nodes, 67 % in use", "  AA·"]
 
 
 def test_lines_are_wrapped_between_leaves() -> None:
@@ -50,7 +50,7 @@ def test_a_topology_of_one_level_is_one_paragraph() -> None:
         nodes=tuple(draw("r1 : a=1 b=1\nr2 : c=1", ["rack"])), topologies=(fabric("rack", HOSTNAME),)
     )
     run = simulate(manifests, Configuration())
-    assert lines(run) == ["the cluster  3 nodes, 0% in use", "  ·· ·"]
+    assert lines(run) == ["the cluster  3 nodes, 0 % in use", "  ·· ·"]
 
 
 def test_letters_start_over_after_z() -> None:

@@ -71,13 +71,13 @@ def test_several_runs_count_as_one() -> None:
 
 
 def test_talk_counts_by_the_time_that_an_application_ran() -> None:
-    """shop: 4 pairs that cost 8 in all, for 100 s; bank: 2 pairs in one node, for 300 s.
+    """shop: 4 pairs that cost 8 in all, for 100 s; bank: 2 pairs on one node, for 300 s.
 
     lone has no pairs, and nobody knows what far costs.
     """
     found = {one.group: one for one in talk_distributions([applications()])}
-    assert list(found) == ["cost of a pair", "pairs in one node", "pairs in one zone", "pairs in one region"]
-    cost, node = found["cost of a pair"], found["pairs in one node"]
+    assert list(found) == ["cost of a pair", "pairs on one node", "pairs in one zone", "pairs in one region"]
+    cost, node = found["cost of a pair"], found["pairs on one node"]
     assert (cost.jobs, cost.values.tolist(), cost.shares.tolist()) == (2, [0.0, 2.0], [0.75, 1.0])
     assert (node.jobs, node.values.tolist(), node.shares.tolist()) == (3, [0.0, 0.5, 1.0], [0.2, 0.4, 1.0])
 

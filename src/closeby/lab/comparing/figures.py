@@ -87,7 +87,7 @@ def _waiting_applications(measures: Measures) -> Iterator[tuple[ComparedFigure, 
     started = measures.started / measures.jobs if measures.jobs else None
     every = measures.delays[0]
     yield ComparedFigure("delay", "mean delay", WAITING, Unit.SECONDS, False), every.mean
-    yield ComparedFigure("delay.p99", "99 % delay", WAITING, Unit.SECONDS, False), every.p99
+    yield ComparedFigure("delay.p99", "p99 delay", WAITING, Unit.SECONDS, False), every.p99
     yield ComparedFigure("started", "started", WAITING, Unit.SHARE, True), started
     yield ComparedFigure("makespan", "makespan", WAITING, Unit.SECONDS, False), measures.makespan
 
@@ -96,7 +96,7 @@ def _talk(talk: RunTraffic) -> Iterator[tuple[ComparedFigure, float | None]]:
     yield ComparedFigure("talkCost", "cost, of an application", TALK, Unit.RATIO, False), talk.cost
     yield ComparedFigure("talkCost.pair", "cost, of a pair", TALK, Unit.RATIO, False), talk.cost_per_pair
     yield ComparedFigure("overLimit", "pairs, beyond their limit", TALK, Unit.SHARE, False), talk.over
-    yield ComparedFigure("sameNode", "in one node", PAIRS, Unit.SHARE, True), talk.same_node
+    yield ComparedFigure("sameNode", "on one node", PAIRS, Unit.SHARE, True), talk.same_node
     yield ComparedFigure("sameZone", "in one zone", PAIRS, Unit.SHARE, True), talk.same_zone
     yield ComparedFigure("sameRegion", "in one region", PAIRS, Unit.SHARE, True), talk.same_region
 
@@ -106,7 +106,7 @@ def _waiting(measures: Measures) -> Iterator[tuple[ComparedFigure, float | None]
     unit = f"{measures.size_unit}s"
     columns: tuple[tuple[str, str, str, Callable[[Delay], float | None]], ...] = (
         ("delay", "mean delay", "all", lambda delay: delay.mean),
-        ("delay.p99", "99 % delay", "all", lambda delay: delay.p99),
+        ("delay.p99", "p99 delay", "all", lambda delay: delay.p99),
         ("delay.9-64", f"mean, 9-64 {unit}", "9-64", lambda delay: delay.mean),
         ("delay.>64", f"mean, >64 {unit}", ">64", lambda delay: delay.mean),
     )
@@ -125,7 +125,7 @@ def _priorities(
         mine, suffix = known.get(one.priority), f"priority.{one.priority}"
         mean = ComparedFigure(f"delay.{suffix}", f"mean, {one.name}", PRIORITIES, Unit.SECONDS, False)
         yield mean, None if mine is None else mine.mean
-        late = ComparedFigure(f"delay.p99.{suffix}", f"99 %, {one.name}", PRIORITIES, Unit.SECONDS, False)
+        late = ComparedFigure(f"delay.p99.{suffix}", f"p99, {one.name}", PRIORITIES, Unit.SECONDS, False)
         yield late, None if mine is None else mine.p99
     amounts: tuple[tuple[str, str, Callable[[PreemptionMeasures], float]], ...] = (
         ("evictions", "evictions", lambda one: one.evictions),

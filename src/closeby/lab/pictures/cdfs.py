@@ -25,7 +25,7 @@ from closeby.quality.spans import excess_spans, fewest, spans
 from closeby.quality.summary import waits_of
 
 #: What is shown of the traffic of an application: the first is a cost, the others are shares of its pairs.
-TALK = ("cost of a pair", "pairs in one node", "pairs in one zone", "pairs in one region")
+TALK = ("cost of a pair", "pairs on one node", "pairs in one zone", "pairs in one region")
 
 
 class Distribution(Struct, frozen=True, kw_only=True, eq=False):

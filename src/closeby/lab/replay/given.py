@@ -218,5 +218,5 @@ def _drawn_smaller(load: Load, place: _Place) -> Iterator[str]:
         asks = f"have more than {plural(most, 'GPU')}, the most that a job can get in {where}"
     yield (
         f"about {count:,} of {plural(load.jobs, 'job')} would {asks}: smaller ones are drawn in their place "
-        f"(as published such jobs hold {beyond.time:.0%} of the {what} of {load.workload})"
+        f"(as published such jobs hold {100 * beyond.time:.0f} % of the {what} of {load.workload})"
     )

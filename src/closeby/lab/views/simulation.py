@@ -140,7 +140,7 @@ def _waiting_words(report: SimulationReport) -> Iterator[Text]:
 
 
 def _by_priority(report: SimulationReport, found: PreemptionMeasures) -> RenderableType:
-    columns = ("jobs", "mean", "50 %", "99 %", "evictions", "lost")
+    columns = ("jobs", "mean", "p50", "p99", "evictions", "lost")
     table = plain_table("priority", *columns, right=columns)
     classes = report.workload.priorities
     names = {one.priority: one.name for one in classes} if isinstance(classes, tuple) else {}
@@ -253,7 +253,7 @@ def _places(measures: Measures) -> RenderableType:
             level.group_spread,
         )
         numbers = ["–" if value is None else f"{value:.2f}" for value in values]
-        largest = "–" if level.largest_gang is None else f"{level.largest_gang:.0%} of free"
+        largest = "–" if level.largest_gang is None else f"{100 * level.largest_gang:.0f} % of free"
         table.add_row(level.level, *numbers, largest)
     note = Text(
         "Means over jobs. Span: domains that a job touches; excess: over the fewest that could hold it, 1 is "
@@ -279,11 +279,11 @@ def _modelled(measures: Measures) -> Iterator[RenderableType]:
 def _applications(found: ApplicationsEntry) -> RenderableType:
     """Over the pairs of pods that talk."""
     shares = (
-        ("node", found.same_node),
-        ("zone", found.same_zone),
-        ("region", found.same_region),
+        ("on one node", found.same_node),
+        ("in one zone", found.same_zone),
+        ("in one region", found.same_region),
     )
-    shown = [f"{value:.0%} in one {name}" for name, value in shares if value is not None]
+    shown = [f"{100 * value:.0f} % {where}" for where, value in shares if value is not None]
     cost = "unknown" if found.cost_per_pair is None else f"{found.cost_per_pair:.2f} on average"
     return Text(
         f"{plural(found.placed, 'application')} with {plural(found.pairs, 'pair')} of dependent pods: "

@@ -175,7 +175,13 @@ def app_group_sentences(entry: AppGroupEntry, pods: Sequence[PodEntry]) -> Itera
             f"cost {entry.together}."
         )
     if entry.optimum is not None:
-        gap = "" if entry.gap is None else f", {entry.gap:.1%} less than that" if entry.gap else ", just that"
+        gap = (
+            ""
+            if entry.gap is None
+            else f", {100 * entry.gap:.1f} % less than that"
+            if entry.gap
+            else ", just that"
+        )
         yield f"The least possible is {entry.optimum}{gap}."
 
 

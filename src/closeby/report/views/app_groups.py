@@ -29,7 +29,7 @@ def app_groups_table(app_groups: Sequence[AppGroupEntry], names: Names) -> Table
         if entry.cost_source == TREE:
             figures[0] += " (distance)"
         if entry.gap is not None and entry.gap > 0:
-            figures[2] += f" ({entry.gap:+.1%})"
+            figures[2] += f" ({100 * entry.gap:+.1f} %)"
         table.add_row(
             names.of(entry.namespace, entry.name),
             Text(f"{entry.scheduled}/{entry.pods}", style=style),

@@ -74,7 +74,7 @@ def _applications(entries: Sequence[AppGroupEntry], names: Names) -> Table:
         table.add_row(
             names.of(entry.namespace, entry.name),
             f"{entry.pairs:,}",
-            *("–" if share is None else f"{share:.0%}" for share in shares),
+            *("–" if share is None else f"{100 * share:.0f} %" for share in shares),
             Text(f"{entry.over:,}", style="red" if entry.over else ""),
         )
     return table

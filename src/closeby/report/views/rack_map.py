@@ -79,7 +79,7 @@ def _heading(run: Run, tree: Tree, domain: Domain, row: int) -> Text:
     slots = tree.slot_at[first:end]
     cluster = run.engine.cluster
     capacity, used = int(cluster.allocatable[row, slots].sum()), int(cluster.requested[row, slots].sum())
-    share = f"{used / capacity:.0%} in use" if capacity else "nothing to use"
+    share = f"{100 * used / capacity:.0f} % in use" if capacity else "nothing to use"
     return Text.assemble((path_text(tree.path(domain)), "bold"), f"  {plural(len(slots), 'node')}, {share}")
 
 
