@@ -110,6 +110,15 @@ def test_nodes_without_a_label_are_flagged_and_lie_alone(golden: Golden) -> None
     golden("topology", closeby("topology", "-f", "-", stdin=manifests).stdout)
 
 
+def test_nodes_without_a_level_share_one_line_where_that_level_is_shown(golden: Golden) -> None:
+    """Three nodes of zone a have no rack, one lacks both labels; 5 GPUs of one are in use."""
+    strays = [node(f"stray-{number}", {"example.com/zone": "a"}) for number in range(3)]
+    manifests = text(*CLUSTER, *strays, node("lost", {}), pod("p", 5, on="stray-1"))
+    (fabric,) = report("topology", "-f", "-", "--level", "rack", stdin=manifests)["topologies"]
+    assert sum(not one["labelled"] for one in fabric["domains"]) == 4
+    golden("topology", closeby("topology", "-f", "-", "--level", "rack", stdin=manifests).stdout)
+
+
 def test_depth_and_level_show_less() -> None:
     manifests = text(*CLUSTER)
 

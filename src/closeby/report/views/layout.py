@@ -195,5 +195,5 @@ def found_text(found: FoundTopologyEntry) -> str:
     return (
         f"Topology {found.name} is known from labels of {found.nodes:,} of {plural(found.of, 'node')} "
         f"({some(found.labels)}), since no Topology object is there. `{found.command}` prints it as an "
-        "object (for files with -f)."
+        "object (add -f PATH for nodes of files)."
     )

@@ -1,17 +1,27 @@
 """Topology trees as indented tables: how full each domain is, and who runs there."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.quantities import format_amount
+from closeby.objects.topologies import tier_of
 from closeby.objects.words import path_text, plural
 from closeby.quality.placements import NODE_LEVEL
 from closeby.report.documents.fits import FitEntry, LevelFitEntry, TopologyFitEntry
-from closeby.report.documents.topologies import DomainEntry, TopologyEntry, TopologyReport, UplinksEntry
+from closeby.report.documents.topologies import (
+    DomainEntry,
+    TenantEntry,
+    TopologyEntry,
+    TopologyReport,
+    UplinksEntry,
+)
 from closeby.report.views.layout import Indented, plain_table, worth_knowing
+from closeby.whatif.records import DomainPath
 
 #: Single nodes are listed when there are at most this many, unless the user asks for them.
 NODES_SHOWN = 40
@@ -42,7 +52,7 @@ def topology_views(report: TopologyReport, *, with_nodes: bool | None = None) ->
         said = {one.field for one in report.conditions if one.object == f"Topology/{topology.name}"}
         yield from _flags(topology, said)
         if isinstance(topology.command, str):
-            how = f"No object declares it. `{topology.command}` prints one (for files with -f)."
+            how = f"No object declares it. `{topology.command}` prints one (add -f PATH for nodes of files)."
             yield Indented(Text(how, style="dim"), (0, 0, 0, 2))
     yield from worth_knowing(report.conditions)
 
@@ -66,15 +76,46 @@ def _table(topology: TopologyEntry, resources: Sequence[str], with_nodes: bool |
     if with_nodes is None:
         with_nodes = topology.levels[-1].domains <= NODES_SHOWN
     nested = len({entry.level for entry in topology.domains}) > 1
+    nameless: dict[DomainPath, list[DomainEntry]] = {}
     for entry in topology.domains:
         single = entry.level == NODE_LEVEL
         alone = None in (entry.path[:-1] if single else entry.path)
-        # A node that lacks a label is always shown by its name, never the domain it would be alone in.
-        if alone and (single or not nested):
+        # A node that lacks a label is always shown by its name, never the domain it would be alone in. Where
+        # nodes have no lines, those that lack the same labels share one.
+        if alone and single:
             table.add_row(*_row(entry, resources, nested, style="yellow"))
+        elif alone and not nested:
+            nameless.setdefault(entry.path, []).append(entry)
         elif not alone and (with_nodes or not single or not nested):
             table.add_row(*_row(entry, resources, nested))
+    for entries in nameless.values():
+        table.add_row(*_row(_together(entries), resources, nested, style="yellow"))
     return table
+
+
+def _together(entries: Sequence[DomainEntry]) -> DomainEntry:
+    """Several nodes that lie alone at a level as one entry."""
+    gangs: Counter[str] = Counter()
+    for entry in entries:
+        gangs.update({one.gang: one.pods for one in entry.gangs})
+    return replace(
+        entries[0],
+        nodes=sum(one.nodes for one in entries),
+        unavailable=sum(one.unavailable for one in entries),
+        capacity=_sums(one.capacity for one in entries),
+        used=_sums(one.used for one in entries),
+        free=_sums(one.free for one in entries),
+        gangs=tuple(TenantEntry(gang=gang, pods=pods) for gang, pods in gangs.items()),
+        single_pods=sum(one.single_pods for one in entries),
+    )
+
+
+def _sums(amounts: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
+    total: dict[str, float] = {}
+    for one in amounts:
+        for resource, amount in one.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total
 
 
 def _row(entry: DomainEntry, resources: Sequence[str], nested: bool, style: str = "") -> list[RenderableType]:
@@ -96,7 +137,7 @@ def _degraded(up: UplinksEntry) -> str:
     if up.cables is not None and up.usual_cables is not None and up.cables < up.usual_cables:
         parts.append(f"{up.cables} of {plural(up.usual_cables, 'uplink')}")
     if up.bandwidth is not None and up.usual_bandwidth is not None and up.bandwidth < up.usual_bandwidth:
-        parts.append(f"{up.bandwidth / _GIGABIT:,g} of {up.usual_bandwidth / _GIGABIT:,g} Gb/s")
+        parts.append(f"{up.bandwidth / _GIGABIT:,g} of {up.usual_bandwidth / _GIGABIT:,g} Gbps")
     return f"{', '.join(parts)}; counts as {up.cost:g} edges"
 
 
@@ -145,9 +186,7 @@ def _flags(topology: TopologyEntry, said: Collection[str]) -> Iterator[Renderabl
     }
     for domain in topology.domains:
         if domain.uplinks is not None and domain.uplinks.cost > 1:
-            yield Text.assemble(
-                ("  ! ", "yellow"), f"{domain.level} {path_text(domain.path)}: {_degraded(domain.uplinks)}"
-            )
+            yield _flag(f"{domain.level} {path_text(domain.path)}: {_degraded(domain.uplinks)}")
     by_missing: dict[tuple[str, ...], list[str]] = {}
     for entry in topology.unlabelled:
         missing = tuple(label for label in entry.missing if label not in known)
@@ -155,11 +194,25 @@ def _flags(topology: TopologyEntry, said: Collection[str]) -> Iterator[Renderabl
             by_missing.setdefault(missing, []).append(entry.node)
     for missing, nodes in by_missing.items():
         shown = ", ".join(nodes[:5]) + (", …" if len(nodes) > 5 else "")
-        yield Text.assemble(
-            ("  ! ", "yellow"),
-            f"{plural(len(nodes), 'node')} without {' and '.join(missing)} ({shown}): ",
-            "usable, but never where that level is required",
+        levels = "that level is" if len(missing) == 1 else "one of these levels is"
+        yield _flag(
+            f"{plural(len(nodes), 'node')} without {_all_of(missing)} ({shown}): usable, but never where "
+            f"{levels} required"
         )
+
+
+def _flag(said: str) -> RenderableType:
+    return Indented(Text.assemble(("! ", "yellow"), said), (0, 0, 0, 2))
+
+
+def _all_of(labels: Sequence[str]) -> str:
+    """Labels in a sentence; those that stand for a tier of HyperNodes are called so."""
+    tiers = [tier_of(label) for label in labels]
+    named = [
+        label if tier is None else f"a HyperNode of tier {tier}"
+        for label, tier in zip(labels, tiers, strict=True)
+    ]
+    return " and ".join((", ".join(named[:-1]), named[-1])) if len(named) > 1 else named[0]
 
 
 def _fit_views(fit: FitEntry) -> Iterator[RenderableType]:
