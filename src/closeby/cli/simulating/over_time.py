@@ -121,7 +121,7 @@ class Seconds(click.ParamType[float]):
 
 
 class PodsOfLevel(click.ParamType[tuple[str, int]]):
-    """A level and a number, like ``rack=16``."""
+    """A level and a number, like ``leaf=16``."""
 
     name = "level"
 
@@ -132,13 +132,13 @@ class PodsOfLevel(click.ParamType[tuple[str, int]]):
         pods = whole_number(number) or 0
         if not level or not 0 < pods < _GREATEST:
             self.fail(
-                f"{quoted(value)} is not a level and how many pods share one; write like rack=16", param, ctx
+                f"{quoted(value)} is not a level and how many pods share one; write like leaf=16", param, ctx
             )
         return level, pods
 
 
 class FailuresOfLevel(click.ParamType[tuple[str, int, float]]):
-    """A level, a number of nodes and a span of time, like ``rack=2:7d``."""
+    """A level, a number of nodes and a span of time, like ``leaf=2:7d``."""
 
     name = "failures"
 
@@ -151,7 +151,7 @@ class FailuresOfLevel(click.ParamType[tuple[str, int, float]]):
         if not level or not 0 < nodes < _GREATEST:
             self.fail(
                 f"{quoted(value)} is not a level and how many nodes of each of its domains are out of order; "
-                "write like rack=2, or rack=2:7d with how long they are",
+                "write like leaf=2, or leaf=2:7d with how long they are",
                 param,
                 ctx,
             )
@@ -275,14 +275,14 @@ def says_where(command: Command) -> Command:
             multiple=True,
             metavar="LEVEL=PODS",
             help="Place each job of several pods in segments of so many pods, each within one domain of this "
-            "level, such as rack=16; the last may be smaller. May be repeated, coarse to fine.",
+            "level, such as leaf=16; the last may be smaller. May be repeated, coarse to fine.",
         ),
         click.option(
             "--failures",
             type=FailuresOfLevel(),
             metavar="LEVEL=NODES[:TIME]",
             help="Let so many nodes of each domain of this level be out of order at any time, such as "
-            "rack=2:7d: which ones changes at random, each is out for that long on average (7d), and jobs "
+            "leaf=2:7d: which ones changes at random, each is out for that long on average (7d), and jobs "
             "that run there are evicted.  [default: none]",
         ),
     )
