@@ -60,7 +60,7 @@ def _with_names(error: click.UsageError) -> str:
     its choices.
     """
     if isinstance(error, click.BadParameter) and isinstance(error.param, click.Argument) and error.param.name:
-        error.param_hint = error.param.name.upper()
+        error.param_hint = (error.param.metavar or error.param.name.upper()).strip("[].")
     said = error.format_message()
     if not isinstance(error.ctx and error.ctx.command, click.Group) or "No such command" not in said:
         return said
@@ -76,10 +76,15 @@ def _with_names(error: click.UsageError) -> str:
 def _as_ours(said: str) -> str:
     """A message of click's: in lower case, without a full stop, and with a remedy after a semicolon."""
     said = re.sub(r"\.? \(?Did you mean(?: one of:)? (.+?)\?\)?$", r"; did you mean \1?", said)
+    said = re.sub(r"\. Choose from:\s+(.+)$", _choices, said, flags=re.DOTALL)
     said = re.sub(r"a valid integer( range)?", "a whole number", said)
     said = re.sub(r"a valid float( range)?", "a number", said)
     first = said[:1].lower() if said[1:2].islower() else said[:1]
     return first + said[1:].removesuffix(".")
+
+
+def _choices(found: re.Match[str]) -> str:
+    return f"; choose from {', '.join(found[1].replace(',', ' ').split())}"
 
 
 @contextmanager

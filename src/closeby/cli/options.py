@@ -186,8 +186,8 @@ def gates(command: Command) -> Command:
         type=OneOf(("bind", "gate")),
         default="bind",
         show_default=True,
-        help="Which pods it works on. bind: it binds the pods that name this scheduler. gate: it chooses the "
-        "nodes of pods with the scheduling gate closeby.dev/placement, whatever scheduler they name, which "
+        help="Which pods closeby places. bind: the scheduler binds the pods that name it. gate: it chooses "
+        "the nodes of pods with the scheduling gate closeby.dev/placement, and whatever scheduler they name "
         "then binds them.",
     )
     @wraps(command)

@@ -134,6 +134,7 @@ def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] |
     from closeby.cli.reading.inputs import Unusable
     from closeby.objects.words import suggestion
     from closeby.quality.placements import NODE_LEVEL
+    from closeby.topology.constraints import ANY_KEYS, writes_one
 
     topologies = run.engine.topologies
     known = ", ".join(topologies.usable()) or "none"
@@ -149,7 +150,8 @@ def _names(run: "Run", name: str | None, level: str | None) -> tuple[str, ...] |
         trees = [tree for one in names if (tree := topologies.tree(one)) is not None]
         guess = suggestion(level, dict.fromkeys(known for tree in trees for known in tree.level_names))
         listed = "; ".join(f"{tree.name} has {', '.join(tree.level_names)}" for tree in trees)
-        raise Unusable(f"no topology has a level {level!r}; {listed or 'there is no topology'}{guess}")
+        none = f"there is no topology; {writes_one(ANY_KEYS)}"
+        raise Unusable(f"no topology has a level {level!r}; {listed or none}{guess}")
     return having
 
 

@@ -16,7 +16,7 @@ from closeby.topology.tree import Tree
 #: How alike a name and the one that was meant are.
 _ALIKE: Final = 0.8
 #: Where a Topology object is asked for: stands for the levels' label keys, closest first.
-_KEYS: Final = "LABEL,LABEL"
+ANY_KEYS: Final = "LABEL,LABEL"
 
 
 def write_command(preset: str) -> str:
@@ -27,7 +27,7 @@ def write_command(preset: str) -> str:
 def writes_one(keys: str, name: str = "") -> str:
     """Says which command writes a Topology with levels of these label keys, called ``name``."""
     called = f" --name {name}" if is_object_name(name) else ""
-    preset = " (or --preset NAME; " if keys == _KEYS else " ("
+    preset = " (or --preset NAME; " if keys == ANY_KEYS else " ("
     return (
         f"`closeby discover labels --key {keys} -o topology{called} -f FILE`{preset}without -f from the "
         "cluster's nodes) writes one"
@@ -106,7 +106,7 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             if declared is None
             else f"topology {quoted(name)} is not usable: {declared.conditions[0].message}"
         )
-        fix = "fix it" if declared is not None else f"create it: {writes_one(_KEYS, name)}"
+        fix = "fix it" if declared is not None else f"create it: {writes_one(ANY_KEYS, name)}"
         if declared is None and name == HYPERNODES:
             fix = f"create HyperNodes; for files, add what {GET_HYPERNODES} prints"
         remedy = (
@@ -229,7 +229,7 @@ def level_meant(topologies: Topologies, wanted: str, topology: str | None = None
 
 def _level_remedy(topologies: Topologies, wanted: str) -> str:
     """The remedy where no topology has a level."""
-    key = wanted if "/" in wanted and is_label_key(wanted) else _KEYS
+    key = wanted if "/" in wanted and is_label_key(wanted) else ANY_KEYS
     close = level_meant(topologies, wanted)
     meant = "" if close is None else f"did you mean {close}? If not, "
     create = f"{meant}create a Topology with a level {quoted(wanted)}: {writes_one(key)}"

@@ -29,7 +29,13 @@ DIFFERENT = 3
     help="Type of both files: findings (the output of -o json), the name of a source, or labels:PRESET.  "
     "[default: detected from their contents]",
 )
-@click.option("--labels", "keys", metavar="KEY,KEY", callback=label_keys, help="Label keys, closest first.")
+@click.option(
+    "--labels",
+    "keys",
+    metavar="KEY,KEY",
+    callback=label_keys,
+    help="Keys of the labels that a source would write, closest first; the output of -o json has its own.",
+)
 @click.option(
     "-o",
     "--output",

@@ -75,8 +75,9 @@ _OUTPUT_OPTIONS = (
         "keys",
         metavar="KEY,KEY",
         callback=label_keys,
-        help="Label keys, closest first.  [default: block, datacenter and zone of "
-        "network.topology.kubernetes.io, as many as there are levels]",
+        help="Keys of the labels that are written, closest first.  [default: block, datacenter and zone of "
+        "network.topology.kubernetes.io, as many as there are levels, and accelerator where it is known; the "
+        "source labels keeps its own keys]",
     ),
 )
 #: Whether and how they are written to the nodes of a cluster.
