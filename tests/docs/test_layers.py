@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "layers.md").read_text()
 
 
 def test_commands_print_what_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT / "docs" / "examples")
+    monkeypatch.chdir(ROOT)
     shown = re.findall(r"```console\n\$ closeby (.+?)\n(.+?)```", PAGE, re.DOTALL)
     assert len(shown) == 3
     for arguments, lines in shown:
