@@ -158,6 +158,15 @@ class TestWorkloads:
         assert (found["subject"], found["reason"]) == ("pod/default/work-1", "InsufficientResources")
         assert found["chosen"] == {"workload": "job/default/work", "items": 2, "waiting": 1, "what": "pods"}
 
+    def test_explain_says_how_the_pods_of_a_job_become_a_gang(self) -> None:
+        """A Job is no gang by nature; other workloads without a gang may well mean it so."""
+        manifests = (*racks({"a/r1": 2}), workload("job"))
+        assert (
+            'closeby.dev/gang: "true"' in closeby("explain", "work", "-f", "-", stdin=text(*manifests)).stdout
+        )
+        alone = closeby("explain", "pod/work-0", "-f", "-", stdin=text(*manifests)).stdout
+        assert "closeby.dev/gang" not in alone
+
     def test_a_pod_whose_owner_was_not_read_is_found_by_what_it_says_of_it(self) -> None:
         """As in a cluster: the pods of a JobSet belong to Jobs, and a label names the JobSet."""
         member = pod("work-workers-0-0-abcde")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from closeby.simulator.runs import Run
 
 POD, GANG, APP_GROUP = "pod", "podgroup", "appgroup"
+#: How the pods of a Job become one.
+OPT_IN = 'the annotation closeby.dev/gang: "true" on the Job makes its pods a gang'
 #: Names that are proposed for an unknown one.
 PROPOSED = 5
 
@@ -104,12 +106,13 @@ class ChosenEntry(Struct, frozen=True, kw_only=True):
     what: str
 
     def sentence(self) -> str:
-        """Which of them it is."""
+        """Which of them it is, and of the pods of a Job how they become a gang."""
         which = "the first that waits" if self.waiting else "the first"
         wait = {0: "none waits", 1: "1 waits"}.get(self.waiting, f"{self.waiting:,} wait")
+        gang = f"; {OPT_IN}" if self.what == "pods" and self.workload.startswith("job/") else ""
         return (
             f"{self.workload} has {self.items:,} {self.what} that are decided one by one, of which {wait}; "
-            f"this is {which}."
+            f"this is {which}{gang}."
         )
 
 
