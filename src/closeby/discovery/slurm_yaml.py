@@ -113,7 +113,9 @@ class _Reader:
         warnings: tuple[Condition, ...] = ()
         if others:
             message = f"{self._file} declares {several(others)} as well; only {name} was read"
-            found = warning(f"Topology/{name}", message, "name another", reason=Reason.UNSUPPORTED)
+            found = warning(
+                f"Topology/{name}", message, "name another with --topology", reason=Reason.UNSUPPORTED
+            )
             warnings = (found,)
         if plugin == "tree":
             tree = decode(self._file, value, _TreeEntry, path, line=line)

@@ -27,7 +27,7 @@ def difference_views(difference: Difference) -> Iterator[RenderableType]:
     for one in difference.moved:
         ways.setdefault((one.before, one.after), []).append(one.node)
     if ways:
-        table = plain_table("from", "to", "nodes", "who", right=("nodes",))
+        table = plain_table("from", "to", "nodes", "names", right=("nodes",))
         for (before_path, after_path), names in ways.items():
             table.add_row(_shown(before_path), _shown(after_path), f"{len(names):,}", names_text(names))
         yield section(f"Moved ({plural(len(difference.moved), 'node')})", table)
@@ -52,7 +52,7 @@ def _seen(title: str, nodes: Iterable[Seen]) -> Iterator[RenderableType]:
     for one in nodes:
         places.setdefault(one.path, []).append(one.node)
     if places:
-        table = plain_table("domain", "nodes", "who", right=("nodes",))
+        table = plain_table("domain", "nodes", "names", right=("nodes",))
         for path, names in places.items():
             table.add_row(_shown(path), f"{len(names):,}", names_text(names))
         yield section(f"{title} ({plural(sum(map(len, places.values())), 'node')})", table)

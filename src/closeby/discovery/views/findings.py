@@ -29,7 +29,7 @@ def discovery_views(findings: ScanFindings) -> Iterator[RenderableType]:
     for name, node in findings.nodes.items():
         full = (*node.path, *(None for _ in range(len(findings.levels) - len(node.path))))
         places.setdefault(full[::-1], []).append(name)
-    table = plain_table("domain", "nodes", "uplinks", "who", right=("nodes", "uplinks"))
+    table = plain_table("domain", "nodes", "uplinks", "names", right=("nodes", "uplinks"))
     for place in sorted(places, key=_order):
         names = places[place]
         table.add_row(path_text(place), f"{len(names):,}", _uplinks(findings, names), names_text(names))
