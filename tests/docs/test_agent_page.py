@@ -77,7 +77,7 @@ def test_its_figures_are_those_of_the_code() -> None:
     assert f"within {limits.within:g} s, those count, if there are at least {limits.least}" in text
     assert f"at most {MOST} other zones" in text and f"{MOST + 1} N" in text
     assert f"{(limits.trips + limits.warm + 1) * TRIP / 1000:.0f} kB" in text
-    assert f"{NONCE + PROOF + LONGEST_NAME} bytes from him, and {QUESTION} later" in text
+    assert f"frames of at most {NONCE + PROOF + LONGEST_NAME} bytes, afterwards of {QUESTION}" in text
     assert (
         f"at most {limits.connections} connections (`--connections`), {limits.per_address} from one address, "
         f"{limits.arrivals:g} new ones a second, {limits.arrivals_per_address:g} from one address, and "
