@@ -159,7 +159,8 @@ class Population:
 
     def expect(self, pod: Pod) -> None:
         """A pod waits: if it has terms, all that they need is counted from now on."""
-        self.trim()
+        if self._noted:  # Pods that wait, and go without a node, leave nothing else to forget.
+            self.trim()
         if pod.spec.pod_affinity is not None or pod.spec.topology_spread:
             self._activate()
             self._learn_all(pod.spec)
