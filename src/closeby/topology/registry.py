@@ -36,6 +36,8 @@ class Topologies:
     def __init__(self, labels: LabelTable, node_names: Sequence[str | None]) -> None:
         self._labels = labels
         self._node_names = node_names
+        #: Grows with each topology that is declared or withdrawn.
+        self.version = 0
         self._declared: dict[str, Topology] = {}
         self._ignored: dict[str, Mapping[str, frozenset[str]]] = {}
         self._trees: dict[str, _Built] = {}
@@ -136,6 +138,7 @@ class Topologies:
         self.declare(Topology(name=name, levels=levels, source=CONFIGURED_KEYS))
 
     def _forget(self, name: str) -> None:
+        self.version += 1
         before = self._levels
         self._canonical, self._levels = self._by_levels()
         for other in {*before, *self._levels}:

@@ -22,7 +22,7 @@ MemberOrder = tuple[int, int, float, tuple[tuple[int, str], ...], str]
 class Members:
     """The pods that name one gang, waiting and placed, by uid."""
 
-    __slots__ = ("_in_order", "_keys", "_ordered", "done", "placed", "ranks", "waiting")
+    __slots__ = ("_in_order", "_keys", "_ordered", "done", "placed", "ranks", "version", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[str, Pod] = {}
@@ -31,6 +31,8 @@ class Members:
         self.done: dict[str, Pod] = {}
         #: uid -> rank of each placed member that has one.
         self.ranks: dict[str, int] = {}
+        #: Grows whenever members come, go, get a node or lose it.
+        self.version = 0
         self._keys: dict[str, MemberOrder] = {}
         #: The waiting members in order; None when that must be worked out again.
         self._ordered: list[Pod] | None = []
@@ -50,6 +52,7 @@ class Members:
         if pod.uid in self._keys:
             self.remove(pod.uid)
         key = member_order(pod)
+        self.version += 1
         self._keys[pod.uid] = key
         self._in_order = None
         if placed:
@@ -67,6 +70,7 @@ class Members:
     def settle(self, pods: Sequence[Pod], ranks: Iterable[int]) -> None:
         """Waiting members got their nodes and ranks."""
         uids = [pod.uid for pod in pods]
+        self.version += 1
         if not self.placed and uids == list(self.waiting):
             self.placed, self.waiting = self.waiting, {}
         else:
@@ -76,6 +80,7 @@ class Members:
 
     def remove(self, uid: str) -> None:
         """Forget a member."""
+        self.version += 1
         if self.waiting.pop(uid, None) is not None:
             self._ordered = self._in_order = None
         self.placed.pop(uid, None)

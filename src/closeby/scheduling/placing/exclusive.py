@@ -4,7 +4,7 @@ The gang holds its domains by the members that are there, also those that are be
 has to be written down.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,12 +15,14 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Undo
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import Layering
-from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.intake.members import Members
+from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
 from closeby.scheduling.placing.tools import Tools, WaitingGang
 from closeby.topology.tree import Tree
 
 #: Pods of these owners are on each node, and take no domain from a gang.
 ON_EACH_NODE: Final = ("DaemonSet/", "Node/")
+_NO_SLOTS: Final[Ints] = np.zeros(0, dtype=np.intp)
 
 
 def layers_of(group: PodGroup) -> Iterator[Layer]:
@@ -37,25 +39,40 @@ class OwnedDomain(NamedTuple):
     slots: Ints
 
 
+class _Holding(NamedTuple):
+    """The nodes of the domains that a gang has for itself, and what they were worked out from."""
+
+    group: PodGroup
+    members: Members
+    version: int
+    #: Slots from which all others keep off, and those from which other exclusive gangs do.
+    from_all: Ints
+    from_the_kind: Ints
+
+
 class Exclusives:
     """Answers from the pods that hold nodes now."""
 
     def __init__(self, tools: Tools, state: SchedulingState) -> None:
         self._tools = tools
         self._state = state
+        #: By gang; good for the nodes and topologies of this stamp.
+        self._known: dict[str, _Holding] = {}
+        self._stamp: Hashable = None
         tools.taken = self.taken
 
     def keep_off(self, key: str) -> None:
         """Note which nodes an item must keep off, as others have their domains for themselves."""
-        self._keep_off(key, self._state.waiting_pods.get(key))
+        self._tools.reserved.own(self._owned(key, self._state.waiting_pods.get(key)))
 
-    def keep_off_in_trial(self, item: WaitingGang | Pod) -> Undo:
-        """The same for an item that is tried, with what holds nodes now; returns how to undo it."""
+    def keep_off_in_trial(self, item: WaitingGang | Pod, lifted: Iterable[Pod]) -> Undo:
+        """The same for an item that is tried while some pods are off their nodes; returns how to undo it."""
         reserved = self._tools.reserved
         before = reserved.owned
         if not self._state.exclusive:
             return _nothing
-        self._keep_off(_key_of(item), item if isinstance(item, Pod) else None)
+        gangs = {gang_key(pod) for pod in lifted if pod.group is not None}
+        reserved.own(self._owned(_key_of(item), item if isinstance(item, Pod) else None, gangs))
         return lambda: reserved.own(before)
 
     def owners(self, item: WaitingGang | Pod) -> list[OwnedDomain]:
@@ -68,9 +85,6 @@ class Exclusives:
             inside, starts = tree.slots_of(level, domains[domains >= 0])
             found += (OwnedDomain(owner, some) for some in np.split(inside, starts[1:]) if len(some) > 1)
         return found
-
-    def _keep_off(self, key: str, plain: Pod | None) -> None:
-        self._tools.reserved.own(self._owned(key, plain) if self._state.exclusive else None)
 
     def release(self) -> None:
         """No item is decided any more."""
@@ -106,14 +120,49 @@ class Exclusives:
         group = self._state.groups.get(key)
         return group is not None and any(one.exclusive is Exclusive.KIND for one in layers_of(group))
 
-    def _owned(self, key: str, plain: Pod | None) -> Bools | None:
+    def _owned(self, key: str, plain: Pod | None, lifted: Container[str] = ()) -> Bools | None:
         """The nodes in domains that other gangs have for themselves and that keep this item off."""
         if plain is not None and plain.owner.startswith(ON_EACH_NODE):
             return None
+        of_the_kind = self._is_of_the_kind(key)
         mask = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
-        for _, tree, level, slots in self._layers_of_others(key):
-            mask[_in_the_same(tree, level, slots)] = True
+        for owner, found in self._holdings(lifted):
+            if owner != key:
+                mask[found.from_all] = True
+                if of_the_kind:
+                    mask[found.from_the_kind] = True
         return mask if mask.any() else None
+
+    def _holdings(self, lifted: Container[str]) -> Iterator[tuple[str, _Holding]]:
+        """What each gang has for itself that has any member on a node; of ``lifted`` ones some are off it."""
+        cluster, groups, members = self._tools.cluster, self._state.groups, self._state.members
+        stamp = cluster.structure, cluster.node_count, self._tools.topologies.version
+        if stamp != self._stamp or len(self._known) > 2 * len(self._state.exclusive):
+            self._known.clear()
+            self._stamp = stamp
+        for owner in self._state.exclusive:
+            group, own = groups.get(owner), members.get(owner)
+            if group is None or own is None or not own.placed:
+                continue
+            if owner in lifted:
+                yield owner, self._held_by(owner, group, own)
+                continue
+            found = self._known.get(owner)
+            if (
+                found is None
+                or found.group is not group
+                or found.members is not own
+                or found.version != own.version
+            ):
+                found = self._known[owner] = self._held_by(owner, group, own)
+            yield owner, found
+
+    def _held_by(self, owner: str, group: PodGroup, members: Members) -> _Holding:
+        nodes: dict[Exclusive, list[Ints]] = {one: [_NO_SLOTS] for one in Exclusive}
+        for layer_of, tree, level, slots in self._layers_of(owner, group):
+            nodes[layer_of].append(_in_the_same(tree, level, slots))
+        from_all, from_the_kind = (np.concatenate(nodes[one]) for one in (Exclusive.ALL, Exclusive.KIND))
+        return _Holding(group, members, members.version, from_all, from_the_kind)
 
     def _layers_of_others(self, key: str) -> Iterator[tuple[str, Tree, int, Ints]]:
         """Of each layer with domains that keep an item off: whose, their tree and level, and its slots."""
@@ -122,15 +171,19 @@ class Exclusives:
             group = self._state.groups.get(owner)
             if owner == key or group is None or not self._state.holding(owner):
                 continue
-            close = self._tools.profile.close_by_default
-            for leaf, layering in constraints_of(group, self._tools.topologies, close).layerings.items():
-                members = [pod for pod in self._state.holding(owner) if not leaf or pod.subgroup == leaf]
-                slots = self._slots(members)
-                for layer in layering.layers:
-                    if layer.exclusive is Exclusive.NONE:
-                        continue
-                    if layer.exclusive is Exclusive.ALL or of_the_kind:
-                        yield owner, layering.tree, layer.level, slots
+            for layer_of, tree, level, slots in self._layers_of(owner, group):
+                if layer_of is Exclusive.ALL or of_the_kind:
+                    yield owner, tree, level, slots
+
+    def _layers_of(self, owner: str, group: PodGroup) -> Iterator[tuple[Exclusive, Tree, int, Ints]]:
+        """Of each layer whose domains a gang has for itself: from whom, its tree and level, and its slots."""
+        close = self._tools.profile.close_by_default
+        for leaf, layering in constraints_of(group, self._tools.topologies, close).layerings.items():
+            members = [pod for pod in self._state.holding(owner) if not leaf or pod.subgroup == leaf]
+            slots = self._slots(members)
+            for layer in layering.layers:
+                if layer.exclusive is not Exclusive.NONE:
+                    yield layer.exclusive, layering.tree, layer.level, slots
 
     def _slots(self, pods: Iterable[Pod]) -> Ints:
         found = (self._tools.cluster.placement(pod.uid) for pod in pods)

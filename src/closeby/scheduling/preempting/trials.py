@@ -111,7 +111,7 @@ class PreemptionTrials:
         self._put_back_to(same)
         lifted.extend((pod, self._holdings.lift(pod)) for pod in gone[same:])
         self.steps += len(gone) - same
-        undo = self._exclusives.keep_off_in_trial(item)
+        undo = self._exclusives.keep_off_in_trial(item, gone)
         try:
             yield
         finally:
