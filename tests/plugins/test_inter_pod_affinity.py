@@ -92,6 +92,22 @@ def test_labels_of_namespaces_decide() -> None:
     assert allowed(plugin, web) == "a1 a2 b1 b2 bare"
 
 
+def test_a_namespace_without_pods_changes_nothing_until_it_has_some() -> None:
+    plugin = plugin_on(*FIVE)
+    cluster = plugin.handle.cluster
+    population = cluster.population
+    term = PodAffinityTerm("zone", LabelSelector(), namespace_selector=selector_of({"team": "x"}))
+    web = pod("web", "web", PodAffinity(forbidden=(term,)))
+    assert allowed(plugin, web) == "a1 a2 b1 b2 bare"
+    before = population.epoch
+    assert not population.namespace_changed("b", {"team": "x"})
+    assert population.epoch is before
+    place(cluster, pod("db", "db", namespace="b"), "a1")
+    assert allowed(plugin, web) == "b1 b2 bare"
+    assert population.namespace_changed("b", {"team": "y"})
+    assert allowed(plugin, web) == "a1 a2 b1 b2 bare"
+
+
 def test_clusters_without_terms_count_nothing() -> None:
     plugin = plugin_on(*FIVE)
     cluster = plugin.handle.cluster

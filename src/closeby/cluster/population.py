@@ -117,6 +117,8 @@ class Population:
             self.namespaces.pop(name, None)
         else:
             self.namespaces[name] = labels
+        if not self._stale and all(found.namespace != name for found in self._classes.values()):
+            return False  # No pod of it was counted, nor asked about.
         self._void()
         return self.active
 
