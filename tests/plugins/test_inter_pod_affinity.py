@@ -145,7 +145,10 @@ def test_of_many_terms_the_one_that_keeps_a_node_is_named() -> None:
 
 @pytest.mark.usefixtures("many_terms")
 @pytest.mark.parametrize("seed", range(60))
-def test_against_brute_force(seed: int) -> None:
+@pytest.mark.parametrize("recounted", [2, 0])
+def test_against_brute_force(seed: int, recounted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods with a label that begins to matter are counted again with all others, or alone."""
+    monkeypatch.setattr("closeby.cluster.population.RECOUNTED", recounted)
     against_brute_force(seed, InterPodAffinityArguments(hard_pod_affinity_weight=7))
 
 
@@ -157,6 +160,7 @@ def test_weights_against_brute_force(seed: int, followed: bool, monkeypatch: pyt
         monkeypatch.setattr(f"closeby.cluster.term_weights.{name}", value)
     for name in ("KEPT_SUMS", "_KEPT_ANSWERS"):
         monkeypatch.setattr(f"closeby.cluster.term_weights.{name}", 64)
+    monkeypatch.setattr("closeby.cluster.population.RECOUNTED", seed % 4 // 2 * 2)
     own_only = seed % 2 == 0
     arguments = InterPodAffinityArguments(
         hard_pod_affinity_weight=seed % 3 * 50, ignore_preferred_terms_of_existing_pods=own_only

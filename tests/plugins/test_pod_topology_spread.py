@@ -161,8 +161,10 @@ def test_default_constraints_take_what_constraints_of_pods_take(given: dict[str,
     assert allowed(plugin, web("w")) == nodes
 
 
+@pytest.mark.parametrize("recounted", [2, 0])
 @pytest.mark.parametrize("seed", range(60))
-def test_against_brute_force(seed: int) -> None:
+def test_against_brute_force(seed: int, recounted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("closeby.cluster.population.RECOUNTED", recounted)
     played = Played(seed)
     plugin = plugin_on(played.handle)
     for _ in range(25):

@@ -7,7 +7,7 @@ before a selector is asked for or a pod with terms is placed: a cluster without 
 ``Cluster`` is the only one that adds and removes pods; all figures are integers, so that every undo is exact.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -33,10 +33,14 @@ from closeby.topology.labels import LabelTable
 
 #: Classes and selectors beyond what is in use, until all is counted again.
 _SPARE: Final = 4096
+#: Where more than one pod in so many has a label that begins to matter, all pods are counted again.
+RECOUNTED = 2
 #: Equal pods that are counted together; fewer are counted one by one.
 MANY: Final = 8
 #: Specs whose labels are known to be among the keys, and specs whose terms are remembered.
 _REMEMBERED: Final = 1 << 14
+#: Labels of which it is remembered that they begin to matter.
+_NEW_KEYS: Final = 64
 #: Owners whose own selector default spread goes by.
 SELECTING: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "Deployment"})
 
@@ -75,8 +79,10 @@ class Population:
         self.owners: dict[str, dict[str, PodOwner]] = {}
         #: Whether anything is counted.
         self.active = False
-        #: Grows whenever pods that no selector distinguished may differ from now on.
+        #: Grows whenever pods that no selector distinguished may differ from now on; by which labels of late,
+        #: None for all.
         self.label_keys_version = 0
+        self._new_keys: deque[str | None] = deque(maxlen=_NEW_KEYS)
         #: Another object whenever what was worked out of classes and tallies is void.
         self.epoch = object()
         self._keys: dict[str, None] = {}
@@ -145,10 +151,16 @@ class Population:
         """The labels of a namespace; one that is not known has only that of every namespace."""
         return self.namespaces.get(namespace) or {NAMESPACE_NAME: namespace}
 
+    def new_keys(self, since: int) -> frozenset[str] | None:
+        """The labels that began to matter since a ``label_keys_version``; None where others may have too."""
+        count = self.label_keys_version - since
+        keys = list(self._new_keys)[-count:] if 0 < count <= len(self._new_keys) else [None]
+        return None if None in keys else frozenset(key for key in keys if key is not None)
+
     @property
-    def keys_stamp(self) -> tuple[object, int]:
+    def keys_stamp(self) -> tuple[object, int, int]:
         """Another value whenever pods that were alike may not be so any more."""
-        return self.epoch, len(self._carried)
+        return self.epoch, len(self._carried), self.label_keys_version
 
     # Pods come and go
 
@@ -173,9 +185,9 @@ class Population:
 
     def add(self, pod: Pod, slot: int, structure: object) -> None:
         """A pod was placed."""
+        self._note(pod, slot, 1, structure)
         if self._keeps:
             self._placed[pod.uid] = (pod, slot)
-        self._note(pod, slot, 1, structure)
 
     def remove(self, pod: Pod, slot: int, structure: object) -> None:
         """A pod left its slot."""
@@ -185,9 +197,7 @@ class Population:
 
     def note_all(self, pods: Sequence[Pod], slots: Sequence[int], sign: int, structure: object) -> None:
         """Pods came to their slots (``sign`` 1), or left them (-1)."""
-        if self._keeps and sign > 0:
-            self._placed.update({pod.uid: (pod, slot) for pod, slot in zip(pods, slots, strict=True)})
-        elif self._keeps:
+        if self._keeps and sign < 0:
             for pod in pods:
                 self._placed.pop(pod.uid, None)
         if len(pods) >= MANY and all_alike(pods):
@@ -195,6 +205,8 @@ class Population:
         else:
             for pod, slot in zip(pods, slots, strict=True):
                 self._note(pod, slot, sign, structure)
+        if self._keeps and sign > 0:
+            self._placed.update({pod.uid: (pod, slot) for pod, slot in zip(pods, slots, strict=True)})
 
     def trim(self) -> None:
         """Forget what is not in use, if that is much. Only between decisions."""
@@ -338,12 +350,28 @@ class Population:
             )
 
     def _know(self, keys: Iterable[str]) -> None:
-        """Labels that matter from now on; if one is new, pods make other classes than before."""
+        """Labels that matter from now on; if one is new, pods that have it make other classes than before."""
         for key in keys:
-            if key not in self._keys:
+            if key in self._keys:
+                continue
+            self._tell_apart(key)
+            counts = self.active and not self._stale
+            having = [one for one in self._placed.values() if key in one[0].labels] if counts else []
+            if RECOUNTED * len(having) > len(self._placed):
                 self._keys[key] = None
-                self.label_keys_version += 1
                 self._void()
+                continue
+            before = [self._class(pod) for pod, _ in having]
+            self._keys[key] = None
+            for (pod, slot), found in zip(having, before, strict=True):
+                self._move(pod, slot, found, self._class(pod))
+
+    def _move(self, pod: Pod, slot: int, before: LabelClass, now: LabelClass) -> None:
+        """A placed pod is of another class, which the terms of before select where they selected its own."""
+        for was, found in ((before.placed, now.placed), (before.staying, now.staying)):
+            if found is now.placed or not pod.terminating:
+                _count(was, slot, -1)
+                _count(found, slot, 1)
 
     def _class(self, pod: Pod) -> LabelClass:
         # The labels of a pod are few; of the keys there may be as many as pods have been thought up.
@@ -435,7 +463,11 @@ class Population:
     def _activate(self) -> None:
         if not self.active:
             self.active = self._stale = True
-            self.label_keys_version += 1
+            self._tell_apart(None)
+
+    def _tell_apart(self, key: str | None) -> None:
+        self.label_keys_version += 1
+        self._new_keys.append(key)
 
     def _terms_of(self, pod: Pod, affinity: PodAffinity) -> _Terms:
         """The terms of a pod: which keep others off, and those that count in scores."""

@@ -332,6 +332,14 @@ class SchedulingState:
             return ()
         return self.priorities.limits(self._gang(key, self.waiting(key)))
 
+    def all_waiting(self) -> Iterator[Pod]:
+        """All pods that look for a node."""
+        yield from self.waiting_pods.values()
+        for pods in self.waiting_apps.values():
+            yield from pods.values()
+        for members in self.members.values():
+            yield from members.waiting.values()
+
     def item_keys(self) -> Iterator[str]:
         """Keys of all work items with pods that wait."""
         yield from self.waiting_pods

@@ -214,9 +214,13 @@ class PendingItems:
 
     def notice_label_keys(self, moment: Moment | None) -> None:
         """Selectors may tell pods apart that waited for the same."""
-        version = self._tools.cluster.population.label_keys_version
-        if version != self._label_keys_version:
-            self._label_keys_version = version
+        population = self._tools.cluster.population
+        version, before = population.label_keys_version, self._label_keys_version
+        if version == before:
+            return
+        self._label_keys_version = version
+        keys = population.new_keys(before)
+        if keys is None or any(not keys.isdisjoint(pod.labels) for pod in self._state.all_waiting()):
             self.queue.divide(self._need_now, self.backoff_from(moment))
 
     def backoff_from(self, moment: Moment | None) -> float | None:
