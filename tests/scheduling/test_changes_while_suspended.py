@@ -15,6 +15,7 @@ from closeby.objects.applications import AppGroup, AppWorkload, Dependency
 from closeby.objects.groups import Exclusive, Layer, Strategy
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.pods import Pod
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, PodOwner, selector_of
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -23,6 +24,7 @@ from closeby.scheduling.events import (
     NetworkTopologyChanged,
     NodeUpserted,
     PodUpserted,
+    SelectionChanged,
     Tick,
     TopologyChanged,
 )
@@ -122,6 +124,21 @@ def test_an_application_of_another_namespace_wakes_and_restarts_no_item() -> Non
     waiting = one.unschedulable
     one.handle(AppGroupChanged(AppGroup(namespace="other", name="b")))
     assert one.handle(Tick(limit=1)) == [] and one.unschedulable == waiting
+
+
+def test_a_service_of_another_namespace_restarts_no_search() -> None:
+    one = scene()
+    apart = PodAffinity(forbidden=(PodAffinityTerm(HOSTNAME, selector_of({"app": "a"})),))
+    with_terms = replace(pods(None, 1, replace(spec(gpu=0), pod_affinity=apart))[0], namespace="other")
+    one.handle(PodUpserted(with_terms))
+
+    def meanwhile(suspended: int) -> list[Event]:
+        selector = selector_of({"app": f"a{suspended % 2}"})
+        return [SelectionChanged(PodOwner(kind="Service", namespace="other", name="s", selector=selector))]
+
+    undisturbed, _ = drive(scene(), 50, lambda suspended: [])
+    suspended, where = drive(one, 50, lambda suspended: meanwhile(suspended) if suspended < 200 else [])
+    assert suspended < 2 * undisturbed and len(where) == 4
 
 
 def test_a_node_is_offered_although_a_tighter_one_was_filled_while_a_search_was_suspended() -> None:

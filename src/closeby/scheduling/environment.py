@@ -6,6 +6,7 @@ Each change makes doubtful what it may concern: decisions that are being carried
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from closeby.objects.selectors import PodOwner
 from closeby.scheduling.events import (
     AppGroupChanged,
     AppGroupDeleted,
@@ -147,7 +148,12 @@ class Environment:
 
     def _judged_otherwise(self, event: MeasurementsChanged | SelectionChanged) -> None:
         if isinstance(event, SelectionChanged):
-            if self._cluster.population.selection_changed(event.subject, event.gone):
+            if not self._cluster.population.selection_changed(event.subject, event.gone):
+                return
+            if isinstance(event.subject, PodOwner):
+                self._surprises.namespace(event.subject.namespace)
+                self._pending.note_owner_change(event.subject.namespace)
+            else:
                 self._surprises.everything()
                 self._pending.note_event(ClusterEvent.SELECTION)
             return

@@ -142,6 +142,17 @@ class SchedulingQueue:
             if namespace_of(key) in namespaces and key in self._waiting:
                 self._move(self._waiting[key], event, now)
 
+    def move_classes_of_namespaces_to_active_or_backoff(
+        self, namespaces: Collection[str], event: ClusterEvent, now: float | None
+    ) -> None:
+        """The same for all classes that have an item of these namespaces."""
+        items = (
+            (key, item_class) for waits in (self._waiting, self._trying) for key, item_class in waits.items()
+        )
+        found = {id(one): one for key, one in items if namespace_of(key) in namespaces}
+        for item_class in found.values():
+            self._move(item_class, event, now)
+
     def flush_backoff(self, now: float) -> None:
         """Move items whose backoff has ended to the active ones."""
         while self._backoff and self._backoff[0][0] <= now:

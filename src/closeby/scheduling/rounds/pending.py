@@ -16,6 +16,7 @@ from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, Cluste
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need, need_of_pod
+from closeby.scheduling.outcomes import namespace_of
 from closeby.scheduling.placing.deciding import CycleResult
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import Preemptor
@@ -55,6 +56,8 @@ class PendingItems:
         self._volumes_of: dict[str, None] = {}
         #: Namespaces of which AppGroups changed since the last tick.
         self._changed_applications: set[str] = set()
+        #: Namespaces of which Services or workloads select other pods than at the last tick.
+        self._changed_owners: set[str] = set()
         #: The labels that selectors went by when the queue last sorted them into classes.
         self._label_keys_version = 0
 
@@ -125,6 +128,14 @@ class PendingItems:
         """An AppGroup changed. It concerns the items of its namespace only, so only those are tried again."""
         self._changed_applications.add(namespace)
         self.suspensions.cancel_all(namespace)
+
+    def note_owner_change(self, namespace: str) -> None:
+        """A Service or workload selects other pods: default spread goes by that, of pods beside it alone."""
+        self._changed_owners.add(namespace)
+        self.suspensions.cancel_all(namespace)
+        kept = self.reservations.current
+        if kept is not None and namespace_of(kept.key) == namespace:
+            self.reservations.doubt()
 
     def note_storage_event(self, event: ClusterEvent, keys: Iterable[str] | None) -> None:
         """Something about volumes changed, which concerns the items of these keys (None: all)."""
@@ -198,6 +209,11 @@ class PendingItems:
         for key in self._volumes_of:
             self.queue.move_item_to_active_or_backoff(key, ClusterEvent.VOLUME, now)
         self._volumes_of.clear()
+        if self._changed_owners:
+            self.queue.move_classes_of_namespaces_to_active_or_backoff(
+                self._changed_owners, ClusterEvent.SELECTION, now
+            )
+            self._changed_owners.clear()
         if self._changed_applications:
             self.queue.move_namespaces_to_active_or_backoff(
                 self._changed_applications, ClusterEvent.NETWORK, now
@@ -260,7 +276,8 @@ class PendingItems:
         if self.preemptor is not None:
             self.preemptor.validate()
         settled = self._label_keys_version == self._tools.cluster.population.label_keys_version
-        self.queue.validate(settled and not self._events and not self._changed_applications)
+        changed = self._changed_applications or self._changed_owners
+        self.queue.validate(settled and not self._events and not changed)
         for key in self.suspensions.keys:
             assert self.queue.suspended(key), f"{key} is suspended but not queued to be resumed"
         for key in self._state.item_keys():
