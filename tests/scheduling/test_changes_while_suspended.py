@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from closeby.applications.networks import NetworkScope
 from closeby.objects.applications import AppGroup, AppWorkload, Dependency
 from closeby.objects.groups import Exclusive, Layer, Strategy
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
@@ -21,6 +22,7 @@ from closeby.scheduling.events import (
     AppGroupChanged,
     Event,
     GroupChanged,
+    NetworkScopeChanged,
     NetworkTopologyChanged,
     NodeUpserted,
     PodUpserted,
@@ -139,6 +141,19 @@ def test_a_service_of_another_namespace_restarts_no_search() -> None:
     undisturbed, _ = drive(scene(), 50, lambda suspended: [])
     suspended, where = drive(one, 50, lambda suspended: meanwhile(suspended) if suspended < 200 else [])
     assert suspended < 2 * undisturbed and len(where) == 4
+
+
+def test_costs_that_count_in_another_namespace_alone_restart_no_search() -> None:
+    one = scene()
+    one.handle(NetworkScopeChanged(NetworkScope(frozenset({"default"}), beside=True)))
+
+    def meanwhile(suspended: int) -> list[Event]:
+        costs = network(zones=f"z0 z1 {suspended % 2 + 1}")
+        return [NetworkTopologyChanged(replace(costs, namespace="other"))]
+
+    undisturbed, _ = drive(scene(), 50, lambda suspended: [])
+    suspended, where = drive(one, 50, lambda suspended: meanwhile(suspended) if suspended < 200 else [])
+    assert suspended < 2 * undisturbed and len(where) == 3
 
 
 def test_a_node_is_offered_although_a_tighter_one_was_filled_while_a_search_was_suspended() -> None:

@@ -110,14 +110,20 @@ class Environment:
         self._pending.note_app_group_change(namespace)
 
     def _network_event(self, event: NetworkEvent) -> None:
+        namespace = ""
         match event:
             case NetworkTopologyChanged(network):
-                counted = self._applications.declare_network(network)
+                counted, namespace = self._applications.declare_network(network), network.namespace
             case NetworkTopologyDeleted(key):
-                counted = self._applications.withdraw_network(key)
+                counted, namespace = self._applications.withdraw_network(key), namespace_of(key)
             case NetworkScopeChanged(scope):
                 counted = self._applications.limit(scope)
-        if counted:
+        if not counted:
+            return
+        if namespace and not self._applications.scope.is_operators(namespace):
+            self._surprises.namespace(namespace)
+            self._pending.note_app_group_change(namespace)
+        else:
             self._surprises.everything()
             self._pending.note_event(ClusterEvent.NETWORK)
 

@@ -125,7 +125,10 @@ class PendingItems:
             self.note_event(ClusterEvent.VICTIMS | (ClusterEvent.CAPACITY if ended else NO_EVENT))
 
     def note_app_group_change(self, namespace: str) -> None:
-        """An AppGroup changed. It concerns the items of its namespace only, so only those are tried again."""
+        """An AppGroup changed, or a NetworkTopology that counts beside it alone.
+
+        It concerns the items of its namespace only, so only those are tried again.
+        """
         self._changed_applications.add(namespace)
         self.suspensions.cancel_all(namespace)
 
