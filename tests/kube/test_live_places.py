@@ -112,6 +112,34 @@ def test_places_are_held_said_and_taken_over_a_restart(control_plane: ControlPla
     asyncio.run(run())
 
 
+def test_a_pod_that_ends_while_no_scheduler_is_there_leaves_its_place_to_the_next(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with world(control_plane, namespace, *HOSTS) as it:
+            async with it.scheduling(own_namespace=namespace):
+                await it.declare_group("question", question(it, 4))
+                await until_said(it, "question", "Placed")
+                await it.create(*(real(it, f"real-{i}") for i in range(4)))
+                before = await it.bound(4)
+
+                async def written() -> bool:
+                    found = await group_of(it, "question")
+                    return found["status"]["scheduled"] == 0 and len(planned(found)) == 4
+
+                await until(written)
+            await it.delete("real-1")
+            # There is room for four in the other rack, and where that pod was.
+            await it.create(*(it.pod(f"other-{i}", 2) for i in range(5)))
+            async with it.scheduling(own_namespace=namespace):
+                await it.bound(7)
+                await it.refusal("other-4", "InsufficientResources")
+                await it.create(real(it, "again"))
+                assert (await it.bound(8))["again"] == before["real-1"]
+
+    asyncio.run(run())
+
+
 def test_pods_whose_bindings_fail_before_a_restart_find_their_places(
     control_plane: ControlPlane, namespace: str
 ) -> None:
@@ -139,8 +167,8 @@ def test_pods_whose_bindings_fail_before_a_restart_find_their_places(
                 await it.bound(2)
 
                 async def written() -> bool:
-                    left = planned(await group_of(it, "question"))
-                    return set(left) == {"train-main-1", "train-main-3"}
+                    found = await group_of(it, "question")
+                    return found["status"]["scheduled"] == 0 and planned(found) == held
 
                 await until(written)
             proxy.forgive()

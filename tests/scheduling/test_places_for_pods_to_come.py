@@ -494,6 +494,31 @@ def test_places_are_written_until_their_pods_are_bound() -> None:
     assert site.engine.stand_ins.on_the_way(asked().key) == []
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("lost", range(4))
+def test_a_pod_that_ends_between_two_processes_leaves_its_place_to_the_next(lost: int, indexed: bool) -> None:
+    first = Site()
+    first.take(PlacesAsked(asked()))
+    come = [one if indexed else replace(one, index=None) for one in real(4)]
+    first.take(*map(PodUpserted, come))
+    where = first.where()
+    bound = [replace(one, node_name=where[one.name]) for one in come]
+    first.take(*map(PodUpserted, bound))
+    taken = first.engine.stand_ins.taken(asked().key)
+    assert sorted(node for _, node in taken) == sorted(where.values())
+    plan = {place.uid: node for place, node in taken}
+    second = Site()
+    gone = bound.pop(lost)
+    second.take(
+        *map(PodUpserted, pods(None, 9, prefix="other")),
+        *map(PodUpserted, bound),
+        PlacesAsked(replace(asked(), plan=plan)),
+    )
+    again = replace(come[lost], name="again", uid="again")
+    second.take(PodUpserted(again))
+    assert second.where()["again"] == where[gone.name]
+
+
 def test_a_pod_that_was_not_bound_before_a_restart_finds_its_place_in_its_segment() -> None:
     """Without its place nothing would be known of where it may go."""
     group = asked(constraint=None, layers=(Layer(level="rack", size=2),))

@@ -258,8 +258,9 @@ class WorkloadHistory:
         """The statuses of the PodGroups are written, and heard of."""
         for job in self.jobs:
             if job.asked is not None:
-                way = {place.uid: node for place, node in self.engine.stand_ins.on_the_way(job.key)}
-                self._plans[job.key] = self.held(job) | way
+                taken = {place.uid: node for place, node in self.engine.stand_ins.taken(job.key)}
+                assert taken.keys().isdisjoint(self.held(job))
+                self._plans[job.key] = self.held(job) | taken
                 self.tell(PlacesAsked(replace(job.asked, plan=self._plans[job.key])))
 
     def held(self, job: QueuedJob) -> dict[str, str]:
@@ -278,11 +279,17 @@ class WorkloadHistory:
         return [pod for pod in found if pod.node_name is not None]
 
     def begin_again(self, *, takeover: bool) -> None:
-        """Another process decides from now on. What was being bound is bound, or was never sent."""
+        """Another process decides from now on. What was being bound is bound, or was never sent.
+
+        One that was started again did not hear of pods that ended meanwhile.
+        """
         for uid in sorted(self.binding):
             if self.dice.random() < 0.5:
                 self.bound(uid)
         self.binding.clear()
+        for uid in () if takeover else sorted(self.pods):
+            if self.pods[uid].node_name is not None and self.dice.random() < 0.3:
+                self.log.append(f"  {self.pods.pop(uid).name} ends unheard of")
         events = self._beginning()
         events += map(PodUpserted, self.pods.values())
         events += [

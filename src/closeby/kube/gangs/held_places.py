@@ -122,8 +122,8 @@ class HeldPlaces:
                 message += f", {lost} lost: not looked for elsewhere, since pods of the Workload run"
         notes = [one.located() for one in self._notes(key)]
         said = (true, reason, clipped("; ".join((message, *notes)), _LONGEST_MESSAGE))
-        # Until it is known that a pod is bound, another process must keep its place for it.
-        kept = (*placed, *self._engine.stand_ins.on_the_way(key))
+        # A pod may not be bound yet, or end, while no process is there: its place is kept by the next one.
+        kept = (*placed, *self._engine.stand_ins.taken(key))
         plan = PlanWire(nodes=planned_nodes(sorted(kept, key=lambda one: (one[1], one[0].uid))))
         return Desired(
             about=found.reference,

@@ -171,6 +171,12 @@ class PlaceRecords:
         found = [pod for pod in pods if pod.namespace == asked.namespace and not pod.terminating]
         return found if of is None else [pod for pod in found if self.place_of(pod)[1] == of.name]
 
+    def occupants(self, asked: AskedPlaces, of: PlaceSet) -> list[Pod]:
+        """The pods of a set that have a node, those that are ending among them."""
+        there = self._there.get(asked.uid)
+        pods = () if there is None else there.pods.values()
+        return [pod for pod in pods if pod.namespace == asked.namespace and self.place_of(pod)[1] == of.name]
+
     def numbers_that_came(self, asked: AskedPlaces, one: PlaceSet) -> set[int]:
         """The numbers of a set's pods that have a node, and are not ending."""
         return {number for pod in self.came(asked, one) if (number := one.index_of(pod)) is not None}

@@ -13,8 +13,10 @@ be of a time before the Workload was evicted. When all pods have left, all place
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Bools
@@ -96,6 +98,38 @@ class StandIns:
         names, found = self._tools.cluster.names, self._places.on_the_way(key)
         placed = [(one, node, self._slot(uid)) for uid, one, node in found]
         return [(one, node) for one, node, slot in placed if slot is not None and names[slot] == node]
+
+    def taken(self, key: str) -> list[tuple[Pod, str]]:
+        """The places of pods that have a node, each with it: such a pod may end while no process is there.
+
+        A place has the number of its pod, or another one where that is none or taken. There are no more than
+        are asked for: a pod that is ending may have its successor already.
+        """
+        group, names = self._places.group(key), self._tools.cluster.names
+        if group is None or group.places is None:
+            return []
+        set_out = {uid: place.index for uid, place, _ in self._places.on_the_way(key)}
+        found: list[tuple[Pod, str]] = []
+        for one in group.places.sets:
+            used = {*self._places.numbers(key, one.name)}
+            without: list[str] = []
+            for pod in sorted(self._places.occupants(group.places, one), key=attrgetter("terminating")):
+                slot = self._slot(pod.uid)
+                node = None if slot is None else names[slot]
+                if node is None:
+                    continue
+                number = set_out.get(pod.uid, one.index_of(pod))
+                if number is None or number in used:
+                    without.append(node)
+                else:
+                    used.add(number)
+                    found.append((self._stand_in(group, one, number), node))
+            free = (number for number in range(one.count) if number not in used)
+            found += [
+                (self._stand_in(group, one, number), node)
+                for node, number in zip(without, free, strict=False)
+            ]
+        return found
 
     # What is asked for
 
@@ -286,7 +320,8 @@ class StandIns:
             return []
         cluster, numbers = self._tools.cluster, self._places.numbers_that_came(group.places, one)
         came = {cluster.placement(pod.uid) for pod in self._places.came(group.places, one)}
-        full: dict[int, bool] = {}
+        #: By slot: how many more than it has room for.
+        beyond: dict[int, int] = {}
 
         def rank(number: int) -> int:
             slot = self._slot(self._places.uid_of(key, one.name, number))
@@ -294,13 +329,22 @@ class StandIns:
                 return 0
             if slot is None:
                 return 1
-            if slot not in full:
-                full[slot] = bool((cluster.requested[:, slot] > cluster.allocatable[:, slot]).any())
-            return 2 if full[slot] else 3 if slot in came else 4
+            if slot not in beyond:
+                beyond[slot] = self._beyond(one, slot)
+            beyond[slot] -= 1
+            return 2 if beyond[slot] >= 0 else 3 if slot in came else 4
 
         latest_first = self._places.numbers(key, one.name)[::-1]
         chosen = sorted(latest_first, key=rank)[:count]
         return [self._places.uid_of(key, one.name, number) for number in chosen]
+
+    def _beyond(self, one: PlaceSet, slot: int) -> int:
+        """How many places of a pod set are to go until a node has room for what is on it."""
+        cluster = self._tools.cluster
+        asked = cluster.demand(one.template.spec)
+        rows = np.asarray(asked.rows, dtype=np.intp)
+        excess = cluster.requested[rows, slot] - cluster.allocatable[rows, slot]
+        return max(int(np.ceil(excess / np.asarray(asked.amounts)).max(initial=0)), 0)
 
     def _look_again(self, group: PodGroup) -> None:
         """All pods have left, and some lost their places: all of them may be elsewhere."""
