@@ -305,6 +305,8 @@ class AdmissionChecks:
         """Writes what our checks are to say, where they do not say it."""
         resource = self._resources[_WORKLOAD]
         verdicts = {one.name: judge(one.state) for one in states}
+        # From then on pods take their places, and how many are still held is nothing to write each time.
+        admitted = workload.condition("Admitted") is not None
         said = []
         news = False
         for one in states:
@@ -313,7 +315,7 @@ class AdmissionChecks:
                 return None
             message = clipped(verdict.message, _LONGEST)
             same = one.state == verdict.state
-            news = news or not same or (one.state == PENDING and one.message != message)
+            news = news or not same or (not admitted and one.message != message)
             entry: dict[str, object] = {
                 "name": one.name,
                 "state": verdict.state,
