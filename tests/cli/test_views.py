@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import closeby
+from tests.cli.calling import closeby, gang, pod, racks, text
 from tests.cli.test_help import COMMANDS
 from tests.golden.fixture import Golden
 
@@ -30,6 +30,20 @@ def test_a_table(view: str, arguments: tuple[object, ...], golden: Golden) -> No
     assert (done.exit_code, done.stderr) == (0, "")
     # How long the demo took is another number each time, and what follows it is wrapped.
     golden(view, done.stdout.partition("Taking 847 nodes")[0])
+
+
+def test_many_pods_and_gangs_take_few_lines(golden: Golden) -> None:
+    """a-wide has a node for each of 12 pods; most of the five late gangs wait for the same reason."""
+    cluster = racks({"a/r1": 10, "a/r2": 6})
+    cluster[3]["spec"] = {"unschedulable": True}
+    gangs = [("a-wide", 12, 8), ("b-small", 6, 4), *((f"late-{number}", 2, 8) for number in range(5))]
+    pods = [
+        one
+        for name, size, gpus in gangs
+        for one in (gang(name, size), *(pod(f"{name}-{n}", gpus, gang=name) for n in range(size)))
+    ]
+    done = closeby("simulate", "-f", "-", stdin=text(*cluster, *pods), environment={"COLUMNS": "100"})
+    golden("simulate", done.stdout)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

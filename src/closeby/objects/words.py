@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
@@ -134,17 +134,24 @@ def names_text(names: Sequence[str], most: int = 4) -> str:
     )
 
 
+def range_starts(names: Iterable[str]) -> frozenset[int]:
+    """Positions at which a range begins, of names in the order in which they are shown."""
+    lengths = [len(run) for run in _runs(names)]
+    return frozenset(accumulate(lengths[:-1], initial=0))
+
+
 def _ranges(names: Sequence[str]) -> list[str]:
-    ranges: list[str] = []
-    run: list[list[str]] = []
+    return [_range(run) for run in _runs(names)]
+
+
+def _runs(names: Iterable[str]) -> list[list[list[str]]]:
+    runs: list[list[list[str]]] = []
     for tokens in (_DIGITS.split(name) for name in names):
-        if run and not _continues(run, tokens):
-            ranges.append(_range(run))
-            run = []
-        run.append(tokens)
-    if run:
-        ranges.append(_range(run))
-    return ranges
+        if runs and _continues(runs[-1], tokens):
+            runs[-1].append(tokens)
+        else:
+            runs.append([tokens])
+    return runs
 
 
 def _continues(run: Sequence[Sequence[str]], tokens: Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -9,7 +10,16 @@ from rich.text import Text
 
 from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
-from closeby.objects.words import Names, counts_text, names_text, path_text, plural, runs_of, span_text
+from closeby.objects.words import (
+    Names,
+    counts_text,
+    names_text,
+    path_text,
+    plural,
+    range_starts,
+    runs_of,
+    span_text,
+)
 from closeby.plugins.configurations import DEFAULT
 from closeby.quality.placements import NODE_LEVEL
 from closeby.reading.registry import NOT_YET, NOTED
@@ -23,6 +33,8 @@ from closeby.report.views.preemptions import preemptions_table
 from closeby.report.views.quality import quality_sections
 from closeby.report.views.segments import segment_lines
 
+#: Pods, and the node that they share.
+Row: TypeAlias = tuple[list[str], str]
 #: Lines of claims.
 VOLUME_LINES = 16
 #: Lines that one gang or owner may take in the table of pods.
@@ -191,15 +203,39 @@ def _pods_table(pods: Sequence[PodEntry], names: Names) -> Table:
     table = plain_table("gang or application" if applications else "gang", "pods", "node")
     for (_, owner), members in sorted(by_owner.items(), key=lambda entry: entry[0][0]):
         rows = _rows(members)
-        for number, (together, node) in enumerate(rows[:LINES_PER_GANG]):
-            times = f" ×{len(together)}" if len(together) > 1 else ""
-            table.add_row("" if number else owner, names_text(together), Text.assemble(node, (times, "dim")))
-        left = rows[LINES_PER_GANG:]
+        lines = [[row] for row in rows] if len(rows) <= LINES_PER_GANG else _joined(rows)
+        for number, line in enumerate(lines[:LINES_PER_GANG]):
+            pods_text = names_text([name for together, _ in line for name in together])
+            nodes_text, each = names_text([node for _, node in line]), len(line[0][0])
+            times = f" ×{each} each" if len(line) > 1 else f" ×{each}" if each > 1 else ""
+            table.add_row("" if number else owner, pods_text, Text.assemble(nodes_text, (times, "dim")))
+        left = [row for line in lines[LINES_PER_GANG:] for row in line]
         if left:
             more = plural(sum(len(together) for together, _ in left), "more pod")
             nodes = plural(len({node for _, node in left}), "node")
             table.add_row("", Text(f"{more} on {nodes} (-o json lists all)", style="dim"))
     return table
+
+
+def _joined(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows as lines: neighbours with as many pods each, where pods and nodes are numbered on, share one."""
+    node_starts = range_starts(node for _, node in rows)
+    pod_starts = range_starts(name for together, _ in rows for name in together)
+    lines: list[list[Row]] = []
+    first = 0
+    for number, row in enumerate(rows):
+        before, end = first - len(rows[number - 1][0]), first + len(row[0])
+        if (
+            number
+            and number not in node_starts
+            and len(rows[number - 1][0]) == len(row[0])
+            and pod_starts.isdisjoint(range(before + 1, end))
+        ):
+            lines[-1].append(row)
+        else:
+            lines.append([row])
+        first = end
+    return lines
 
 
 def _volumes_table(pods: Sequence[PodEntry], names: Names) -> Table | None:
@@ -215,7 +251,7 @@ def _volumes_table(pods: Sequence[PodEntry], names: Names) -> Table | None:
     return table if found else None
 
 
-def _rows(members: Sequence[PodEntry]) -> list[tuple[list[str], str]]:
+def _rows(members: Sequence[PodEntry]) -> list[Row]:
     """Names per node: a gang's in the order of ranks, so that neighbours stay neighbours; else by node."""
     ordered = sorted(members, key=_row_order)
     return [(together, node) for node, together in runs_of((pod.node or "", pod.name) for pod in ordered)]
@@ -230,11 +266,15 @@ def _row_order(pod: PodEntry) -> tuple[object, ...]:
 def _waiting(report: SchedulingReport, names: Names) -> Iterator[RenderableType]:
     """Gangs with their sentence; then pods whose own reason says more."""
     shown: set[tuple[str, str | None, str | None]] = set()
+    gangs: dict[tuple[str, str, str | None, str | None], list[str]] = {}
     for group in report.groups:
         if group.reason is not None:
             least = "no PodGroup" if group.min_member is None else f"min {group.min_member}"
-            yield _waits(names.of(group.namespace, group.name), least, group.reason, group.message)
+            gangs.setdefault((group.namespace, least, group.reason, group.message), []).append(group.name)
             shown.add((group.namespace, group.name, group.reason))
+    for (namespace, least, reason, message), alike_gangs in gangs.items():
+        many = f"{plural(len(alike_gangs), 'gang')}, {least} each" if len(alike_gangs) > 1 else least
+        yield _waits(names.of(namespace, names_text(alike_gangs)), many, reason, message)
     alike: dict[tuple[str, str | None, str | None, str | None], list[str]] = {}
     for pod in report.pods:
         if pod.phase == "Pending" and (pod.namespace, pod.group, pod.reason) not in shown:
