@@ -118,7 +118,7 @@ def span_text(span: Mapping[str, int], below: str | None) -> str:
 
 def counts_text(counts: Mapping[str, int]) -> str:
     """``3 InsufficientResources, 1 TaintNotTolerated``."""
-    return ", ".join(f"{count} {name}" for name, count in counts.items())
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def names_text(names: Sequence[str], most: int = 4) -> str:

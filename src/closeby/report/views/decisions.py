@@ -66,7 +66,7 @@ def _candidates_table(entry: ExplainEntry) -> Table:
         holds = candidate.fits >= candidate.wanted
         table.add_row(
             path_text(candidate.domain),
-            Text(f"{candidate.fits}/{candidate.wanted}", style="green" if holds else "red"),
+            Text(f"{candidate.fits:,}/{candidate.wanted:,}", style="green" if holds else "red"),
             Text(counts_text(candidate.blocked_by), style="dim"),
         )
     left = len(entry.candidates) - LINES

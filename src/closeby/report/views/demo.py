@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.words import path_text, plural, plural_noun, span_text
 from closeby.report.documents.explanations import explain
 from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
@@ -96,7 +96,8 @@ def _asks(run: Run, group: PodGroup) -> str:
     wishes = [f"{len(members)} pods × {plural(gpus, 'GPU')}"]
     constraint = group.constraint
     if constraint is not None and constraint.required is not None:
-        wishes.append(f"one {constraint.required}")
+        which = "the emptiest" if group.strategy is Strategy.SPREAD else "one"
+        wishes.append(f"{which} {constraint.required}")
     if constraint is not None and constraint.preferred is not None:
         wishes.append(f"few {plural_noun(constraint.preferred)}")
     wishes += [
@@ -104,8 +105,6 @@ def _asks(run: Run, group: PodGroup) -> str:
         for part in group.subgroups
         if part.constraint is not None and part.constraint.required is not None
     ]
-    if group.strategy.value != "binpack":
-        wishes.append(f"{group.strategy.value}")
     return ", ".join(wishes)
 
 

@@ -138,9 +138,9 @@ def domains_table(domains: Sequence[DomainLine]) -> Table:
             against.append(blocked, style="dim")
         table.add_row(
             Text(path_text(line.domain), style="green bold" if line.taken else ""),
-            Text(f"{line.fits}/{line.wanted}", style="green" if holds else "red"),
-            Text(f"{line.taken}" if line.taken else "", style="green bold"),
-            f"{line.nodes}",
+            Text(f"{line.fits:,}/{line.wanted:,}", style="green" if holds else "red"),
+            Text(f"{line.taken:,}" if line.taken else "", style="green bold"),
+            f"{line.nodes:,}",
             against,
         )
     _more(table, len(domains) - LINES, "domain")

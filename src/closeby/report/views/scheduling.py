@@ -167,9 +167,9 @@ def _placed(group: GroupEntry, total: int) -> Text:
     least = group.min_member
     short = least is not None and group.scheduled < least
     style = "red" if short or group.reason else "green" if group.scheduled >= total else "yellow"
-    text = Text(f"{group.scheduled}/{total}", style=style)
+    text = Text(f"{group.scheduled:,}/{total:,}", style=style)
     if least is not None and least != total:
-        text.append(f" (min {least})", style="dim")
+        text.append(f" (min {least:,})", style="dim")
     return text
 
 

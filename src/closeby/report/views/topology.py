@@ -121,7 +121,7 @@ def _sums(amounts: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
 def _row(entry: DomainEntry, resources: Sequence[str], nested: bool, style: str = "") -> list[RenderableType]:
     indent = "  " * sum(value is not None for value in entry.path) if nested else ""
     name = entry.path[-1] or "–" if nested and entry.path else path_text(entry.path)
-    nodes = Text(f"{entry.nodes}")
+    nodes = Text(f"{entry.nodes:,}")
     if entry.unavailable:
         nodes.append(f" ({entry.unavailable} off)", style="yellow")
     cells: list[RenderableType] = [Text(indent + name, style=style or ("" if entry.path else "bold")), nodes]
