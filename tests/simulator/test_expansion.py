@@ -169,6 +169,17 @@ def test_our_own_gate_is_one_that_we_remove() -> None:
     assert not expansion.conditions
 
 
+def test_pods_of_a_job_that_is_not_in_the_input_may_be_a_gang() -> None:
+    """Its annotations are not known. One pod alone needs no note, and pods that ask themselves are a gang."""
+    text = "".join(pod(f"t{i}", "Job/train", phase="Pending") for i in range(3))
+    text += pod("one", "Job/single", phase="Pending")
+    asks = "annotations: {kueue.x-k8s.io/podset-required-topology: example.com/rack}"
+    text += "".join(pod(f"k{i}", "Job/asks", asks, phase="Pending") for i in range(2))
+    (found,) = expanded(text).conditions
+    assert (found.reason, found.object, found.blocking) == ("GangIncomplete", "Job/default/train", False)
+    assert "kubectl get job" in found.remedy
+
+
 def test_pods_whose_gang_is_not_in_the_input_are_said() -> None:
     """One note for each kind; a running pod, a finished one and one that names its group need none."""
     label = "labels: {jobset.sigs.k8s.io/jobset-name: js}"

@@ -89,7 +89,7 @@ def command(
 
     \b
     Examples:
-      kubectl get nodes,pods,priorityclasses -A -o yaml > cluster.yaml
+      kubectl get nodes,pods,jobs,priorityclasses -A -o yaml > cluster.yaml
       closeby simulate -f cluster.yaml -f my-job.yaml
       closeby simulate --workload seren --jobs 2000 --load 0.85
     """

@@ -6,6 +6,7 @@ what is missing is made. The outcome does not depend on the order of the manifes
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -45,6 +46,10 @@ def expand(manifests: Manifests) -> Expansion:
     if manifests.whole:
         return _sorted(manifests.pods, manifests.groups)
     return _Expander(manifests).run()
+
+
+#: No gang by nature, but its annotations may ask for one.
+_JOB: Final = "Job"
 
 
 class _Membership(Struct, frozen=True):
@@ -193,13 +198,13 @@ class _Expander:
                 flavor = self._queues.flavor(pod.namespace, queue)
                 self._pods[pod.key] = self._flavored(pod, flavor)
         grouped = (pod for pod in loose if pod.group is None and pod.workload_ref is None)
-        self._conditions += _without_owner(self._pods[pod.key] for pod in loose)
         single = [self._pods[pod.key] for pod in grouped if not pod.finished]
         for group, members in loose_gangs(single, self._queues):
             name = self._free_group_name(group, "pods")
             self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
             for pod in members:
                 self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
+        self._conditions += _without_owner(self._pods[pod.key] for pod in loose)
 
     def _group_referring(self) -> None:
         """Gangs of pods that refer to a Workload of Kubernetes."""
@@ -360,26 +365,31 @@ def _suspended(workload: Workload) -> Condition:
 
 
 def _without_owner(loose: Iterable[Pod]) -> Iterator[Condition]:
-    """Of each kind that is a gang by nature: the pods whose workload is not in the input."""
+    """Of each kind that is a gang by nature, and of Jobs of several pods, whose annotations may ask for one:
+    the pods whose workload is not in the input.
+    """
     found: dict[str, dict[str, int]] = {}
     for pod in loose:
         if pod.node_name or pod.group or pod.workload_ref or pod.finished:
             continue
         kind, _, name = "".join(owners_of(pod, {})[-1:]).partition("/")
-        if kind not in BY_NATURE:
+        if kind not in BY_NATURE and kind != _JOB:
             continue
         owners = found.setdefault(kind, {})
         key = f"{kind}/{pod.namespace}/{name}"
         owners[key] = owners.get(key, 0) + 1
-    for kind, owners in sorted(found.items()):
+    for kind, counts in sorted(found.items()):
+        owners = {owner: pods for owner, pods in counts.items() if kind != _JOB or pods > 1}
+        if not owners:
+            continue
         first, *more = sorted(owners)
-        others = f" (nor are {len(more):,} more)" if more else ""
+        others = f" (nor {'are' if len(more) > 1 else 'is'} {len(more):,} more)" if more else ""
         pods = plural(sum(owners.values()), "pod")
+        unknown = f"whether {pods} are gangs is" if kind == _JOB else f"the gang of {pods} is"
         yield Condition(
             reason=Reason.GANG_INCOMPLETE,
             object=first,
-            message=f"is not in the input{others}, so the gang of {pods} is not known: each is placed "
-            "by itself",
+            message=f"is not in the input{others}, so {unknown} not known: each is placed by itself",
             remedy=f"add what kubectl get {kind.lower()} -A -o yaml prints",
         )
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 POD, GANG, APP_GROUP = "pod", "podgroup", "appgroup"
 #: How the pods of a Job become one.
-OPT_IN = 'the annotation closeby.dev/gang: "true" on the Job makes its pods a gang'
+OPT_IN = (
+    'the annotation closeby.dev/gang: "true" on the Job makes its pods a gang (in a cluster by '
+    "`closeby controllers`)"
+)
 #: Names that are proposed for an unknown one.
 PROPOSED = 5
 
