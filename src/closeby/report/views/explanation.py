@@ -19,6 +19,7 @@ from closeby.report.documents.scheduling import PodEntry
 from closeby.report.views.app_groups import edges_table
 from closeby.report.views.decisions import buckets_table, different_lines
 from closeby.report.views.layout import CELL, Indented, condition_line, plain_table
+from closeby.report.views.pod_lines import joined, line_text
 from closeby.report.views.preemptions import clearing_table
 from closeby.report.views.segments import segments_table
 from closeby.whatif.records import Counterfactual
@@ -222,11 +223,16 @@ def _pods_table(explanation: Explanation) -> Table:
         ),
     )
     rows = runs_of(("\0".join(_pod_cells(pod, decided, timed)), pod.name) for pod in ordered)
-    for key, names in rows[:LINES]:
-        node, *cells = key.split("\0")
-        cells = [names_text(names), f"{node} ×{len(names)}" if len(names) > 1 else node, *cells]
+    placed = [(names, key.partition("\0")[0]) for key, names in rows]
+    besides = [key.partition("\0")[2] for key, _ in rows]
+    lines = [[row] for row in placed] if len(rows) <= LINES else joined(placed, besides)
+    at = 0
+    for line in lines[:LINES]:
+        pods, nodes, times = line_text(line)
+        cells = [pods, nodes + times, *besides[at].split("\0")]
         table.add_row(*cells[: len(table.columns)])
-    _more(table, len(rows) - LINES, "line")
+        at += len(line)
+    _more(table, len(lines) - LINES, "line")
     return table
 
 

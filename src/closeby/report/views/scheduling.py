@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,16 +9,7 @@ from rich.text import Text
 
 from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
-from closeby.objects.words import (
-    Names,
-    counts_text,
-    names_text,
-    path_text,
-    plural,
-    range_starts,
-    runs_of,
-    span_text,
-)
+from closeby.objects.words import Names, counts_text, names_text, path_text, plural, runs_of, span_text
 from closeby.plugins.configurations import DEFAULT
 from closeby.quality.placements import NODE_LEVEL
 from closeby.reading.registry import NOT_YET, NOTED
@@ -29,12 +19,11 @@ from closeby.report.documents.sentences import OPT_OUT
 from closeby.report.views.app_groups import app_groups_table, edges_tables
 from closeby.report.views.decisions import decision_views
 from closeby.report.views.layout import Indented, found_text, plain_table, section, worth_knowing
+from closeby.report.views.pod_lines import Row, joined, line_text
 from closeby.report.views.preemptions import preemptions_table
 from closeby.report.views.quality import quality_sections
 from closeby.report.views.segments import segment_lines
 
-#: Pods, and the node that they share.
-Row: TypeAlias = tuple[list[str], str]
 #: Lines of claims.
 VOLUME_LINES = 16
 #: Lines that one gang or owner may take in the table of pods.
@@ -203,11 +192,9 @@ def _pods_table(pods: Sequence[PodEntry], names: Names) -> Table:
     table = plain_table("gang or application" if applications else "gang", "pods", "node")
     for (_, owner), members in sorted(by_owner.items(), key=lambda entry: entry[0][0]):
         rows = _rows(members)
-        lines = [[row] for row in rows] if len(rows) <= LINES_PER_GANG else _joined(rows)
+        lines = [[row] for row in rows] if len(rows) <= LINES_PER_GANG else joined(rows)
         for number, line in enumerate(lines[:LINES_PER_GANG]):
-            pods_text = names_text([name for together, _ in line for name in together])
-            nodes_text, each = names_text([node for _, node in line]), len(line[0][0])
-            times = f" ×{each} each" if len(line) > 1 else f" ×{each}" if each > 1 else ""
+            pods_text, nodes_text, times = line_text(line)
             table.add_row("" if number else owner, pods_text, Text.assemble(nodes_text, (times, "dim")))
         left = [row for line in lines[LINES_PER_GANG:] for row in line]
         if left:
@@ -215,27 +202,6 @@ def _pods_table(pods: Sequence[PodEntry], names: Names) -> Table:
             nodes = plural(len({node for _, node in left}), "node")
             table.add_row("", Text(f"{more} on {nodes} (-o json lists all)", style="dim"))
     return table
-
-
-def _joined(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows as lines: neighbours with as many pods each, where pods and nodes are numbered on, share one."""
-    node_starts = range_starts(node for _, node in rows)
-    pod_starts = range_starts(name for together, _ in rows for name in together)
-    lines: list[list[Row]] = []
-    first = 0
-    for number, row in enumerate(rows):
-        before, end = first - len(rows[number - 1][0]), first + len(row[0])
-        if (
-            number
-            and number not in node_starts
-            and len(rows[number - 1][0]) == len(row[0])
-            and pod_starts.isdisjoint(range(before + 1, end))
-        ):
-            lines[-1].append(row)
-        else:
-            lines.append([row])
-        first = end
-    return lines
 
 
 def _volumes_table(pods: Sequence[PodEntry], names: Names) -> Table | None:
