@@ -44,7 +44,7 @@ _WORDS: Final = (
 #: The same for applications.
 _WORDS_OF_APPLICATIONS: Final = (
     "Delay: from submission until the last pod has a node; started: applications that got so far. Cost: of "
-    "the talk between pods, 0 if all share a node, by the costs of the first configuration that minds them. "
+    "the traffic between pods, 0 if all share a node, by the costs of the first configuration that uses any. "
     "Pairs: two pods of workloads that call each other; limit: their maxNetworkCost. Costs and pairs are "
     "means over the applications that started, by how long they ran."
 )
