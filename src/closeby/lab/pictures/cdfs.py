@@ -206,9 +206,15 @@ def span_cdfs(histories: Mapping[str, Sequence[History]]) -> Spec:
         begin=1.0,
         end=end,
         scale=_span_scale(end),
-        axis={"tickCount": 6, "grid": True, "labelFlush": False}
-        if end <= LINEAR_SPAN
-        else {"values": [2**power for power in range(11) if 2**power <= end], "grid": True},
+        axis={
+            "grid": True,
+            "labelFlush": False,
+            **(
+                {"tickCount": 6}
+                if end <= LINEAR_SPAN
+                else {"values": [2**power for power in range(11) if 2**power <= end]}
+            ),
+        },
         share="share of GPU-time",
         groups="level",
         otherwise="no job larger than a node ran",

@@ -437,7 +437,7 @@ def _key_lines(scene: Scene, tiles: Tiles) -> list[str]:
         lines.append("The dark part at the right of a tile: those of its nodes that have failed.")
     if scene.has_segments:
         lines.append(
-            "Below it are the segments that have pods there; those that are split have some elsewhere too."
+            "Below that number: segments that have pods there; those that are split have some elsewhere too."
         )
     if scene.keepings:
         lines.append("A red outline: nodes are kept free there for a gang that waits.")
