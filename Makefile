@@ -35,7 +35,7 @@ LAYOUT := tests/test_names.py tests/objects/test_one_place.py tests/docs/test_ar
 .PHONY: help install demo test fast golden mutants soak kueue schemas pictures bench benchlive benchkueue conformance cluster lint format lock clean
 
 help:  ## Say what there is to make
-	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 install: $(PROJECT)  ## Make .venv, so that .venv/bin/closeby runs
 	@echo 'Ready: .venv/bin/closeby'
