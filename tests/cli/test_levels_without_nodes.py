@@ -50,6 +50,29 @@ def test_each_command_says_it_with_the_field_and_the_label_that_was_meant(comman
     assert "without example.com/rak" not in shown
 
 
+def test_explain_says_it_of_a_topology_that_only_a_subgroup_names() -> None:
+    """The first subgroup names a topology with a level that nodes carry, the second one without any."""
+    rows = {**topology("example.com/row"), "metadata": {"name": "rows"}}
+    halls = {**topology("dc/hall"), "metadata": {"name": "halls"}}
+    group = gang("train", 2)
+    group["spec"]["subGroups"] = [
+        {
+            "name": name,
+            "minMember": 1,
+            "topologyConstraint": {"topology": name, "requiredTopologyLevel": level},
+        }
+        for name, level in (("rows", "example.com/row"), ("halls", "dc/hall"))
+    ]
+    members = [pod(f"train-{name}", 8, gang="train") for name in ("rows", "halls")]
+    for one, name in zip(members, ("rows", "halls"), strict=True):
+        one["metadata"]["labels"]["closeby.dev/subgroup"] = name
+    nodes = [node(f"node-{number}", {"example.com/row": "row-0"}) for number in range(2)]
+    found = report("explain", "train", "-f", "-", stdin=text(*nodes, rows, halls, group, *members))
+    assert [(one["object"], one["reason"]) for one in found["conditions"]] == [
+        ("Topology/halls", "TopologyLevelNotFound")
+    ]
+
+
 def test_a_label_unlike_those_of_nodes_is_to_be_put_on_them() -> None:
     found = notice(report("simulate", "-f", "-", stdin=manifests("example.com/row", "dc/hall"))["conditions"])
     assert found["remedy"].startswith("label the nodes: kubectl label nodes NODE dc/hall=")

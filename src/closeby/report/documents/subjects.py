@@ -241,7 +241,7 @@ def choose(run: "Run", several: Several) -> tuple[Subject, ChosenEntry]:
 
 def objects_of(run: "Run", subject: Subject, workloads: Iterable[Workload]) -> frozenset[str]:
     """What an explanation is about, as conditions name objects: pods, their gang or AppGroup, and owners,
-    and the topology of a gang.
+    and the topologies of a gang and of its subgroups.
     """
     known = {(one.namespace, f"{one.kind}/{one.name}"): one for one in workloads}
     alone = subject.kind == POD
@@ -261,6 +261,8 @@ def objects_of(run: "Run", subject: Subject, workloads: Iterable[Workload]) -> f
     tree = None if group is None else run.tree_of(group)
     if group is not None:
         found |= {"Topology"} if tree is None else {"Topology", f"Topology/{tree.name}"}
+        asked = (group.constraint, *(part.constraint for part in group.subgroups))
+        found |= {f"Topology/{one.topology}" for one in asked if one is not None and one.topology}
     return frozenset(found)
 
 
