@@ -19,6 +19,7 @@ from tests.kube.live import FAST, through_proxy
 from tests.kube.live_world import (
     RACK,
     World,
+    behind_proxy,
     condition,
     group_of,
     host,
@@ -43,6 +44,7 @@ FAULTS: tuple[Fault, ...] = (
     Refuse(429, {"Retry-After": "1"}),
 )
 GATES = [{"name": PLACEMENT_GATE}]
+RANK = "closeby.dev/rank"
 
 
 class Gated(World):
@@ -329,6 +331,63 @@ def test_members_recreated_between_two_processes_get_the_ranks_that_are_left(
                 assert sorted(ranks) == list(range(8))
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("gates", "lost", "made"), [(True, (0, 1, 3, 7), "hhhh"), (False, (0, 1, 7), "ffh")])
+def test_ranks_run_through_the_segments_of_a_start_that_another_process_carries_on(
+    whole_control_plane: ControlPlane,
+    namespace: str,
+    tmp_path: Path,
+    gates: bool,
+    lost: tuple[int, ...],
+    made: str,
+) -> None:
+    """Half of the members have their node when the process is killed. Some members are recreated then."""
+    in_mode = gated_behind_proxy if gates else behind_proxy
+    hosts = racks(4, gpus=1)
+
+    async def run() -> None:
+        async with in_mode(whole_control_plane, namespace, *hosts) as (it, proxy):
+            for member in (1, 2, 5, 7):
+                path = f"/pods/g-{member}?" if gates else f"/pods/g-{member}/binding"
+                proxy.inject("PATCH" if gates else "POST", path, Refuse(503), times=1000)
+            async with replica(it, proxy, tmp_path, "--mode", "gate" if gates else "bind"):
+                await it.declare_group("g", {"minMember": 8, "layers": [{"level": "rack", "size": 2}]})
+                await it.create(*(it.pod(f"g-{member}", gang="g") for member in range(8)))
+
+                async def half() -> bool:
+                    return len(await nodes_of(it)) == 4
+
+                await until(half)
+            proxy.forgive()
+            await it.delete(*(f"g-{member}" for member in lost))
+            recreated = [f"{first}-{member}" for first, member in zip(made, lost, strict=True)]
+            await it.create(*(it.pod(name, gang="g") for name in recreated))
+            second = it.successor()
+            async with second.scheduling(gates=gates):
+
+                async def all_of_them() -> bool:
+                    return len(await nodes_of(it)) == 8
+
+                await until(all_of_them)
+                nodes, pods = await nodes_of(it), await it.pods()
+                by_rank = {int(one["metadata"]["labels"][RANK]): nodes[name] for name, one in pods.items()}
+                assert sorted(by_rank) == list(range(8))
+                segments = [
+                    {by_rank[at].partition("-")[0], by_rank[at + 1].partition("-")[0]} for at in (0, 2, 4, 6)
+                ]
+                assert [len(one) for one in segments] == [1] * 4
+
+    asyncio.run(run())
+
+
+async def nodes_of(it: World) -> dict[str, str]:
+    """The nodes of pods that are bound, or have been told where to go."""
+    found = {
+        name: one["spec"].get("nodeName") or one["metadata"].get("annotations", {}).get(PLACED_ON)
+        for name, one in (await it.pods()).items()
+    }
+    return {name: node for name, node in found.items() if node}
 
 
 def test_a_plain_pod_that_has_its_node_keeps_it_over_a_restart(

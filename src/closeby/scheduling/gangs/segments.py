@@ -247,9 +247,9 @@ def numbered(
 ) -> SegmentNumbers:
     """Which number each member has: by its index where the nodes of those that run agree with that.
 
-    ``ranks``: by uid, of the members that run, as far as they have one and ranks run through this leaf alone.
+    ``ranks``: by uid, of the members that have one already, where ranks run through this leaf alone.
     """
-    if not running and not done:
+    if not running and not done and not ranks:
         numbers = np.arange(len(waiting), dtype=np.intp)
         return SegmentNumbers(layering=layering, waiting=numbers, running=numbers[:0])
     slots = np.asarray([slot for _, slot in running], dtype=np.intp)
@@ -268,9 +268,9 @@ def numbered(
 def _numberings(
     pods: Sequence[Pod], waiting: int, order: Order, size: int, ranks: Mapping[str, int]
 ) -> Iterator[Ints]:
-    """The members' own index (of several jobs, each a segment) where that tells them all apart; then the
-    ranks of those that run, where each has one; then their place among all. An index that no gang reaches
-    says nothing. The first so many ``pods`` wait.
+    """The members' own index (of several jobs, each a segment) where that tells them all apart; then their
+    ranks, where each has one that runs; then their place among all. An index that no gang reaches says
+    nothing. The first so many ``pods`` wait.
     """
     if len({pod.part for pod in pods}) == 1:
         each = size if len({pod.job for pod in pods}) > 1 else 0
@@ -279,10 +279,11 @@ def _numberings(
         numbers = [job * each + index for job, index in own]
         if len(set(own)) == len(pods) and whole and min(numbers) >= 0 and max(numbers) < MOST_PODS:
             yield np.asarray(numbers, dtype=np.intp)
-    given = [ranks[pod.uid] for pod in pods[waiting:] if pod.uid in ranks]
-    if given and len(given) == len(pods) - waiting and max(given) < MOST_PODS:
-        free = np.setdiff1d(np.arange(len(pods), dtype=np.intp), given)[:waiting]
-        yield np.concatenate([free, np.asarray(given, dtype=np.intp)])
+    given = np.asarray([ranks.get(pod.uid, -1) for pod in pods] if ranks else [], dtype=np.intp)
+    if len(given) and (given[waiting:] >= 0).all() and given.max() < MOST_PODS:
+        free = np.setdiff1d(np.arange(len(pods), dtype=np.intp), given)
+        given[given < 0] = free[: np.count_nonzero(given < 0)]
+        yield given
     keys = [order(pod) for pod in pods]
     places = np.empty(len(pods), dtype=np.intp)
     places[sorted(range(len(pods)), key=keys.__getitem__)] = np.arange(len(pods))

@@ -277,12 +277,10 @@ class SchedulingState:
             if rank is not None and not members.placed[uid].terminating
         }
 
-    def ranks_begun(self, key: str, pods: Sequence[Pod]) -> Mapping[str, int]:
-        """By uid, the ranks that an earlier process wrote into those of these members which it began."""
+    def written_ranks(self, key: str, pods: Sequence[Pod]) -> Mapping[str, int]:
+        """By uid, the ranks that an earlier process gave to those of these members that it knew."""
         written = self._written_ranks(key)
-        return (
-            {pod.uid: written[pod.uid] for pod in pods if pod.begun and pod.uid in written} if written else {}
-        )
+        return {pod.uid: written[pod.uid] for pod in pods if pod.uid in written}
 
     def _written_ranks(self, key: str) -> Mapping[str, int]:
         """The ranks that were written down before this engine knew the gang."""

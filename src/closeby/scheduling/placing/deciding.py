@@ -262,7 +262,8 @@ class Decider:
         attempt = follow_plan(self._tools, gang, planned, len(group.plan))
         if attempt is None:
             return None
-        return self._settle(key, ready, [], attempt, (*conditions, *self._state.limits(key)))
+        conditions = (*conditions, *self._state.limits(key))
+        return self._settle(key, ready, [], attempt, conditions, carried_on=True)
 
     def _gang(self, key: str, ready: tuple[Pod, ...], refused: list[Leftover]) -> CycleResult:
         group = self._state.groups.get(key)
@@ -358,8 +359,10 @@ class Decider:
         refused: list[Leftover],
         attempt: Attempt,
         conditions: tuple[Condition, ...],
+        *,
+        carried_on: bool = False,
     ) -> CycleResult:
-        """Write an attempt into the state and say it as one outcome."""
+        """Write an attempt into the state and say it as one outcome; ``carried_on``: it follows a plan."""
         kind = kind_of(key)
         is_gang = kind is ItemKind.GANG
         left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
@@ -379,7 +382,8 @@ class Decider:
             taken = self._state.ranks(key)
             unknown = len(self._state.placed(key)) - len(taken)
             tree = attempt.tree or self._tools.topologies.flat()
-            kept = self._state.ranks_begun(key, [pod for pod, _ in attempt.placed])
+            own = [pod for pod, _ in attempt.placed if carried_on or pod.begun]
+            kept = self._state.written_ranks(key, own) if own else {}
             numbers = ranks(tree, set(taken.values()), unknown, attempt.placed, slots, attempt.segments, kept)
         path = () if place is None else place.path
         outcome = Outcome(

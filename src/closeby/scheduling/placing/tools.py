@@ -1,6 +1,6 @@
 """What every cycle works with: the cluster, the plugins, cached judgements, and the gang that waits."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from typing import Final
 
@@ -236,7 +236,14 @@ def waiting_gang(
     if in_order and not constraints.layerings:
         waiting = _in_order(tools, group, waiting, running)
     done = state.done(group.key)
-    ranks = state.ranks(group.key) if constraints.layerings and running else {}
+    ranks: Mapping[str, int] = {}
+    if constraints.layerings:
+        ranks = state.ranks(group.key) if running else ranks
+        planned = state.planned(group.key)
+        begun = state.written_ranks(group.key, [pod for pod in waiting if pod.begun or pod.uid in planned])
+        if begun:
+            taken = set(ranks.values())
+            ranks = {**ranks, **{uid: rank for uid, rank in begun.items() if rank not in taken}}
     return WaitingGang(
         group=group,
         waiting=waiting,
