@@ -351,6 +351,11 @@ def test_a_span_of_time_is_read_as_reports_write_it(given: str, seconds: float) 
         (("--workload", "seren", "--until", "d"), "'d' is not a span of time"),
         (("--workload", "seren", "--segment", f"rack={'9' * 5000}"), "write like leaf=16"),
         (("--workload", "seren", "--failures", f"rack={'9' * 5000}"), "write like leaf=2"),
+        (("--workload", "seren", "--failures", "leaf=1:"), "'' is not a span of time"),
+        (
+            ("--workload", "seren", "--cluster", "small", "--failures", "leaf=8"),
+            "--failures: no leaf has more than 8 nodes",
+        ),
         (("--workload", "seren", "--load", "0"), "0.0 is not in the range"),
         (("--workload", "seren", "--load", "nan"), "'nan' is not a number"),
         (("--trace", "-", "-f", "-"), "can't both read standard input"),

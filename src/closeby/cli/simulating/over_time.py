@@ -146,7 +146,7 @@ class FailuresOfLevel(click.ParamType[tuple[str, int, float]]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int, float]:
         level, _, rest = str(value).rpartition("=")
-        number, _, time = rest.partition(":")
+        number, colon, time = rest.partition(":")
         nodes = whole_number(number) or 0
         if not level or not 0 < nodes < _GREATEST:
             self.fail(
@@ -155,7 +155,7 @@ class FailuresOfLevel(click.ParamType[tuple[str, int, float]]):
                 param,
                 ctx,
             )
-        return level, nodes, Seconds().convert(time, param, ctx) if time else REPAIR
+        return level, nodes, Seconds().convert(time, param, ctx) if colon else REPAIR
 
 
 #: No cluster has as many pods or nodes.

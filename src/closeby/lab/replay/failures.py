@@ -9,7 +9,7 @@ from numpy.random import PCG64, Generator
 from closeby.errors import UnrunnableError
 from closeby.lab.replay.clusters import ClusterRoom
 from closeby.objects.arrays import Counts, Ints
-from closeby.objects.words import suggestion
+from closeby.objects.words import plural, suggestion
 from closeby.quality.moments import Outages
 from closeby.topology.tree import Tree
 
@@ -101,12 +101,23 @@ def slots_of_domains(tree: Tree, level: str) -> list[Ints]:
 
 
 def room_in_order(room: ClusterRoom, tree: Tree, rate: FailureRate | None) -> ClusterRoom:
-    """The room without as many nodes as are out of order at any time: of each domain those with the most."""
+    """The room without as many nodes as are out of order at any time: of each domain those with the most.
+
+    Raises:
+        UnrunnableError: there is no such level, or no node with room is ever in order.
+    """
     if rate is None:
         return room
     total: Counts = room.total.copy()
     free: Counts = room.free.copy()
-    for slots in slots_of_domains(tree, rate.level):
+    domains = slots_of_domains(tree, rate.level)
+    for slots in domains:
         most = slots[np.argsort(-free[slots], kind="stable")[: rate.nodes]]
         total[most] = free[most] = 0
+    if room.free.any() and not free.any():
+        largest = max(map(len, domains), default=0)
+        raise UnrunnableError(
+            f"--failures: no {rate.level} has more than {plural(largest, 'node')}, so that none with room is "
+            f"in order if {rate.nodes} of each are not; give fewer nodes, or a coarser level"
+        )
     return ClusterRoom(total, free)
