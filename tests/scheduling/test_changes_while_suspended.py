@@ -17,6 +17,7 @@ from closeby.objects.groups import Exclusive, Layer, Strategy
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.pods import Pod
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, PodOwner, selector_of
+from closeby.objects.volumes import CSINode, NodeDriver, VolumeAttachment
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -27,6 +28,8 @@ from closeby.scheduling.events import (
     NodeUpserted,
     PodUpserted,
     SelectionChanged,
+    StorageChanged,
+    StorageDeleted,
     Tick,
     TopologyChanged,
 )
@@ -157,6 +160,21 @@ def test_costs_that_count_in_another_namespace_alone_restart_no_search() -> None
         return [NetworkTopologyChanged(replace(costs, namespace="other"))]
 
     assert drive(one, 50, meanwhile) == drive(scene(), 50, lambda suspended: [])
+
+
+def test_a_volume_that_is_detached_restarts_no_search() -> None:
+    there = VolumeAttachment(name="at", driver="d", node="n0", volume="v")
+
+    def turns(suspended: int) -> list[Event]:
+        return [StorageChanged(there) if suspended % 2 else StorageDeleted(VolumeAttachment, "at")]
+
+    def driven(until: int) -> tuple[int, dict[str, str]]:
+        one = scene()
+        one.handle(StorageChanged(CSINode(name="n0", drivers=(NodeDriver("d", 1),))))
+        return drive(one, 50, lambda suspended: turns(suspended) if suspended < until else [])
+
+    found = driven(until=200)
+    assert found == driven(until=0) and len(found[1]) == 3
 
 
 def test_a_node_is_offered_although_a_tighter_one_was_filled_while_a_search_was_suspended() -> None:

@@ -144,8 +144,9 @@ class PendingItems:
         """Something about volumes changed, which concerns the items of these keys (None: all)."""
         self._tools.rooms.forget()
         if keys is None:
+            # Searches go on: what they place is checked where nodes have changed meanwhile.
             self._events |= event
-            self.suspensions.cancel_all()
+            self.suspensions.note_event(event)
             return
         for key in keys:
             self._volumes_of[key] = None
