@@ -25,6 +25,17 @@ def test_a_finished_pod_frees_its_node_and_a_terminating_one_does_not() -> None:
     assert drawn.where == {"new-0": "a1"}
 
 
+def test_a_finished_pod_counts_for_the_gang_that_it_names_last() -> None:
+    drawn = world(ONE_NODE)
+    one, other = pods("train", 2)
+    done = replace(one, phase="Succeeded")
+    drawn.tell(PodUpserted(done), PodUpserted(replace(done, group="other")))
+    drawn.run(gang(min_member=2), members=[other])
+    assert drawn.reason("train") is Reason.GANG_INCOMPLETE
+    drawn.tell(PodDeleted(one.uid), PodDeleted(other.uid))
+    assert not drawn.engine.state.members
+
+
 def test_a_waiting_pod_that_is_being_deleted_is_not_placed() -> None:
     drawn = world(ONE_NODE)
     one, other = pods(None, 2)

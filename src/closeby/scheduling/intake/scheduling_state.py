@@ -149,6 +149,8 @@ class SchedulingState:
 
     def finish(self, pod: Pod) -> None:
         """A member of a gang has done its work: it holds nothing, and the gang need not wait for it."""
+        if pod.group is None or self._done.get(pod.uid) != gang_key(pod):
+            self.forget_finished(pod.uid)  # It may have been a member of another gang.
         if pod.group is None or pod.phase != "Succeeded":
             return
         key = gang_key(pod)
