@@ -110,7 +110,7 @@ def test_the_engine_sees_no_difference_once_a_pod_was_placed(terms: list[Object]
     assert process.take(pod(terms=narrowed(terms, "n1"), placed_on="n1", node="n1")) == [""]
     assert process.pod.spec is decided.spec
     assert process.pod.node_name == "n1"
-    assert not process.gated.unbound
+    assert not process.gated.of_gang("a/g")
 
 
 def test_what_an_earlier_process_placed_can_go_to_its_node_alone() -> None:
@@ -198,7 +198,6 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     process.take(pod(gates=GATED))
     process.gated.placed(process.pod, "n1", 0.0)
     process.gated.take([(PODS, Deleted("a/p", "uid-p"))])
-    assert not process.gated.unbound
     assert not process.gated.of_gang("a/g")
 
 
@@ -208,7 +207,7 @@ def test_an_answer_that_can_not_be_read_says_nothing() -> None:
     process.gated.placed(process.pod, "n1", 0.0)
     raw = msgspec.json.encode({"spec": 1})
     assert not process.gated.take([(PODS, Upserted("a/p", "uid-p", "2", raw))])
-    assert process.gated.unbound
+    assert process.gated.of_gang("a/g")
 
 
 def test_a_term_that_asks_for_nothing_stays_as_it_is() -> None:

@@ -204,11 +204,6 @@ class GatedPods(OurPods):
         )
         return tuple(one.sentence for one in members if one.why)
 
-    @property
-    def unbound(self) -> int:
-        """Pods that have their node and are not bound."""
-        return len(self._unbound)
-
 
 def _without(spec: PodSpec, node: str) -> PodSpec:
     """The spec without what was added to its affinity as it got its node."""
