@@ -96,12 +96,16 @@ class Stumbling(PreFilter, Filter, Score, Reserve, Permit, PostFilter, PreBind, 
         return False
 
 
-def engine(at: int, *, contain: bool = True) -> Engine:
+def engine(at: int, *, contain: bool = True, plugin: str = "Stumbling", reserve_after: float = 0.0) -> Engine:
     """With two racks; the plugin stumbles when it is asked for the ``at``-th time."""
     Stumbling.at, Stumbling.asked = at, 0
     Stumbling.holding.clear()
-    entry = PluginEntry(name=f"{__name__}:Stumbling")
-    made = Engine(lambda handle: profile_for(Configuration(plugins=(entry,)), handle), contain_faults=contain)
+    entry = PluginEntry(name=f"{__name__}:{plugin}")
+    made = Engine(
+        lambda handle: profile_for(Configuration(plugins=(entry,)), handle),
+        contain_faults=contain,
+        reserve_after=reserve_after,
+    )
     made.handle(*map(NodeUpserted, draw(TWO_RACKS)), TopologyChanged(fabric("zone", "rack", HOSTNAME)))
     return made
 
@@ -194,6 +198,36 @@ def test_a_fault_while_victims_are_looked_for_leaves_nothing_behind(kind: str, m
         assert {pod.uid for pod in low} <= Stumbling.holding, at
         assert len(Stumbling.holding) == len(low) + len(taken), at
         assert bool(taken) or not stumbled or decided.outcome.reason is Reason.SCHEDULER_ERROR, at
+
+
+class Weighing(Stumbling):
+    """Stumbles when it is asked how well the second pod fits that is called odd-..."""
+
+    name: ClassVar[str] = "Weighing"
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        return np.ones(len(nodes), dtype=np.bool_)
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        if any(uid.startswith("default/odd") for uid in self.holding):
+            raise KeyError("no weight")
+        return np.zeros(len(nodes))
+
+
+def test_a_fault_while_nodes_to_keep_free_are_looked_for_leaves_nothing_behind() -> None:
+    it = engine(0, plugin="Weighing", reserve_after=100.0)
+    old = [one for name in ("b1", "b2") for one in pods(None, 4, prefix=f"old-{name}", on=name)]
+    members = [one for gpus in (1, 2) for one in pods("odd", 1, spec(gpu=gpus), prefix=f"odd-{gpus}")]
+    it.handle(*map(PodUpserted, old), *map(PodUpserted, pods(None, 4, prefix="short")))
+    it.handle(Tick(0.0), GroupChanged(gang("odd", 2, required="rack")), *map(PodUpserted, members))
+    requested, holding = it.cluster.requested.copy(), set(Stumbling.holding)
+    (waits,) = outcomes_of(it.handle(Tick(1.0)))
+    assert waits.reason is Reason.GANG_DOES_NOT_FIT
+    (found,) = (one for one in it.handle(Tick(200.0)) if isinstance(one, Decision))
+    assert isinstance(found.fault, KeyError) and found.outcome.reason is Reason.SCHEDULER_ERROR
+    it.validate_state()
+    assert (it.cluster.requested == requested).all() and Stumbling.holding == holding
+    assert it.handle(Tick(201.0)) == []
 
 
 def test_what_is_not_to_be_contained_is_raised_with_what_it_came_of() -> None:

@@ -59,7 +59,7 @@ class Fork:
         self._state = state
         self._holdings = holdings
         #: Capacity if all that ends had ended.
-        self.hypothetical = HypotheticalCluster(tools, state, handle)
+        self.hypothetical = HypotheticalCluster(tools, state, handle, None)
         self._rounds = Rounds(
             tools, state, handle, _no_story, backoff=False, reserve_after=0.0, give_back=None
         )

@@ -13,8 +13,9 @@ from closeby.cluster.claims import ClaimedVolume
 from closeby.objects.bounds import line
 from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, ReasonToken, Rejection
+from closeby.objects.reasons import Condition, Reason, ReasonToken, Rejection
 from closeby.objects.recorded import ReservationStatus
+from closeby.objects.unexpected import brief
 from closeby.objects.words import time_text
 from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
 from closeby.scheduling.preempting.records import NoPreemption, Preemption, PreemptionEnded
@@ -397,3 +398,16 @@ class Stories:
                 self._entries.move_to_end(oldest)
             else:
                 del self._entries[oldest]
+
+
+def failed(key: str, waiting: tuple[Pod, ...], error: Exception) -> Decision:
+    """The refusal of an item because of a fault."""
+    why = f"deciding about it ended in a fault of closeby or of a plugin: {brief(error)}"
+    outcome = Outcome(
+        key=name_of(key),
+        kind=kind_of(key),
+        refused=waiting,
+        reason=Reason.SCHEDULER_ERROR,
+        message=f"{why}; the scheduler's log has more",
+    )
+    return Decision(outcome, error)

@@ -19,6 +19,8 @@ from closeby.scheduling.plugin_view import CycleState
 Checkpoint = int
 #: Whether all filters let a pod go to a slot, as the cluster and the cycle are now.
 Allows = Callable[[CycleState, Pod, int], bool]
+#: Frees what pods of an item hold whose decision failed; they wait for a node again.
+GiveBack = Callable[[tuple[Pod, ...]], object]
 
 
 class Statement:

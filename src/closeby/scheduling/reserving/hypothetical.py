@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
+from closeby.objects.unexpected import Contained
 from closeby.scheduling.by_domain import DomainFilter
 from closeby.scheduling.commit_points import TryOnly
 from closeby.scheduling.extension import Handle, Scope
@@ -22,6 +23,7 @@ from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.pace import Outdated, Pace
 from closeby.scheduling.placing.gang_cycle import place_gang
+from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 
 #: Steps of all trials for one question (see ``closeby.scheduling.pace``): they run within one turn.
@@ -31,10 +33,14 @@ STEPS: Final = 40_000
 class HypotheticalCluster:
     """Tries gangs on the cluster without the pods that end."""
 
-    def __init__(self, tools: Tools, state: SchedulingState, handle: Handle) -> None:
+    def __init__(
+        self, tools: Tools, state: SchedulingState, handle: Handle, give_back: GiveBack | None
+    ) -> None:
+        """With ``give_back`` nothing is left of a trial that ended in a fault, which is raised."""
         self._tools = tools
         self._state = state
         self._handle = handle
+        self._give_back = give_back
         #: Steps that trials may still take.
         self.left = 0
 
@@ -87,9 +93,13 @@ class HypotheticalCluster:
             trial_tools = Tools(
                 tools.cluster, tools.topologies, profile, explain=False, explain_everything=False
             )
-            with suppress(Outdated):
+            with Contained() as placing, suppress(Outdated):
                 _in_steps(trial_tools.pace, self.left)
                 place_gang(trial_tools, gang)
+            if placing.error is not None:
+                if self._give_back is not None:
+                    self._give_back(gang.waiting)
+                raise placing.error
             self.left = max(0, self.left - trial_tools.pace.steps)
         if trial.placed is None:
             return None

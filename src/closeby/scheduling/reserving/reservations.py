@@ -6,7 +6,9 @@ the next one takes over in the very tick in which the first is placed.
 """
 
 from bisect import bisect_left, insort
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -15,10 +17,11 @@ from msgspec.structs import replace
 from closeby.objects.arrays import Ints
 from closeby.objects.reasons import Reason
 from closeby.objects.times import utc
+from closeby.objects.unexpected import Contained
 from closeby.scheduling.intake.active_queue import SortKey
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import Outcome, Released, Reservation, Reserved
+from closeby.scheduling.outcomes import Decision, Outcome, Released, Reservation, Reserved, failed
 from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
 from closeby.scheduling.reserving.choosing import Chooser, ReservationChoice
 from closeby.topology.tree import ROOT_LEVEL
@@ -37,6 +40,9 @@ LOOK_AGAIN: Final = 10.0
 #: Looks in ``reserve_after``: whether the nodes suffice still, whether others are better, and whether a gang
 #: that no empty cluster would hold has a place after all.
 LOOKS: Final = 10
+
+
+_Answer = TypeVar("_Answer")
 
 
 class Moment(Struct, frozen=True):
@@ -84,14 +90,24 @@ class Reservations:
     """The owner of who waits for how long, and of the one reservation."""
 
     def __init__(
-        self, after: float, tools: Tools, state: SchedulingState, queue: SchedulingQueue, chooser: Chooser
+        self,
+        after: float,
+        tools: Tools,
+        state: SchedulingState,
+        queue: SchedulingQueue,
+        chooser: Chooser,
+        *,
+        contain_faults: bool,
     ) -> None:
-        """``after``: seconds; 0 reserves nothing."""
+        """``after``: seconds; 0 reserves nothing. ``contain_faults`` as the engine takes it."""
         self._after = after
         self._tools = tools
         self._state = state
         self._queue = queue
         self._chooser = chooser
+        self._contain_faults = contain_faults
+        #: Refusals of gangs for which looking for nodes ended in a fault, since the last review.
+        self._failed: list[Decision] = []
         self._waiters: dict[str, _Waiter] = {}
         #: The same, by place.
         self._line: list[tuple[SortKey, str]] = []
@@ -170,8 +186,16 @@ class Reservations:
 
     # The one reservation
 
-    def review(self, moment: Moment | None) -> list[Reserved | Released]:
-        """Make, keep, move or lift the reservation, as things stand; returns what changed."""
+    def review(self, moment: Moment | None) -> list[Reserved | Released | Decision]:
+        """Make, keep, move or lift the reservation, as things stand; returns what changed.
+
+        Decisions are refusals of gangs for which looking for nodes ended in a fault.
+        """
+        changes = self._review(moment)
+        failed, self._failed = self._failed, []
+        return [*failed, *changes]
+
+    def _review(self, moment: Moment | None) -> list[Reserved | Released]:
         changes: list[Reserved | Released] = []
         if not self._after or moment is None:
             return changes
@@ -179,7 +203,7 @@ class Reservations:
             held, first = self._held, self._first(moment.now)
             if held is not None and first == held.key and self._suffices(held, moment):
                 return [*changes, *self._moved(moment)]
-            choice = None if first is None else self._chooser.choose(self._gang(first))
+            choice = None if first is None else self._asked(self._chooser.choose, self._gang(first), None)
             if held is not None and first == held.key:
                 if choice is not None and self._is_held(choice):
                     # Where parts of a gang may be left out, the search can find more among more nodes.
@@ -239,7 +263,8 @@ class Reservations:
             self._held = replace(held, nodes=log.cursor)
             return True
         slots = np.sort(self._slots_of(held.names))
-        if len(slots) < len(held.names) or not self._chooser.suffices(self._gang(held.key), slots):
+        suffice = partial(self._chooser.suffices, slots=slots)
+        if len(slots) < len(held.names) or not self._asked(suffice, self._gang(held.key), False):
             return False
         self._stands(held, slots)
         return True
@@ -259,10 +284,22 @@ class Reservations:
             return []
         self._next_look = moment.now + self._after / LOOKS
         gang = self._gang(held.key)
-        better = self._chooser.choose(gang)
+        better = self._asked(self._chooser.choose, gang, None)
         if better is None or 2 * better.missing >= self._chooser.missing(gang, held.slots):
             return []
         return [self._take(held.key, better, moment, held.shown.since)]
+
+    def _asked(
+        self, question: Callable[[WaitingGang], _Answer], gang: WaitingGang, otherwise: _Answer
+    ) -> _Answer:
+        """The answer to a question about a gang, ``otherwise`` where that ended in a fault."""
+        if not self._contain_faults:
+            return question(gang)
+        with Contained() as asking:
+            return question(gang)
+        assert asking.error is not None
+        self._failed.append(failed(gang.group.key, gang.waiting, asking.error))
+        return otherwise
 
     def _gang(self, key: str) -> WaitingGang:
         """A gang that lacks room, as it stands now."""

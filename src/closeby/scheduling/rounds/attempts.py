@@ -1,26 +1,24 @@
 """One attempt at one item: its scheduling cycle, within the steps of a turn, and the plan to preempt."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.unexpected import Contained, brief
+from closeby.objects.unexpected import Contained
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import Decision, Outcome, kind_of, name_of
+from closeby.scheduling.outcomes import Decision, Outcome, failed, kind_of, name_of
 from closeby.scheduling.placing.deciding import CycleResult, Decider
 from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.places_for_pods import HeldForPods
+from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import Preemptor, plans_of
 from closeby.scheduling.preempting.records import NoPreemption, Preemption
 from closeby.scheduling.rounds.pending import PendingItems
 from closeby.scheduling.rounds.suspending import RESTARTS, SearchProgress
-
-#: Frees what pods of an item hold whose decision failed; they wait for a node again.
-GiveBack = Callable[[tuple[Pod, ...]], object]
 
 
 class Attempts:
@@ -95,7 +93,7 @@ class Attempts:
             return self._decider.decide(key, waiting)
         assert deciding.error is not None
         self._give_back(waiting)
-        return CycleResult(_failed(key, waiting, deciding.error))
+        return CycleResult(failed(key, waiting, deciding.error))
 
     def _preempted(self, key: str, done: SearchProgress[CycleResult]) -> SearchProgress[CycleResult]:
         """What was decided, with the plans for what was refused."""
@@ -122,7 +120,7 @@ class Attempts:
         self._give_back(waiting)  # What a trial has placed.
         if outcome.bindings:
             return result._replace(decision=Decision(outcome, looking.error))
-        return result._replace(decision=_failed(key, waiting, looking.error), need=None)
+        return result._replace(decision=failed(key, waiting, looking.error), need=None)
 
     def _changed_too_often(self, key: str) -> CycleResult:
         outcome = Outcome(
@@ -133,19 +131,6 @@ class Attempts:
             message=f"the cluster changed {RESTARTS + 1} times during a long search; it is tried again later",
         )
         return CycleResult(Decision(outcome))
-
-
-def _failed(key: str, waiting: tuple[Pod, ...], error: Exception) -> Decision:
-    """The refusal of an item because of a fault."""
-    why = f"deciding about it ended in a fault of closeby or of a plugin: {brief(error)}"
-    outcome = Outcome(
-        key=name_of(key),
-        kind=kind_of(key),
-        refused=waiting,
-        reason=Reason.SCHEDULER_ERROR,
-        message=f"{why}; the scheduler's log has more",
-    )
-    return Decision(outcome, error)
 
 
 def _with(said: Sequence[Preemption | NoPreemption], decision: Decision) -> Decision:

@@ -9,8 +9,9 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Output, Suspended
 from closeby.scheduling.placing.places_for_pods import HeldForPods
+from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.rounds.attempts import Attempts, GiveBack
+from closeby.scheduling.rounds.attempts import Attempts
 from closeby.scheduling.rounds.outcome_handling import OutcomeHandler, Tell, TickTime
 from closeby.scheduling.rounds.pending import PendingItems
 from closeby.scheduling.rounds.refusing_alike import RefusedAlike
@@ -36,7 +37,9 @@ class Rounds:
         """
         self._state = state
         self._tell = tell
-        self.pending = PendingItems(tools, state, handle, backoff=backoff, reserve_after=reserve_after)
+        self.pending = PendingItems(
+            tools, state, handle, backoff=backoff, reserve_after=reserve_after, give_back=give_back
+        )
         self._attempts = Attempts(tools, state, self.pending, give_back)
         self._alike = RefusedAlike(state, self.pending, self._attempts, tell)
         self._outcomes = OutcomeHandler(tools, state, self.pending, tell)

@@ -94,6 +94,9 @@ class OutcomeHandler:
         pending, before = self._pending, self._tools.reserved.number
         for change in pending.reservations.review(moment):
             outputs.append(change)
+            if isinstance(change, Decision):
+                self._tell(change.outcome.key, "decided", change.outcome)
+                continue
             kept = change.reservation
             if isinstance(change, Released):
                 self._tell(kept.key, kept.released(change.why), None)

@@ -18,6 +18,7 @@ from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import namespace_of
 from closeby.scheduling.placing.deciding import CycleResult
+from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import Preemptor
 from closeby.scheduling.preempting.records import PreemptionEnded
@@ -35,9 +36,19 @@ class PendingItems:
     """
 
     def __init__(
-        self, tools: Tools, state: SchedulingState, handle: Handle, *, backoff: bool, reserve_after: float
+        self,
+        tools: Tools,
+        state: SchedulingState,
+        handle: Handle,
+        *,
+        backoff: bool,
+        reserve_after: float,
+        give_back: GiveBack | None,
     ) -> None:
-        """``backoff`` and ``reserve_after`` as the engine takes them."""
+        """``backoff`` and ``reserve_after`` as the engine takes them.
+
+        With ``give_back`` a fault while nodes to keep free are looked for ends that; without it is raised.
+        """
         self._tools = tools
         self._state = state
         self._backoff = backoff
@@ -45,8 +56,10 @@ class PendingItems:
         self.preemptor: Preemptor | None = None
         self.suspensions: Suspensions[CycleResult] = Suspensions(tools.pace, tools.cluster)
         self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks)
-        chooser = Chooser(tools, HypotheticalCluster(tools, state, handle))
-        self.reservations = Reservations(reserve_after, tools, state, self.queue, chooser)
+        chooser = Chooser(tools, HypotheticalCluster(tools, state, handle, give_back))
+        self.reservations = Reservations(
+            reserve_after, tools, state, self.queue, chooser, contain_faults=give_back is not None
+        )
         self.refusals = SharedRefusals(tools)
         #: Items that changed since the last tick, in order.
         self.changed: dict[str, None] = {}
