@@ -33,7 +33,7 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.extension import Filter, Plugin, PreFilter, Scope
 from closeby.scheduling.outcomes import Binding, bindings_of
-from closeby.scheduling.placing.rechecking import NEVER, Checked, Surprises
+from closeby.scheduling.placing.rechecking import NEVER, Checked, Invalidations
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.scheduling.histories import History, engine
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
@@ -400,18 +400,18 @@ class TestWhatDoesNotConcernAGang:
         assert drawn.broken(*(PodDeleted(bind.pod.uid) for bind in drawn.binds)) is not None
 
     def test_an_app_group_of_its_own_namespace_concerns_it(self) -> None:
-        surprises, since = Surprises(), 0
-        surprises.namespace("default")
-        assert surprises.at_gang("default/train", since)
-        assert not surprises.at_gang("other/train", since)
+        invalidations, since = Invalidations(), 0
+        invalidations.namespace("default")
+        assert invalidations.at_gang("default/train", since)
+        assert not invalidations.at_gang("other/train", since)
 
     def test_what_is_kept_is_bounded_and_nothing_is_missed(self) -> None:
-        surprises = Surprises()
-        surprises.gang("default/first")
+        invalidations = Invalidations()
+        invalidations.gang("default/first")
         for index in range(10_000):
-            surprises.gang(f"default/{index}")
-        assert surprises.at_gang("default/first", 0)
-        assert not surprises.at_gang("default/first", 1)
+            invalidations.gang(f"default/{index}")
+        assert invalidations.at_gang("default/first", 0)
+        assert not invalidations.at_gang("default/first", 1)
 
 
 class TestWithdrawing:

@@ -50,7 +50,7 @@ from closeby.scheduling.outcomes import (
     StoryEntry,
     item_key,
 )
-from closeby.scheduling.placing.rechecking import Recheck, Surprises
+from closeby.scheduling.placing.rechecking import Invalidations, Recheck
 from closeby.scheduling.placing.stand_ins import StandIns
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
 from closeby.scheduling.placing.tools import LeastCost, Tools
@@ -107,9 +107,9 @@ class Engine:
         )
         self.diagnosis = tools.diagnosis
         self._holdings = Holdings(self.cluster, self.state, profile.reserves)
-        self._surprises = Surprises()
+        self._invalidations = Invalidations()
         #: Whether decisions in progress still hold.
-        self.recheck = Recheck(tools, self.state, self._holdings, self._surprises)
+        self.recheck = Recheck(tools, self.state, self._holdings, self._invalidations)
         self.stories = Stories(self.state.remembers)
         self._stimulus = 0
         #: What the tick in hand says of the time; None between ticks.
@@ -127,7 +127,7 @@ class Engine:
         self._pending = self._rounds.pending
         self._rounds.hold_places(self.stand_ins.for_pods)
         self._environment = Environment(
-            tools, self.state, self._surprises, self._pending, self.stand_ins.doubt_claims
+            tools, self.state, self._invalidations, self._pending, self.stand_ins.doubt_claims
         )
 
     def preempt(self, whose: Preemptible) -> None:
@@ -289,7 +289,7 @@ class Engine:
         leaves = pod.terminating and before is not None and not before.terminating
         other = was_on != on or before is None or weighs_otherwise(before, pod)
         if other or leaves:
-            self._surprised(pod, on)
+            self._invalidate(pod, on)
         if not self.state.waits(key):
             self._pending.forget(key)
         elif was_on != on or leaves:
@@ -326,11 +326,11 @@ class Engine:
             self.state.gated[pod.uid] = refusal
         self._pending.requeue(key)
 
-    def _surprised(self, pod: Pod, node_name: str = "") -> None:
+    def _invalidate(self, pod: Pod, node_name: str = "") -> None:
         """Others did something to a pod, and to what that node holds: decisions of before may not hold."""
         if (slot := self.cluster.slot(node_name)) is not None:
-            self._surprises.node(slot)
-        self._surprises.gang(self.state.item_key(pod))
+            self._invalidations.node(slot)
+        self._invalidations.gang(self.state.item_key(pod))
 
     def _pod_removed(self, uid: str, why: str) -> None:
         if uid not in self.state.pods:
@@ -340,7 +340,7 @@ class Engine:
         pod = self.state.remove(uid)
         if pod is None:
             return
-        self._surprised(pod)
+        self._invalidate(pod)
         self._tell(self.state.item_key(pod), f"{pod.key} {why}")
         self._pending.requeue_or_forget(self.state.item_key(pod))
         self._pending.note_pod_gone(uid)
@@ -352,10 +352,10 @@ class Engine:
         slot = self.cluster.slot(node.name)
         before = None if slot is None else self.cluster.node_at(slot)
         slot = self.cluster.add_node(node)
-        self._surprises.node(slot)
+        self._invalidations.node(slot)
         self.stand_ins.doubt(slot)
         for pod in self._holdings.node_arrived(node.name, slot):
-            self._surprised(pod)
+            self._invalidate(pod)
             if pod.group is not None:
                 self._pending.requeue(self.state.item_key(pod))
         if before is not None and replace(before, images=node.images, annotations=node.annotations) == node:
@@ -366,10 +366,10 @@ class Engine:
     def _node_deleted(self, name: str) -> None:
         if (slot := self.cluster.slot(name)) is None:
             return
-        self._surprises.node(slot)
+        self._invalidations.node(slot)
         self.stand_ins.doubt(slot)
         for pod in self._holdings.node_left(name, slot):
-            self._surprised(pod)
+            self._invalidate(pod)
         self._pending.note_event(ClusterEvent.CAPACITY)
 
     def _bindings_ended(self, failure: BindFailed | BindingsWithdrawn) -> None:
@@ -380,7 +380,7 @@ class Engine:
         if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
         self.stand_ins.left(pod, self._holdings.release(pod.uid))
-        self._surprised(pod)
+        self._invalidate(pod)
         key = self.state.item_key(pod)
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
         if failure.final:
@@ -409,7 +409,7 @@ class Engine:
                 group = self.state.groups[group.key] = self.state.note_layers(group)
                 if before is not None and replace(before, plan=group.plan, ranks=group.ranks) == group:
                     return
-                self._surprises.gang(group.key)
+                self._invalidations.gang(group.key)
                 self._note_gang(group.key)
                 if before is None:
                     self._pending.requeue_at_new_place(group.key)
@@ -420,7 +420,7 @@ class Engine:
                 self.state.groups.pop(key, None)
                 self.state.exclusive.pop(key, None)
                 self.state.relaxing.leave(key)
-                self._surprises.gang(key)
+                self._invalidations.gang(key)
                 self._pending.requeue(key)
 
     def _note_gang(self, key: str) -> None:

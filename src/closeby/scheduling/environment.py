@@ -25,7 +25,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import namespace_of
-from closeby.scheduling.placing.rechecking import Surprises
+from closeby.scheduling.placing.rechecking import Invalidations
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.rounds.pending import PendingItems
 
@@ -50,7 +50,7 @@ class Environment:
         self,
         tools: Tools,
         state: SchedulingState,
-        surprises: Surprises,
+        invalidations: Invalidations,
         pending: PendingItems,
         doubt: Callable[[Iterable[str]], None],
     ) -> None:
@@ -60,7 +60,7 @@ class Environment:
         self._topologies = tools.topologies
         self._applications = state.applications
         self._state = state
-        self._surprises = surprises
+        self._invalidations = invalidations
         self._pending = pending
         self._doubt = doubt
 
@@ -94,7 +94,7 @@ class Environment:
             case TopologyDeleted(name):
                 self._topologies.withdraw(name)
         self._tools.rooms.forget()
-        self._surprises.everything()
+        self._invalidations.everything()
         self._pending.note_event(ClusterEvent.TOPOLOGY)
 
     def _app_group_event(self, event: AppGroupChanged | AppGroupDeleted) -> None:
@@ -106,7 +106,7 @@ class Environment:
         for item in self._state.regroup(key, change):
             self._pending.requeue_or_forget(item)
         namespace = namespace_of(key)
-        self._surprises.namespace(namespace)
+        self._invalidations.namespace(namespace)
         self._pending.note_app_group_change(namespace)
 
     def _network_event(self, event: NetworkEvent) -> None:
@@ -121,10 +121,10 @@ class Environment:
         if not counted:
             return
         if namespace and not self._applications.scope.is_operators(namespace):
-            self._surprises.namespace(namespace)
+            self._invalidations.namespace(namespace)
             self._pending.note_app_group_change(namespace)
         else:
-            self._surprises.everything()
+            self._invalidations.everything()
             self._pending.note_event(ClusterEvent.NETWORK)
 
     def _storage_event(self, event: StorageChanged | StorageDeleted) -> None:
@@ -145,11 +145,11 @@ class Environment:
         for pod in users:
             slot = self._cluster.placement(pod.uid)
             if slot is not None:
-                self._surprises.node(slot)
+                self._invalidations.node(slot)
         # A volume may concern thousands of pods of one gang.
         items = tuple(dict.fromkeys(map(self._state.item_key, users)))
         for item in items:
-            self._surprises.gang(item)
+            self._invalidations.gang(item)
         self._pending.note_storage_event(ClusterEvent.VOLUME, items)
 
     def _judged_otherwise(self, event: MeasurementsChanged | SelectionChanged) -> None:
@@ -157,14 +157,14 @@ class Environment:
             if not self._cluster.population.selection_changed(event.subject, event.gone):
                 return
             if isinstance(event.subject, PodOwner):
-                self._surprises.namespace(event.subject.namespace)
+                self._invalidations.namespace(event.subject.namespace)
                 self._pending.note_owner_change(event.subject.namespace)
             else:
-                self._surprises.everything()
+                self._invalidations.everything()
                 self._pending.note_event(ClusterEvent.SELECTION)
             return
         for plugin in self._tools.profile.measured:
             if plugin.name == event.plugin and plugin.take(event.measurements):
                 self._tools.table.forget_all()
-                self._surprises.everything()
+                self._invalidations.everything()
                 self._pending.note_event(ClusterEvent.MEASUREMENT)

@@ -38,11 +38,14 @@ from closeby.topology.tree import Tree
 _KEPT: Final = 10_000
 
 
-class Surprises:
-    """By node, gang and namespace, when something last happened to it that was not the engine's own doing."""
+class Invalidations:
+    """By node, gang and namespace: since when earlier decisions that depend on it may not hold any more.
+
+    What the engine itself decides is not noted: it is consistent with what it decided before.
+    """
 
     def __init__(self) -> None:
-        #: Of the newest surprise.
+        #: Of the newest one.
         self.version = 0
         #: slot -> version, the newest last.
         self._nodes: dict[int, int] = {}
@@ -130,12 +133,12 @@ class Recheck:
     """Answers from the present state, and leaves it as it is."""
 
     def __init__(
-        self, tools: Tools, state: SchedulingState, holdings: Holdings, surprises: Surprises
+        self, tools: Tools, state: SchedulingState, holdings: Holdings, invalidations: Invalidations
     ) -> None:
         self._tools = tools
         self._state = state
         self._holdings = holdings
-        self._surprises = surprises
+        self._invalidations = invalidations
         #: Filters whose answer depends on more than the node itself.
         self._blind = tuple(one for one in tools.profile.filters if one.filter_scope is Scope.PER_PLACEMENT)
 
@@ -146,7 +149,7 @@ class Recheck:
     @property
     def version(self) -> int:
         """Of the cluster: as long as it is the same, what held holds."""
-        return self._surprises.version
+        return self._invalidations.version
 
     def now(self) -> Checked:
         """Of what is decided at this moment: it holds."""
@@ -168,7 +171,7 @@ class Recheck:
         before. ``before``: what this function, or ``now``, answered last for this decision. ``started``: some
         binding of the item took effect, so that its gang's minimum is no condition for the others any more.
         """
-        version = self._surprises.version
+        version = self._invalidations.version
         if before.broken is None and before.version == version:
             return before
         since = NEVER.version if before.broken is not None else before.version
@@ -182,9 +185,9 @@ class Recheck:
     def _untouched(self, key: str, before: Checked) -> bool:
         """Whether nothing happened to a gang, nor to its nodes; this takes no look at each member."""
         slots, since = before.slots, before.version
-        if slots is None or self._surprises.at_gang(key, since):
+        if slots is None or self._invalidations.at_gang(key, since):
             return False
-        return slots.isdisjoint(self._surprises.slots(since))
+        return slots.isdisjoint(self._invalidations.slots(since))
 
     def _slots(self, binds: Sequence[Binding]) -> frozenset[int] | None:
         """All that a gang's decision depends on, if that is its nodes alone."""
@@ -231,15 +234,15 @@ class Recheck:
 
     def _gang_touched(self, key: str, since: int) -> bool:
         """Whether something happened to the gang, or to a node that any of its members holds."""
-        surprises = self._surprises
-        if surprises.at_gang(key, since):
+        invalidations = self._invalidations
+        if invalidations.at_gang(key, since):
             return True
-        return not self._slots_of(self._state.placed(key)).isdisjoint(surprises.slots(since))
+        return not self._slots_of(self._state.placed(key)).isdisjoint(invalidations.slots(since))
 
     def _suspects(self, placed: Sequence[Placed], since: int) -> Collection[str]:
         """uids of pods to whose node something happened, or which depend on more than their node."""
-        at_node, blind = self._surprises.at_node, self._blind
-        around = self._surprises.at_namespace(placed[0][0].namespace, since)
+        at_node, blind = self._invalidations.at_node, self._blind
+        around = self._invalidations.at_namespace(placed[0][0].namespace, since)
         return {
             pod.uid
             for pod, slot in placed
