@@ -12,7 +12,7 @@ from tests.control_plane.api import Object
 from tests.control_plane.binaries import find_programs
 from tests.control_plane.cluster import ControlPlane, started
 from tests.control_plane.nodes import node
-from tests.controllers.quotas import Quotas, quotas
+from tests.controllers.quotas import API, CHECK, Quotas, quotas
 from tests.kube.live_world import RACK, ZONE, planned, until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -75,6 +75,28 @@ def test_a_workload_that_is_recreated_with_its_name_has_places_of_its_own(
                 assert len({name[0] for name in (await it.world.bound(3)).values()}) == 1
                 await it.delete("train")
                 await it.until_asked()
+
+    in_cluster(with_kueues_kinds, work)
+
+
+def test_parameters_of_a_check_are_said_to_be_ignored(with_kueues_kinds: ControlPlane) -> None:
+    async def work(it: Quotas) -> None:
+        path = f"{API}/admissionchecks/{CHECK}"
+
+        async def until_said(said: bool) -> None:
+            async def so() -> bool:
+                conditions = (await it.api.get(path)).get("status", {}).get("conditions", [])
+                active = [one for one in conditions if one["type"] == "Active" and one["status"] == "True"]
+                return [("spec.parameters" in one["message"]) for one in active] == [said]
+
+            await until(so)
+
+        async with it.checking():
+            await until_said(False)
+            await it.api.patch(path, {"spec": {"parameters": {"kind": "Racks", "name": "mine"}}})
+            await until_said(True)
+            await it.api.patch(path, {"spec": {"parameters": None}})
+            await until_said(False)
 
     in_cluster(with_kueues_kinds, work)
 

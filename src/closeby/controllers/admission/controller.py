@@ -217,14 +217,17 @@ class AdmissionChecks:
         check, resource = self._checks.get(name), self._resources.get(_CHECK)
         if check is None or resource is None:
             return None
+        message = "closeby's admission checks are at work"
+        if check.spec.parameters is not None:
+            message += "; spec.parameters is not read: remove it, as there is nothing to set"
         for one in check.status.conditions or ():
-            if one.type == "Active" and one.status == "True":
+            if one.type == "Active" and one.status == "True" and one.message == message:
                 return None
         condition = StatusCondition(
             type="Active",
             status="True",
             reason="Active",
-            message="closeby's admission checks are at work",
+            message=message,
             last_transition_time=utc(self._now()),
             observed_generation=check.metadata.generation,
         )

@@ -153,6 +153,8 @@ class Flavor(Struct, frozen=True):
 
 class _CheckSpec(Struct, frozen=True, rename="camel"):
     controller_name: str = ""
+    #: A reference to an object of the controller's own kind; closeby has none.
+    parameters: object = None
 
 
 class ConditionsWire(Struct, frozen=True):
