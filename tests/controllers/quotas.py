@@ -227,6 +227,9 @@ async def quotas(control_plane: ControlPlane, *hosts: Object) -> AsyncIterator[Q
         transport = await stack.enter_async_context(direct(control_plane.kubeconfig))
         world = World(api, transport, namespace)
         await stack.enter_async_context(world.declared())
+        # Other tests have nodes of the same names, on which these pods would take room.
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        stack.push_async_callback(api.delete, pods, {"gracePeriodSeconds": 0})
         it = Quotas(world, own)
         stack.push_async_callback(api.delete, f"{API}/namespaces/{namespace}/workloads")
         await it.put("admissionchecks", "AdmissionCheck", CHECK, {"controllerName": PLACEMENT})
