@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.preempting.meters import PreemptionMeters
@@ -215,8 +216,7 @@ class VictimEvictions:
             if verdict is EvictionVerdict.AGREED:
                 self._control.evicted(carried, pod)
             return 0.0
-        self._say("not evicted", warning=True, item=carried.plan.preemptor, pod=pod.key, error=error)
-        return (error and error.retry_after) or 0.0
+        return self._not_evicted(carried, pod, error)
 
     async def _rest(self, carried: PlanUnderway, seconds: float) -> None:
         """Waits, as long as the plan is in force."""
@@ -284,6 +284,10 @@ class VictimEvictions:
             case EvictionVerdict.LATER:
                 if error is not None and not error.unsent and not only_ask:
                     carried.doubtful.add(pod.uid)
+        return self._not_evicted(carried, pod, error)
+
+    def _not_evicted(self, carried: PlanUnderway, pod: Pod, error: ApiError | None) -> float:
+        """It is said; seconds to wait at least before it is asked again."""
         self._say("not evicted", warning=True, item=carried.plan.preemptor, pod=pod.key, error=error)
         return (error and error.retry_after) or 0.0
 

@@ -208,8 +208,9 @@ class LivePreemption:
         for carried in written_plans(self._state, self._objects, self._context.own, self._nominated.plans):
             self._say("preemption resumed", item=carried.plan.preemptor, plan=carried.status.id)
             carried.waited = True
-            if len(carried.plan.victims) < carried.plan.cost.pods or _any_leaves(carried.plan):
-                carried.lost_members = {gang_key(pod) for pod in carried.plan.victims if pod.group}
+            victims = carried.plan.victims
+            if len(victims) < carried.plan.cost.pods or any(pod.terminating for pod in victims):
+                carried.lost_members = {gang_key(pod) for pod in victims if pod.group}
             counted = self.history.counted(carried.status.id)
             self._engine.handle(PreemptionRestored(carried.plan, counted))
             self._begin(carried, self._carry_out(carried, written=True))
@@ -385,7 +386,3 @@ class LivePreemption:
         task = self._given.tasks.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-
-
-def _any_leaves(plan: Preemption) -> bool:
-    return any(pod.terminating for pod in plan.victims)
