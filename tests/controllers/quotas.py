@@ -4,15 +4,12 @@ The tests in ``tests/kueue`` have Kueue itself. Here only its kinds are served, 
 reads and writes them, so that a test says when a Workload has quota, and what happens between.
 """
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from closeby.controllers.admission.controller import AdmissionChecks, AdmissionSettings
-from closeby.controllers.running import ControllerRunner, Running
-from closeby.kube.writing.writer import Writer
+from closeby.controllers.admission.controller import AdmissionSettings
 from closeby.objects.labels import PLACEMENT
 from closeby.objects.places import POD_SET, WORKLOAD
 from closeby.objects.times import utc
@@ -20,6 +17,7 @@ from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import applied, define
 from tests.control_plane.nodes import joined, kubelets
+from tests.controllers.checking import checking
 from tests.kube.live import direct, unique
 from tests.kube.live_world import RACK, World, until
 
@@ -76,24 +74,10 @@ class Quotas:
         self.own = own
         self.api = world.api
 
-    @contextlib.asynccontextmanager
-    async def checking(self) -> AsyncIterator[None]:
+    def checking(self) -> contextlib.AbstractAsyncContextManager[None]:
         """`closeby controllers --only admission-checks` is at work inside the context."""
-        transport, say = self.world.transport, self.world.say
         settings = AdmissionSettings(namespace=self.own, scheduler_name=self.world.name)
-        writer = Writer(transport, "closeby-controllers", "a-test")
-        checks = AdmissionChecks(transport, writer, say, settings)
-        runner = ControllerRunner(transport, [checks], Running(discover_every=0.5), say)
-        stop = asyncio.Event()
-        work = asyncio.create_task(runner.run(stop))
-        try:
-            async with asyncio.timeout(60):
-                await runner.ready.wait()
-            yield
-        finally:
-            stop.set()
-            async with asyncio.timeout(60):
-                assert await work is None
+        return checking(self.world.transport, self.world.say, settings)
 
     def scheduling(self) -> contextlib.AbstractAsyncContextManager[Any]:
         """`closeby scheduler` is at work inside the context."""

@@ -9,14 +9,14 @@ import pytest
 
 from closeby.controllers.admission.controller import AdmissionChecks, AdmissionSettings
 from closeby.controllers.admission.verdicts import AdmissionLimits
-from closeby.controllers.running import ControllerRunner, News, Running
+from closeby.controllers.running import News
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Transport
 from closeby.kube.watch.changes import Upserted
-from closeby.kube.writing.writer import Writer
 from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, kubelets, node
+from tests.controllers.checking import checking
 from tests.kube.live import direct
 from tests.kube.live_world import RACK, ZONE, World, until
 from tests.kueue.queues import KueueWorld, kueue_world
@@ -45,25 +45,12 @@ class Beside:
         self.transport = transport
         self.own = own
 
-    @contextlib.asynccontextmanager
-    async def checking(
+    def checking(
         self, limits: AdmissionLimits = USUAL, kind: type[AdmissionChecks] = AdmissionChecks
-    ) -> AsyncIterator[None]:
+    ) -> contextlib.AbstractAsyncContextManager[None]:
         """`closeby controllers --only admission-checks` is at work inside the context."""
         settings = AdmissionSettings(namespace=self.own, scheduler_name=self.world.name, limits=limits)
-        writer = Writer(self.transport, "closeby-controllers", "a-test")
-        checks = kind(self.transport, writer, self.world.say, settings)
-        runner = ControllerRunner(self.transport, [checks], Running(discover_every=0.5), self.world.say)
-        stop = asyncio.Event()
-        work = asyncio.create_task(runner.run(stop))
-        try:
-            async with asyncio.timeout(60):
-                await runner.ready.wait()
-            yield
-        finally:
-            stop.set()
-            async with asyncio.timeout(60):
-                assert await work is None
+        return checking(self.transport, self.world.say, settings, kind)
 
     @contextlib.asynccontextmanager
     async def working(self, limits: AdmissionLimits = USUAL) -> AsyncIterator[None]:
