@@ -1,7 +1,8 @@
 """Preemption on a real API server when something comes between: budgets, faults, restarts, other pods."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -332,6 +333,18 @@ def test_a_higher_priority_takes_the_plan_of_another_over(
 ONE_RACK = [host(name, "r1", 1) for name in ("a", "b", "c")]
 
 
+@asynccontextmanager
+async def one_rack(
+    control_plane: ControlPlane, namespace: str
+) -> AsyncIterator[tuple[World, Proxy, Classes]]:
+    """A scheduler on a rack of three nodes, and priorities for ``low``, ``train`` and ``other``."""
+    async with (
+        ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes),
+        it.scheduling(preempting()),
+    ):
+        yield it, proxy, classes
+
+
 async def half_evicted(it: World, proxy: Proxy, classes: Classes) -> None:
     """Of a rack's three nodes ``low`` has two, and has lost one to ``train``; its other eviction fails."""
     await it.create(it.pod("other", priorityClassName=classes[2_000]))
@@ -362,10 +375,7 @@ def test_a_gang_that_lost_a_member_goes_whole_although_its_room_is_needed_no_mor
     """Room elsewhere makes up for the victim that is left; alone it would keep its node for nothing."""
 
     async def run() -> None:
-        async with (
-            ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes),
-            it.scheduling(preempting()),
-        ):
+        async with one_rack(control_plane, namespace) as (it, proxy, classes):
             await half_evicted(it, proxy, classes)
             await it.delete("other")
             await until_placed(it, "train-0", "train-1")
@@ -404,10 +414,7 @@ def test_a_gang_that_lost_a_member_goes_whole_although_others_took_its_room(
     """Another scheduler takes the room that was cleared, so that the plan is given up."""
 
     async def run() -> None:
-        async with (
-            ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes),
-            it.scheduling(preempting()),
-        ):
+        async with one_rack(control_plane, namespace) as (it, proxy, classes):
             await half_evicted(it, proxy, classes)
             [free] = {"a", "b", "c"} - set((await it.placed()).values())
             taker = it.pod("taker")
@@ -426,10 +433,7 @@ def test_a_gang_that_can_do_with_the_members_left_keeps_them(
     """``low`` needs one of its two members."""
 
     async def run() -> None:
-        async with (
-            ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes),
-            it.scheduling(preempting()),
-        ):
+        async with one_rack(control_plane, namespace) as (it, proxy, classes):
             await it.create(it.pod("other", priorityClassName=classes[2_000]))
             await it.bound(1)
             await it.create_group("low", 1, required="rack")
