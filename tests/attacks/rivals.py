@@ -65,6 +65,19 @@ async def until_full(engine: Engine, names: Iterable[str]) -> None:
     await until(heard)
 
 
+async def until_given_up(engine: Engine, namespace: str, names: Iterable[str] = NAMES) -> None:
+    """Waits until no member holds one of these nodes: from then on no binding is on its way to them.
+
+    A binding that was sent before the scheduler heard of a change may reach the server after it.
+    """
+    without = set(names)
+
+    async def given_up() -> bool:
+        return without.isdisjoint(chosen(engine, namespace))
+
+    await until(given_up)
+
+
 async def relabel(it: World, engine: Engine, name: str, rack: str) -> None:
     """Moves a node to another rack, and waits until the scheduler has heard of it."""
     await it.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {RACK: rack}}})

@@ -25,6 +25,7 @@ from tests.attacks.rivals import (
     plan_of,
     relabel,
     until_full,
+    until_given_up,
 )
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.auditing import overcommitted
@@ -72,6 +73,7 @@ def test_another_scheduler_fills_every_node_while_bindings_are_refused(
         async with decided(control_plane, namespace, "/binding", fault) as (it, proxy, scheduler, _):
             rivals = await fill(it, NAMES)
             await until_full(scheduler.engine, NAMES)
+            await until_given_up(scheduler.engine, namespace)
             proxy.forgive()
             await waits_and_is_placed_later(it, rivals)
 
@@ -183,6 +185,7 @@ def test_the_nodes_that_were_chosen_are_spoilt_meanwhile(
     async def run() -> None:
         async with decided(control_plane, namespace, "/binding", BUSY) as (it, proxy, scheduler, nodes):
             await harm(it, scheduler.engine, nodes)
+            await until_given_up(scheduler.engine, namespace, nodes)
             proxy.forgive()
             other = "r1" if nodes[0].startswith("r0") else "r0"
 
@@ -217,6 +220,7 @@ def test_the_required_level_is_edited_meanwhile(control_plane: ControlPlane, nam
                 await until(heard)
 
             await required("hostname")
+            await until_given_up(scheduler.engine, namespace)
             proxy.forgive()
             await until_said(it, "g", "TopologyPlacementFailed")
             assert await members(it) == {}
@@ -233,10 +237,7 @@ def test_a_member_is_deleted_before_the_first_binding(control_plane: ControlPlan
         async with decided(control_plane, namespace, "/binding", BUSY) as (it, proxy, scheduler, _):
             await it.delete("g-7")
 
-            async def heard() -> bool:
-                return len(scheduler.engine.state.placed(f"{namespace}/g")) < MEMBERS
-
-            await until(heard)
+            await until_given_up(scheduler.engine, namespace)
             proxy.forgive()
             await until_said(it, "g", "GangIncomplete")
             assert await members(it) == {}
@@ -316,6 +317,12 @@ def test_a_plain_pods_node_is_filled_while_its_binding_is_refused(
             [first, second] = sorted(NAMES[:2], key=lambda name: name != scheduler.engine.cluster.names[slot])
             await fill(it, [first])
             await until_full(scheduler.engine, [first])
+
+            async def given_up() -> bool:
+                """From then on no binding is on its way to that node."""
+                return scheduler.engine.cluster.placement(pod.uid) != slot
+
+            await until(given_up)
             proxy.forgive()
             assert pod.name == "plain"
             assert (await it.bound(2))["plain"] == second

@@ -17,7 +17,17 @@ from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined
 from tests.kube.faulty_proxy import Proxy, Refuse
-from tests.kube.live_world import World, condition, group_of, host, planned, until, until_heard, until_said
+from tests.kube.live_world import (
+    World,
+    condition,
+    group_of,
+    host,
+    planned,
+    until,
+    until_heard,
+    until_logged,
+    until_said,
+)
 from tests.kube.priority_classes import priority_class
 from tests.kube.troubled import held_back, hold, trouble
 
@@ -214,6 +224,8 @@ def test_the_nodes_that_a_gang_is_about_to_be_bound_to(control_plane: ControlPla
                 await it.gang("g", 16, required="rack")
                 await until(lambda: asyncio.sleep(0, proxy.count("POST", "/binding") >= 16))
             await until_heard(they.scheduler, "gone-1", None)
+            # Until then a binding may be on its way that was sent before.
+            await until_logged(it, "bindings withdrawn")
             proxy.forgive()
             await until_said(it, "g", "TopologyPlacementFailed")
             assert await it.placed() == {}
