@@ -311,7 +311,8 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
         kinds: list[Spread] = []
         for one in judged.soft:
             selector, by_node = one.selector, one.topology_key == HOSTNAME
-            codes, itself, eligible = nodes.label_codes(one.topology_key), False, None
+            codes = nodes.label_codes(one.topology_key).astype(np.intp)
+            itself, eligible = False, None
             if selector is None or selector.empty:
                 counts = np.zeros(len(nodes) if by_node else len(column(one.topology_key).values), np.int64)
             else:

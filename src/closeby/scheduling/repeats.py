@@ -5,6 +5,7 @@ equal, a plugin can say at once how its scores go on: which of them change, and 
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from math import inf, log
 from typing import Final
 
@@ -99,7 +100,7 @@ class Spread(Struct, eq=False):
     by_node: bool
     max_skew: int
     #: (nodes,) the domain of each node, 0 for none.
-    codes: NDArray[np.int32]
+    codes: Ints
     #: The pods there: (nodes,) where each node is a domain, else by code.
     counts: Counts
     #: Whether the pods that come count themselves, and on which slots pods count; None: on all.
@@ -110,7 +111,7 @@ class Spread(Struct, eq=False):
 class SpreadScores(Repeats):
     """What nodes score while pods come to them that count for their own preferences."""
 
-    __slots__ = ("_factors", "_ignored", "_index", "_kinds", "_needs_all")
+    __slots__ = ("_factors", "_ignored", "_index", "_kinds", "_needs_all", "_parts")
 
     def __init__(self, kinds: Sequence[Spread], needs_all: bool, size: int, index: Ints | slice) -> None:
         """``index`` gives the slots of the nodes; a slice of all of them stands for itself."""
@@ -122,9 +123,11 @@ class SpreadScores(Repeats):
 
     def place(self, at: int) -> bool:
         moved, slot = False, at if isinstance(self._index, slice) else self._index.item(at)
-        for one in self._kinds:
+        for one, factor, part in zip(self._kinds, self._factors, self._parts, strict=True):
             if one.itself and (one.eligible is None or one.eligible.item(slot)):
-                one.counts[at if one.by_node else one.codes.item(at)] += 1
+                place = at if one.by_node else one.codes.item(at)
+                one.counts[place] = count = one.counts.item(place) + 1
+                part[place] = count * factor + (one.max_skew - 1)
                 moved = True
         if moved:
             self._count()
@@ -149,26 +152,26 @@ class SpreadScores(Repeats):
                     lacking = one.codes == 0
                     self._ignored = lacking if self._ignored is None else self._ignored | lacking
         self._factors: list[float] = []
+        #: What each preference says: (nodes,) where each node is a domain, else by code.
+        self._parts: list[Scores] = []
         for one in self._kinds:
             codes = one.codes if self._ignored is None else one.codes[~self._ignored]
             domains = len(codes) if one.by_node else int(np.count_nonzero(np.bincount(codes)))
-            self._factors.append(log(domains + 2))
+            factor = log(domains + 2)
+            part: Scores = np.multiply(one.counts, factor, dtype=np.float64)
+            part += one.max_skew - 1
+            self._factors.append(factor)
+            self._parts.append(part)
         self._count()
 
     def _count(self) -> None:
-        total: Scores | None = None
-        for one, factor in zip(self._kinds, self._factors, strict=True):
-            more: Scores = np.multiply(one.counts, factor, dtype=np.float64)
-            if one.max_skew > 1:
-                more += one.max_skew - 1
-            if not one.by_node:
-                more = more.take(one.codes, mode="clip")
-            if not self._needs_all:
-                more[one.codes == 0] = 0.0
-            total = more if total is None else np.add(total, more, out=total)
-        if total is None:
+        if not self._kinds:
             return
-        total += 0.5
+        by_node: list[Scores] = []
+        for one, part in zip(self._kinds, self._parts, strict=True):
+            more = part if one.by_node else part.take(one.codes, mode="clip")
+            by_node.append(more if self._needs_all else np.where(one.codes == 0, 0.0, more))
+        total = reduce(np.add, by_node) + 0.5
         self.values = np.floor(total, out=total)
         if self._ignored is not None:
             self.values[self._ignored] = -1.0
