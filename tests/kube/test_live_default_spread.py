@@ -98,7 +98,7 @@ def test_the_pods_of_a_workload_are_spread(bare_control_plane: ControlPlane) -> 
 
                 async def heard() -> bool:
                     owners = scheduler.engine.cluster.population.owners
-                    return "ReplicaSet/late" in owners[it.namespace]
+                    return "ReplicaSet/late" in owners.by_namespace[it.namespace]
 
                 # The watch of the pods may be ahead of that of the workloads.
                 await until(heard)

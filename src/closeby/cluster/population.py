@@ -15,6 +15,7 @@ import numpy as np
 
 from closeby.cluster.anti_affinity_of_others import AntiAffinityOfOthers, PlacedChanges
 from closeby.cluster.matching import TermMatcher
+from closeby.cluster.pod_owners import PodOwners
 from closeby.cluster.selector_index import Label, SelectorIndex, required_labels
 from closeby.cluster.tallies import CarriedTerm, LabelClass, PerSlot, Selection, Tally
 from closeby.cluster.term_weights import ScoredTerms, TermWeights
@@ -22,7 +23,6 @@ from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod, PodSpec, all_alike
 from closeby.objects.selectors import (
     NAMESPACE_NAME,
-    LabelRequirement,
     LabelSelector,
     Namespace,
     PodAffinity,
@@ -41,8 +41,6 @@ MANY: Final = 8
 _REMEMBERED: Final = 1 << 14
 #: Labels of which it is remembered that they begin to matter.
 _NEW_KEYS: Final = 64
-#: Owners whose own selector default spread goes by.
-SELECTING: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "Deployment"})
 
 #: What a pod brings: its required anti-affinity, and its terms that count in scores.
 _Terms = tuple[tuple[CarriedTerm, ...], ScoredTerms | None]
@@ -75,8 +73,8 @@ class Population:
         self._keeps = False
         #: Namespace -> its labels.
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        #: Services, and workloads that select pods, by namespace and ``Kind/name``.
-        self.owners: dict[str, dict[str, PodOwner]] = {}
+        #: Services, and workloads that select pods.
+        self.owners = PodOwners()
         #: Whether anything is counted.
         self.active = False
         #: Grows whenever pods that no selector distinguished may differ from now on; by which labels of late,
@@ -130,18 +128,11 @@ class Population:
 
     def owner_changed(self, key: str, owner: PodOwner | None) -> bool:
         """A Service or workload selects these pods now (None: it is gone). True if it selects others."""
-        kind, namespace, name = key.split("/", 2)
-        owners = self.owners.setdefault(namespace, {})
-        short = f"{kind}/{name}"
-        before = owners.get(short)
-        if owner is None:
-            owners.pop(short, None)
-        else:
-            owners[short] = owner
-        if (before and before.selector) == (owner and owner.selector):
+        if not self.owners.put(key, owner):
             return False
         if owner is not None and owner.selector is not None:
             self._know(owner.selector.keys)
+        namespace = key.split("/", 2)[1]
         for found in self._classes.values():
             if found.namespace == namespace:
                 found.notes.clear()
@@ -293,28 +284,6 @@ class Population:
         ):
             return False
         return selector.matches(found.labels)
-
-    def default_selector(self, pod: Pod, found: LabelClass) -> LabelSelector:
-        """By which default spread goes: the pod's Services and the workload that owns it; empty for none."""
-        owners = self.owners.get(pod.namespace)
-        if not owners:
-            return LabelSelector()
-        labels: dict[str, str] = {}
-        for owner in owners.values():
-            if (
-                owner.kind == "Service"
-                and owner.selector is not None
-                and owner.selector.matches(found.labels)
-            ):
-                labels.update((one.key, one.values[0]) for one in owner.selector.requirements)
-        own = owners.get(pod.owner) if pod.owner.partition("/")[0] in SELECTING else None
-        more = () if own is None or own.selector is None else own.selector.requirements
-        if own is not None and own.kind == "ReplicationController":
-            # Upstream merges its labels with those of the Services, of which it takes the place.
-            labels.update((one.key, one.values[0]) for one in more)
-            more = ()
-        selector = LabelSelector(tuple(LabelRequirement(key, "In", (labels[key],)) for key in sorted(labels)))
-        return selector.also(more)
 
     # Inside
 

@@ -10,7 +10,8 @@ import numpy as np
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from closeby.cluster.population import SELECTING, Population
+from closeby.cluster.pod_owners import selecting_owner
+from closeby.cluster.population import Population
 from closeby.cluster.tallies import LabelClass, TermCounts
 from closeby.objects.arrays import Bools, Counts, Scores
 from closeby.objects.labels import HOSTNAME, ZONE
@@ -284,12 +285,13 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
 
     @property
     def scores_by_spec(self) -> bool:
-        return not self._defaults or not self._population.owners
+        return not self._defaults or not self._population.owners.by_namespace
 
     def scores(self, pod: Pod) -> bool:
         if pod.spec.topology_spread:
             return any(not one.hard for one in pod.spec.topology_spread)
-        if not self._defaults or not self._population.owners.get(pod.namespace) or not self._defaulted(pod):
+        selecting = self._population.owners.by_namespace.get(pod.namespace) if self._defaults else None
+        if not selecting or not self._defaulted(pod):
             return False
         return bool(self._judgement(pod).soft)
 
@@ -377,8 +379,8 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
 
     def goes_by_owner(self, pod: Pod) -> bool:
         """Whether it depends on what the owner of a pod selects."""
-        owned = pod.owner.partition("/")[0] in SELECTING
-        return owned and bool(self._defaults) and not pod.spec.topology_spread and self._defaulted(pod)
+        owned = bool(selecting_owner(pod) and self._defaults)
+        return owned and not pod.spec.topology_spread and self._defaulted(pod)
 
     def _defaulted(self, pod: Pod) -> bool:
         """Whether the defaults are for such a pod."""
@@ -388,8 +390,7 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
 
     def _judgement(self, pod: Pod) -> _Judgement:
         own = self._population.class_of(pod)
-        owner = pod.owner if pod.owner.partition("/")[0] in SELECTING else ""
-        place = (self.name, id(pod.spec), owner, self._defaulted(pod))
+        place = (self.name, id(pod.spec), selecting_owner(pod), self._defaulted(pod))
         found = own.notes.get(place)
         if isinstance(found, _Judgement) and found.spec is pod.spec:
             return found
@@ -400,7 +401,7 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
     def _made(self, pod: Pod, own: LabelClass) -> _Judgement:
         constraints = tuple(one.of_pod(pod.labels) for one in pod.spec.topology_spread)
         if not constraints and self._defaulted(pod):
-            selector = self._population.default_selector(pod, own)
+            selector = self._population.owners.default_selector(pod, own.labels)
             if not selector.empty:
                 constraints = tuple(replace(one, selector=selector) for one in self._defaults)
         hard = tuple(one for one in constraints if one.hard)
