@@ -38,6 +38,14 @@ class TestSomeMembersRun:
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
         golden("refusals", drawn.outcome("train").message or "")
 
+    def test_each_domain_without_them_is_explained_by_that(self) -> None:
+        drawn = world("zone-a rack-1 : a1=1\nzone-a rack-2 : b1=8", explain=True)
+        running = pods("train", 1, prefix="old", on="a1")
+        drawn.run(gang(min_member=3, required="rack"), members=[*running, *pods("train", 2)])
+        said = {one.path[-1]: one.lack for one in drawn.outcome("train").domains}
+        assert said["rack-2"].endswith("already run are in zone-a/rack-1")
+        assert "already run" not in said["rack-1"]
+
     def test_each_part_joins_its_own_members_though_another_part_is_where_there_is_room(self) -> None:
         drawn = world("zone-a rack-1 : a1=4\nzone-a rack-2 : b1=8")
         parts = (subgroup("lead", 1, required="rack"), subgroup("work", 4, required="rack"))

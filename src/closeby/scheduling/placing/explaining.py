@@ -3,7 +3,9 @@
 import numpy as np
 from msgspec.structs import replace
 
+from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
+from closeby.objects.words import path_text
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.placing.segment_refusals import segment_room, segments_text
 from closeby.scheduling.placing.segment_room import SegmentRoom
@@ -44,7 +46,21 @@ class Explaining:
                 tree, level = room.tree, room.layers[0].level
         limit = None if self._tools.explain_everything else 20
         found = self._tools.diagnosis.survey(demand, tree, level, limit, self._gang.group.strategy)
-        return found if room is None else self._by_segments(found, room, tree, level)
+        if room is not None:
+            return self._by_segments(found, room, tree, level)
+        return self._beside_members(found, tree, level) if level == levels.required else found
+
+    def _beside_members(self, found: tuple[DomainFit, ...], tree: Tree, level: int) -> tuple[DomainFit, ...]:
+        """Where all members must be in one domain, others than that of those that run are no choice."""
+        if not self._state.anchors or level == ROOT_LEVEL or "" not in self._gang.constraints.levels:
+            return found
+        owners = tree.owners_of_slots(self._state.anchors, level)
+        paths = [tree.path(Domain(level, index)) for index in np.unique(owners[owners >= 0]).tolist()]
+        text = f"the members that already run are in {some(list(map(path_text, paths)))}"
+        return tuple(
+            one if one.path in paths else replace(one, lack="; ".join(filter(None, (text, one.lack))))
+            for one in found
+        )
 
     def _by_segments(
         self, found: tuple[DomainFit, ...], room: SegmentRoom, tree: Tree, level: int
