@@ -72,7 +72,8 @@ async def overdue(it: World, proxy: Proxy, name: str = "g", members: int = 3) ->
 STEPS: dict[str, tuple[str, str]] = {
     "the plan": ("PATCH", "/podgroups/g"),
     "the first binding": ("POST", "/pods/g-0/binding"),
-    "the look at a member": ("GET", "/pods/g-0"),
+    # Whichever comes first: that goes by which member was bound first.
+    "the look at a member": ("GET", "/pods/g-"),
     "the first eviction": ("POST", "/pods/g-0/eviction"),
     "the second eviction": ("POST", "/pods/g-1/eviction"),
     "the Event": ("POST", "/events"),

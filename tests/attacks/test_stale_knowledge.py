@@ -37,6 +37,7 @@ from tests.kube.live_world import (
     group_of,
     replica,
     until,
+    until_logged,
     until_running,
     until_said,
 )
@@ -264,6 +265,7 @@ def test_a_rack_is_torn_apart_under_the_members_that_are_bound(
             moved = sorted(set((await members(it)).values()))[0]
             rack = moved.partition("-")[0]
             await relabel(it, scheduler.engine, moved, "r9")
+            await until_logged(it, "bindings withdrawn")
             proxy.forgive()
             said = await until_said(it, "g", "TopologyPlacementFailed")
             assert f"z1/{rack}" in said["message"] and "z1/r9" in said["message"]
