@@ -50,12 +50,12 @@ from closeby.kube.client.waiting import unless
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.state.following import Following
 from closeby.kube.watch.changes import Deleted, Upserted
-from closeby.kube.watch.reflector import collector_paused, settle
 from closeby.kube.watch.resources import NODES, PODS, Resource, Watched
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.work_queue import Key
 from closeby.kube.writing.workers import STUCK_AFTER, Workers, Working
+from closeby.objects.garbage import collector_paused, settle
 from closeby.objects.reasons import Condition
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, fields_of

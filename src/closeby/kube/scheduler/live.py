@@ -36,13 +36,13 @@ from closeby.kube.state.gated_pods import GatedPods
 from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OurPods, OwnGangs
 from closeby.kube.state.unknown_groups import KINDS, UnknownGroups
-from closeby.kube.watch.reflector import collector_paused, settle, spare
 from closeby.kube.watch.resources import OWNERS, REPLICATION_CONTROLLERS, SELECTED_BY, VOLUMES
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Writer
+from closeby.objects.garbage import collector_paused, settle, spare
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained
 from closeby.reading.configuration import Configuration

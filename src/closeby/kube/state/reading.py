@@ -18,7 +18,7 @@ from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.names import clash
 from closeby.kube.state.ownership import OurPods, scheduler_of
 from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, Upserted
-from closeby.kube.watch.reflector import Reflector, Watching, collector_paused
+from closeby.kube.watch.reflector import Reflector, Watching
 from closeby.kube.watch.resources import (
     ABOUT_OWNERS,
     ABOUT_VOLUMES,
@@ -34,6 +34,7 @@ from closeby.kube.watch.resources import (
 from closeby.objects.applications import AppGroup
 from closeby.objects.bounds import some
 from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.garbage import collector_paused
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node

@@ -6,11 +6,10 @@ is gone is found by comparing.
 """
 
 import asyncio
-import gc
 import random
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
 from msgspec import Struct
@@ -32,6 +31,7 @@ from closeby.kube.watch.changes import (
     upserted,
 )
 from closeby.kube.watch.resources import Resource
+from closeby.objects.garbage import collector_paused
 
 
 class Watching(Struct, frozen=True, kw_only=True):
@@ -277,34 +277,3 @@ class LineSplitter:
         if rest := lines.pop():
             self._parts.append(rest)
         return [line for line in lines if line]
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Python's cyclic garbage collector does not run inside. May be nested; nothing may be awaited inside.
-
-    Decoding tens of thousands of objects allocates much and leaves no cycles. The collector, which runs by
-    the number of allocations, would look at all of them again and again, and take longer than the decoding.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def spare() -> None:
-    """Spares later collections all objects there are now, without a look at them.
-
-    For while the first lists come: most of what comes stays.
-    """
-    gc.freeze()
-
-
-def settle() -> None:
-    """The same after a last look, for when the first lists are complete."""
-    gc.collect()
-    gc.freeze()

@@ -7,9 +7,7 @@ Where jobs have several priorities they preempt each other by the policy's rule.
 again: a job that loses a pod loses all of them, and goes on from its last checkpoint.
 """
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from math import inf
 
 import numpy as np
@@ -34,6 +32,7 @@ from closeby.lab.replay.submitting import Submitter, Wishes, talk_of, tree_of
 from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.arrays import Floats
+from closeby.objects.garbage import collector_paused
 from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
@@ -120,7 +119,7 @@ def replay(
         UnrunnableError: see there.
     """
     engine = engine_of(cluster, settings.policy)
-    with _no_collection():
+    with collector_paused():
         return _Replay(jobs, cluster, settings, engine).run(progress, after_each)
 
 
@@ -342,18 +341,6 @@ class _Replay:
 
 def _rank(binding: Binding) -> int:
     return binding.rank or 0
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """No search for garbage during a run, whose records hold no cycles."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def unconstrained_waits(history: History, cluster: GivenCluster, settings: ReplaySettings) -> Floats | None:
