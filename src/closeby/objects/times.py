@@ -7,13 +7,20 @@ from typing import Final, Literal
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 
+#: The first and the last second of dates. A time zone can take what is written beyond them.
+_FIRST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+
 #: Characters of a span of time; what a tenant wrote may be far longer.
 _LONGEST: Final = 128
 
 
 def utc(seconds: float, precision: Literal["seconds", "milliseconds", "microseconds"] = "seconds") -> str:
-    """Such as ``2026-11-21T20:10:00Z``, of seconds since the epoch; MicroTime has ``microseconds``."""
-    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec=precision)
+    """Such as ``2026-11-21T20:10:00Z``, of seconds since the epoch; MicroTime has ``microseconds``.
+
+    Of a moment before the first date, or after the last, that date.
+    """
+    text = datetime.fromtimestamp(min(max(seconds, _FIRST), _LAST), UTC).isoformat(timespec=precision)
     return text.replace("+00:00", "Z")
 
 
