@@ -38,6 +38,18 @@ def test_a_node_that_is_not_there_has_no_slot_rather_than_the_first() -> None:
         cluster.slot_of("n2")
 
 
+def test_pods_that_are_gone_are_not_remembered_where_pods_are_often_asked_for() -> None:
+    cluster = cluster_of(a=4, b=4)
+    (stays,) = pods(None, 1, spec(gpu=1), prefix="stays")
+    cluster.place_pod(stays, 0)
+    for pod in pods(None, 5000, spec(gpu=1)):
+        cluster.place_pod(pod, 1)
+        assert cluster.pods_at(1) == (pod,)
+        cluster.forget_pod(pod.uid)
+    assert cluster.pods_at(0) == (stays,)
+    assert sum(map(len, (cluster._uids_at or {}).values())) < 2000
+
+
 def test_a_batch_takes_what_its_pods_ask_for_on_each_slot() -> None:
     cluster = cluster_of(a=4, b=4)
     cluster.assume(batch(pods("train", 3, spec(gpu=2)), 0, 0, 1))

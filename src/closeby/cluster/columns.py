@@ -95,7 +95,7 @@ class Cluster:
         self._placed: dict[str, tuple[Pod, int]] = {}
         #: slot -> uids of the pods that are there, and of some that were; None until a node leaves.
         self._uids_at: dict[int, list[str]] | None = None
-        #: Placements that are not in there yet, and how many pods they have.
+        #: Placements that are not in there yet, and how many pods were noted in all.
         self._later: list[tuple[Sequence[Pod], Sequence[int]]] = []
         self._later_count = 0
         #: Which kinds of pods are where, for what pods say about each other.
@@ -177,7 +177,7 @@ class Cluster:
         for pods, slots in self._later:
             for pod, at in zip(pods, slots, strict=True):
                 self._uids_at.setdefault(at, []).append(pod.uid)
-        self._later, self._later_count = [], 0
+        self._later = []
         found = (self._placed.get(uid) for uid in dict.fromkeys(self._uids_at.get(slot, ())))
         return tuple([one[0] for one in found if one is not None and one[1] == slot])
 
