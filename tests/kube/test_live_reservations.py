@@ -66,6 +66,45 @@ def test_a_gang_keeps_nodes_free_and_all_get_conditions(control_plane: ControlPl
     asyncio.run(run())
 
 
+def test_a_short_pod_uses_the_nodes_until_the_gang_is_expected_to_start(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with (
+            world(control_plane, namespace, *HOSTS) as it,
+            it.scheduling(Configuration(reserve_after=1.0)) as scheduler,
+        ):
+            await it.create(*(it.pod(f"old-{index}", activeDeadlineSeconds=3600) for index in range(4)))
+            placed = await it.bound(4)
+            await it.gang("big", 2, required="rack")
+            await until_said(it, "big", "GangDoesNotFit")
+            await asyncio.sleep(1.0)
+            await it.delete(next(name for name, where in placed.items() if where == "r1-1"))
+
+            async def reserved() -> bool:
+                kept = scheduler.engine.reservation
+                return kept is not None and kept.expected is not None
+
+            await until(reserved)
+            await it.create(it.pod("long", activeDeadlineSeconds=7200), it.pod("endless"))
+            for name in ("long", "endless"):
+                assert "NodeReserved" in await it.refusal(name)
+            await it.create(it.pod("short", activeDeadlineSeconds=600, terminationGracePeriodSeconds=5))
+
+            async def bound() -> bool:
+                return (await it.placed()).get("short") == "r1-1"
+
+            await until(bound)
+
+            async def written() -> bool:
+                status = (await group_of(it, "big")).get("status", {})
+                return str(status.get("reservation", {}).get("expected", "")).startswith("20")
+
+            await until(written)
+
+    asyncio.run(run())
+
+
 async def look_at_it(it: World, control_plane: ControlPlane) -> None:
     """The gang's status says which nodes are kept free, and `closeby explain` shows it."""
 

@@ -375,6 +375,45 @@ def test_when_it_will_be_done(annotations: str, deadline: str, ends: float | Non
     assert pod.ends == ends
 
 
+WAITING = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: p}}
+spec: {{activeDeadlineSeconds: {deadline}, terminationGracePeriodSeconds: {grace}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("deadline", "grace", "lasts"),
+    [
+        ("null", "10", None),
+        ("600", "null", 630),
+        ("600", "0", 600),
+        ("600", "3600", 4200),
+        ("0", "10", None),
+        ("-1", "10", None),
+        ("600", "-1", 600),
+        (str(10**30), "10", None),
+        (str(2**31 - 1), str(10**30), 2**32 - 2),
+    ],
+)
+def test_how_long_it_may_take(deadline: str, grace: str, lasts: float | None) -> None:
+    (pod,) = read_good(WAITING.format(deadline=deadline, grace=grace)).pods
+    assert (pod.lasts, pod.ends) == (lasts, None)
+
+
+def test_pods_of_a_workload_may_take_as_long_as_its_template_says() -> None:
+    job = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j}
+spec: {activeDeadlineSeconds: 5, template: {spec: {activeDeadlineSeconds: 600}}}
+"""
+    (workload,) = read_good(job).workloads
+    (members,) = workload.pod_sets
+    assert members.template.lasts == 630
+
+
 def test_a_pod_with_a_deadline_needs_what_others_need() -> None:
     one, other = (
         read_good(RUNNING.format(annotations="{}", deadline=text)).pods[0].spec for text in ("null", "600")

@@ -298,6 +298,9 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     #: When it will be done, in seconds since the epoch: its deadline, or what its annotation says where that
     #: is earlier; None if unknown.
     ends: float | None = None
+    #: Seconds from its start by which it is gone at the latest, its deadline with the grace to terminate;
+    #: None: it may take any time.
+    lasts: float | None = None
 
     @property
     def key(self) -> str:

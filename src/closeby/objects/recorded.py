@@ -51,6 +51,8 @@ class ReservationStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     domain: tuple[str, ...] = ()
     #: Since when nodes are kept: RFC 3339, or ``second 600`` of a clock without a date.
     since: str
+    #: By when the gang is expected to have the room on them, likewise; not there where that is not known.
+    expected: str | None = None
     #: Pods of the gang without room on these nodes when they were chosen.
     missing: int = 0
 
@@ -66,7 +68,8 @@ class ReservationStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def sentence(self) -> str:
         """For the gang."""
-        return f"{self.where} {self.are} reserved for it since {self.since}"
+        said = f"{self.where} {self.are} reserved for it since {self.since}"
+        return said if self.expected is None else f"{said}, expected to have the room by {self.expected}"
 
 
 class PlannedMember(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -258,6 +258,8 @@ class Reservation(Struct, frozen=True, kw_only=True):
     missing: int
     #: Since when the gang keeps nodes: a time as RFC 3339, or ``second 600`` of a clock without a date.
     since: str
+    #: By when it is expected to have the room on them; None where no one knows when pods end.
+    expected: str | None = None
 
     @property
     def status(self) -> ReservationStatus:
@@ -268,6 +270,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
             level=self.level,
             domain=tuple(value or "" for value in self.path),
             since=self.since,
+            expected=self.expected,
             missing=self.missing,
         )
 

@@ -222,10 +222,10 @@ def _newest(found: GangObject, written: tuple[str, str] | None) -> str:
 
 
 def _has_no_place(error: ApiError | None, fields: Sequence[str]) -> bool:
-    """Whether the definition of the kind lacks one of these fields of the status, as a refusal says."""
+    """Whether the definition of the kind lacks one of these fields of the status, or a part, by a refusal."""
     if error is None or error.code != _SERVER_ERROR:
         return False
-    return any(f".status.{field}:" in error.message for field in fields)
+    return any(f".status.{field}{end}" in error.message for field in fields for end in ":.")
 
 
 def _without_place(written: Written) -> Written:

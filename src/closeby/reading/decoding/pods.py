@@ -76,6 +76,8 @@ _ROLE_KEYS: Final = frozenset(_ROLE_LABELS)
 _LONGEST_NUMBER: Final = 10
 #: Seconds; Kubernetes takes no longer one.
 _LONGEST_DEADLINE: Final = 2**31 - 1
+#: Seconds that a pod without one has to terminate.
+_USUAL_GRACE: Final = 30
 
 
 class DeviceClaimStatusWire(Wire, gc=False):
@@ -177,6 +179,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         hold_what_it_has(spec_wire, status)
     group_field = spec_wire.scheduling_group.pod_group_name if spec_wire.scheduling_group else None
     refers = spec_wire.workload_ref
+    deadline, grace = spec_wire.active_deadline_seconds, spec_wire.termination_grace_period_seconds
     unmet, claims = _resource_claims(spec_wire, status)
     try:
         volume_claims = claims_of(spec_wire, identity.name) if spec_wire.volumes else ()
@@ -225,6 +228,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
         owner=meta.controller,
         role=_role(labels, annotations),
         bandwidth_limits=limits,
+        lasts=None if deadline is None else _lasts(deadline, grace),
     )
 
 
@@ -265,6 +269,13 @@ def _ends(
     if expected is not None and (moment := _moment(EXPECTED_END, expected, reading, called)) is not None:
         ends.append(moment)
     return min(ends, default=None)
+
+
+def _lasts(deadline: int, grace: int | None) -> float | None:
+    """By when a pod is gone, in seconds from its start; None where it may take any time."""
+    if not 0 < deadline <= _LONGEST_DEADLINE:
+        return None
+    return float(deadline + (_USUAL_GRACE if grace is None else min(max(grace, 0), _LONGEST_DEADLINE)))
 
 
 def _moment(key: str, text: str, reading: DocumentReading, called: str) -> float | None:

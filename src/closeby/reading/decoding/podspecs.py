@@ -144,6 +144,7 @@ class PodSpecWire(ContainersWire):
     preemption_policy: str | None = None
     node_name: str | None = None
     active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class ReadSpec(Struct, frozen=True):
@@ -164,7 +165,7 @@ class SpecPool:
         self._encoder = msgspec.json.Encoder()
 
     def read(self, wire: PodSpecWire) -> ReadSpec:
-        """What is in ``wire``, which loses its node, group, deadline and ResourceClaims: they are its own.
+        """What is in ``wire``, which loses its node, group, times and ResourceClaims: they are its own.
 
         Raises:
             FieldError: something in it makes no sense; the path starts at ``spec``.
@@ -173,6 +174,7 @@ class SpecPool:
         wire.scheduling_group = None
         wire.workload_ref = None
         wire.active_deadline_seconds = None
+        wire.termination_grace_period_seconds = None
         wire.resource_claims = None
         text = self._encoder.encode(wire)
         known = self._by_text.get(text)

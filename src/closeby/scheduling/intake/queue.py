@@ -5,7 +5,7 @@ changes (members come or go), the caller deletes the item and adds it again.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from itertools import count
 
 from msgspec import Struct
@@ -31,10 +31,19 @@ class _Queued(Struct, frozen=True, gc=False):
 class SchedulingQueue:
     """Active items, unschedulable items that wait for an event, and items whose event came during backoff."""
 
-    def __init__(self, order: QueueSort, lacks: Callable[[Need, str], bool]) -> None:
-        """``lacks`` tells whether an attempt at an item must fail now, since what it needs is not free."""
+    def __init__(
+        self,
+        order: QueueSort,
+        lacks: Callable[[Need, str], bool],
+        not_kept_off: Callable[[Need, Iterable[str]], str | None],
+    ) -> None:
+        """``lacks`` tells whether an attempt at an item must fail now, since what it needs is not free.
+
+        ``not_kept_off``: of items with one need, the first that does not lack it, be it after one that does.
+        """
         self._order = order
         self._lacks = lacks
+        self._not_kept_off = not_kept_off
         #: The items of the queue, by key.
         self._items: dict[str, _Queued] = {}
         #: The active items in order; may also hold some that are no longer active.
@@ -181,6 +190,8 @@ class SchedulingQueue:
             del self._trying[key]
             item_class.trying = None
             self._rejoin(item_class, key)
+            if not self._in_vain(item_class):
+                self._try_next(item_class)  # One that may use nodes which are kept from this one.
         self._active.settle()
         return None
 
@@ -389,8 +400,17 @@ class SchedulingQueue:
                 self._back_off(item_class)
 
     def _in_vain(self, item_class: ItemClass) -> bool:
-        first = item_class.trying or item_class.first()
-        return item_class.need is not None and first is not None and self._lacks(item_class.need, first)
+        first, need = item_class.trying or item_class.first(), item_class.need
+        if need is None or first is None or not self._lacks(need, first):
+            return False
+        return item_class.trying is not None or self._not_kept_off(need, item_class) is None
+
+    def _next(self, item_class: ItemClass) -> str | None:
+        """The item of a class to try next: the first, or one after it that has room where that has none."""
+        first, need = item_class.first(), item_class.need
+        if need is None or first is None or item_class.may_preempt or not self._lacks(need, first):
+            return first
+        return self._not_kept_off(need, item_class) or first
 
     def _add_active(self, key: str) -> None:
         if key not in self._active_keys:
@@ -405,10 +425,10 @@ class SchedulingQueue:
             for key in (*item_class, *(() if item_class.trying is None else (item_class.trying,))):
                 self.activate(key)
         elif item_class.trying is None:
-            self._try_first(item_class)
+            self._try_next(item_class)
 
-    def _try_first(self, item_class: ItemClass) -> None:
-        key = item_class.first()
+    def _try_next(self, item_class: ItemClass) -> None:
+        key = self._next(item_class)
         if key is not None:
             item_class.remove(self._items[key].place, key)
             del self._waiting[key]
@@ -429,7 +449,12 @@ class SchedulingQueue:
         if key not in self._waiting or self._waiting[key] is not item_class:
             item_class.reset_backoff()
             if item_class.may_preempt or not self._in_vain(item_class):
-                self._try_first(item_class)
+                self._try_next(item_class)
+        elif item_class.need is not None and self._lacks(item_class.need, key):
+            # Refused for itself. Another one may have room that is kept from it.
+            other = self._not_kept_off(item_class.need, item_class)
+            if other is not None and other != key:
+                self._try_next(item_class)
         self._forget_if_empty(item_class)
 
     def _forget_if_empty(self, item_class: ItemClass) -> None:

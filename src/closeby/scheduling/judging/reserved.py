@@ -36,6 +36,7 @@ class ReservedMask:
         "_text",
         "applies",
         "cleared",
+        "expected",
         "mask",
         "number",
         "owned",
@@ -61,6 +62,8 @@ class ReservedMask:
         self._owned_sets: dict[bytes, int] = {}
         self._last_owned = 0
         self._namespace = self._text = self._since = ""
+        #: By when the gang is expected to have the room; empty where that is not known.
+        self.expected = ""
 
     @property
     def keeps_off(self) -> bool:
@@ -104,13 +107,13 @@ class ReservedMask:
         self.mask[slots] = True
         self.number += 1
         self._namespace, _, _ = key.partition("/")
-        self._text, self._since = f"reserved for gang {key}", since
+        self._text, self._since, self.expected = f"reserved for gang {key}", since, ""
 
     def clear(self) -> None:
         """Reserve nothing."""
         self.mask = None
         self.number += 1
-        self._namespace = self._text = self._since = ""
+        self._namespace = self._text = self._since = self.expected = ""
 
     def text(self, namespace: str) -> str:
         """For whom and since when, such as ``reserved for gang default/train since …``.
@@ -118,7 +121,9 @@ class ReservedMask:
         The owners of pods in other namespaces do not learn which gang that is.
         """
         known = self._text if namespace == self._namespace else "reserved for a gang of another namespace"
-        return f"{known} since {self._since}"
+        if not self.expected:
+            return f"{known} since {self._since}"
+        return f"{known} since {self._since}, and open to pods that certainly end by {self.expected}"
 
 
 class ReservedNodes(Filter):

@@ -23,6 +23,7 @@ from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Outcome, Released, Reservation, Reserved, failed
 from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
+from closeby.scheduling.reserving.backfill import Backfill
 from closeby.scheduling.reserving.choosing import Chooser, ReservationChoice
 from closeby.topology.tree import ROOT_LEVEL
 
@@ -51,9 +52,15 @@ class Moment(Struct, frozen=True):
     now: float
     wall: float | None = None
 
-    def text(self) -> str:
-        """For messages."""
-        return utc(self.wall) if self.wall is not None else f"second {self.now:g}"
+    @property
+    def clock(self) -> float:
+        """By the clock of the pods' times: seconds since the epoch, where these are known."""
+        return self.now if self.wall is None else self.wall
+
+    def text(self, clock: float | None = None) -> str:
+        """For messages: this moment, or another one of the same clock."""
+        at = self.clock if clock is None else clock
+        return utc(at) if self.wall is not None else f"second {at:g}"
 
 
 class _Waiter(Struct, frozen=True):
@@ -84,6 +91,8 @@ class _Held(Struct, frozen=True, eq=False):
     names: tuple[str, ...]
     #: Cursor of the nodes' changes by then.
     nodes: int
+    #: The slots once more, to see whether one is among them.
+    among: frozenset[int]
 
 
 class Reservations:
@@ -113,6 +122,9 @@ class Reservations:
         self._line: list[tuple[SortKey, str]] = []
         self._hopeless: dict[str, _Hopeless] = {}
         self._held: _Held | None = None
+        self._backfill = Backfill(tools, state)
+        #: The gang is expected to have the room later than before: more may use its nodes meanwhile.
+        self._postponed = False
         self._next_look = 0.0
         #: Gangs that something of their own is new about since they were decided last.
         self._renewed: set[str] = set()
@@ -154,6 +166,22 @@ class Reservations:
         self._hopeless.clear()
         self._doubted = True
 
+    def placed(self, key: str, outcome: Outcome, moment: Moment | None) -> bool:
+        """Pods of an item got their nodes; whether it took reserved ones before their gang."""
+        if not self._after or moment is None:
+            return False
+        timed = [one.pod for one in outcome.bindings if one.pod.lasts is not None]
+        if timed:
+            self._backfill.note_placed(timed, moment.clock)
+        held = self._held
+        if held is None or held.key == key or self.keeps_from(key):
+            return False
+        return any(self._tools.cluster.slot(one.node) in held.among for one in outcome.bindings)
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod is gone, from its node or while it waited."""
+        self._backfill.forget_pod(uid)
+
     def gone(self, key: str) -> None:
         """An item was placed, deleted, or lacks something else."""
         waiter = self._waiters.pop(key, None)
@@ -170,7 +198,20 @@ class Reservations:
         return replace(outcome, reservation=held.shown)
 
     def excludes(self, key: str) -> bool:
-        """Whether an item must keep off the reserved nodes: it comes later, and its priority is no higher.
+        """Whether an item must keep off the reserved nodes: they are kept from it, and it can't backfill."""
+        return self.keeps_from(key) and not self.backfills(key)
+
+    def backfills(self, key: str) -> bool:
+        """Whether all that waits of an item will certainly have ended before the gang could start."""
+        return self._backfill.starts is not None and self._backfill.admits(self._state.waiting(key))
+
+    @property
+    def some_may_backfill(self) -> bool:
+        """Whether it is known when the gang could start."""
+        return self._backfill.starts is not None
+
+    def keeps_from(self, key: str) -> bool:
+        """Whether nodes are kept free from an item: it comes later, and its priority is no higher.
 
         A gang that lost a member is not kept from becoming whole: what it holds else never comes free.
         """
@@ -192,6 +233,8 @@ class Reservations:
         Decisions are refusals of gangs for which looking for nodes ended in a fault.
         """
         changes = self._review(moment)
+        if moment is not None:
+            self._expect(moment)
         failed, self._failed = self._failed, []
         return [*failed, *changes]
 
@@ -274,6 +317,7 @@ class Reservations:
         if np.array_equal(slots, held.slots):
             self._doubted = False
             self._held = replace(held, nodes=self._tools.cluster.node_changes.cursor)
+            self._backfill.doubt()
         else:
             self._put(held.key, slots, held.shown)
 
@@ -287,6 +331,12 @@ class Reservations:
         better = self._asked(self._chooser.choose, gang, None)
         if better is None or 2 * better.missing >= self._chooser.missing(gang, held.slots):
             return []
+        expected = self._backfill.starts
+        if expected is not None:
+            # What backfills is no reason to move, nor may a gang that moves start later than expected.
+            there = self._backfill.start_on(gang, better.slots.tolist(), moment.clock)
+            if there is None or there >= expected:
+                return []
         return [self._take(held.key, better, moment, held.shown.since)]
 
     def _asked(
@@ -321,7 +371,27 @@ class Reservations:
         )
         self._next_look = moment.now + self._after / LOOKS
         self._put(key, choice.slots, shown)
-        return Reserved(shown)
+        return Reserved(self._expect(moment) or shown)
+
+    def _expect(self, moment: Moment) -> Reservation | None:
+        """Work out when the gang will have the room, where that may have changed; returns what is shown."""
+        held, backfill = self._held, self._backfill
+        if held is None or not backfill.outdated(held.among, moment.clock):
+            return self.current
+        before = backfill.starts
+        backfill.review(self._gang(held.key), held.among, moment.clock)
+        after = backfill.starts
+        self._postponed |= after is not None and (before is None or after > before)
+        expected = None if after is None else moment.text(after)
+        self._tools.reserved.expected = expected or ""
+        if expected != held.shown.expected:
+            self._held = replace(held, shown=replace(held.shown, expected=expected))
+        return self.current
+
+    def take_postponed(self) -> bool:
+        """Whether more items may use the nodes than at the last call."""
+        postponed, self._postponed = self._postponed, False
+        return postponed
 
     def _put(self, key: str, slots: Ints, shown: Reservation) -> None:
         cluster = self._tools.cluster
@@ -330,10 +400,13 @@ class Reservations:
         self._doubted = False
         place, priority = self._waiters[key].place, self._queue.priority(key)
         cursor = cluster.node_changes.cursor
-        self._held = _Held(key, place, priority, shown, slots, shown.nodes, cursor)
+        among = frozenset(slots.tolist())
+        self._held = _Held(key, place, priority, shown, slots, shown.nodes, cursor, among)
+        self._backfill.forget()
 
     def _lift(self, held: _Held, why: str) -> Released:
         self._held = None
+        self._backfill.forget()
         self._tools.reserved.clear()
         self._tools.table.forget_barred()
         return Released(held.shown, why)

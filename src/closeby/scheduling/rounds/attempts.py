@@ -65,13 +65,16 @@ class Attempts:
         reserved, pending = self._tools.reserved, self._pending
         # A pod that has a place may take it, whatever was reserved there since.
         has_places = self.has_places(key)
-        reserved.applies = not has_places and pending.reservations.excludes(key)
+        kept = not has_places and pending.reservations.keeps_from(key)
+        reserved.applies = kept and not pending.reservations.backfills(key)
         if pending.preemptor is not None and not has_places:
             pending.preemptor.keep_off(key, pending.queue.priority(key))
         if self._state.exclusive and not has_places:
             self._exclusives.keep_off(key)
         ground = self._tools.cluster.structure, reserved.key
         done = pending.suspensions.run(key, partial(self._cycle, key), allowance, ground)
+        # Nothing is evicted from reserved nodes for what only fills the time until they are needed.
+        reserved.applies = kept
         done = self._preempted(key, done)
         reserved.applies = False
         if reserved.owned is not None:

@@ -64,7 +64,9 @@ class OutcomeHandler:
         outputs.append(Decision(outcome, decision.fault))
         outputs += pending.take_ended_plans(key)
         self._tell(key, "decided", outcome)
+        in_the_way = False
         if decision.bindings:
+            in_the_way = pending.reservations.placed(key, outcome, moment)
             pending.note_placed()
         if behind and self._done_with(outcome):
             # The members of less priority take their turn where that stands in the queue.
@@ -86,7 +88,7 @@ class OutcomeHandler:
                 pending.refusals.note(key, outcome)
         else:
             pending.drop(key)
-        if outcome.is_gang:
+        if outcome.is_gang or in_the_way:
             self.review_reservations(outputs, moment)
 
     def review_reservations(self, outputs: list[Output], moment: Moment | None) -> None:
@@ -102,8 +104,11 @@ class OutcomeHandler:
                 self._tell(kept.key, kept.released(change.why), None)
             else:
                 self._tell(kept.key, kept.sentence(), None)
+        postponed = pending.reservations.take_postponed()
         if self._tools.reserved.number != before:
             self.room_came(moment)
+        elif postponed:
+            pending.queue_backfill(moment)
 
     def room_came(self, moment: Moment | None) -> None:
         """Nodes that were kept free, or held, are so no more: retry what waits for room."""

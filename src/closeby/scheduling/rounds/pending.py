@@ -55,7 +55,7 @@ class PendingItems:
         #: Makes plans for what is refused; None: nothing is preempted.
         self.preemptor: Preemptor | None = None
         self.suspensions: Suspensions[CycleResult] = Suspensions(tools.pace, tools.cluster)
-        self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks)
+        self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks, self._not_kept_off)
         chooser = Chooser(tools, HypotheticalCluster(tools, state, handle, give_back))
         self.reservations = Reservations(
             reserve_after, tools, state, self.queue, chooser, contain_faults=give_back is not None
@@ -182,6 +182,7 @@ class PendingItems:
 
     def note_pod_gone(self, uid: str) -> None:
         """A pod ended: the preemptor that waited for it alone is tried, however long it would back off."""
+        self.reservations.pod_gone(uid)
         if self.preemptor is not None:
             self.try_now(self.preemptor.gone(uid))
 
@@ -245,6 +246,13 @@ class PendingItems:
         self.queue.move_to_active_or_backoff(ClusterEvent.PLACED, self.backoff_from(moment))
         return True
 
+    def queue_backfill(self, moment: Moment | None) -> None:
+        """Reserved nodes are kept free for longer: queue what has ended by then."""
+        now = self.backoff_from(moment)
+        for key in self.queue.unschedulable:
+            if self.reservations.backfills(key):
+                self.queue.move_item_to_active_or_backoff(key, ClusterEvent.CAPACITY, now)
+
     def notice_label_keys(self, moment: Moment | None) -> None:
         """Selectors may tell pods apart that waited for the same."""
         population = self._tools.cluster.population
@@ -307,3 +315,8 @@ class PendingItems:
 
     def _lacks(self, need: Need, key: str) -> bool:
         return self._tools.rooms.lack(need, keep_off=self.reservations.excludes(key))
+
+    def _not_kept_off(self, need: Need, keys: Iterable[str]) -> str | None:
+        if not self.reservations.some_may_backfill or self._tools.rooms.lack(need):
+            return None
+        return next((key for key in keys if not self.reservations.excludes(key)), None)

@@ -1,0 +1,178 @@
+"""Backfill, as EASY of batch systems: who has ended before the gang could start may use its nodes meanwhile.
+
+A gang with a reservation can't start on its nodes before so many of the pods there have ended that it has the
+room. Where all of these ends are known, that moment is, and what certainly has ended by then delays nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from math import inf
+from typing import Final
+
+from msgspec import Struct
+
+from closeby.cluster.columns import Cluster, Demand
+from closeby.objects.ownership import is_long_running
+from closeby.objects.places import is_for_places
+from closeby.objects.pods import Pod
+from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.placing.tools import Tools, WaitingGang
+
+#: Kinds of a gang's pods that are looked at, those of most pods. Fewer kinds could only start earlier.
+KINDS: Final = 8
+
+
+class _Leaving(Struct, frozen=True):
+    """A pod that will leave its slot, at that time."""
+
+    end: float
+    slot: int
+    holds: Demand
+
+
+class Backfill:
+    """Knows when the gang with the reservation is expected to start. Time is that of the pods' times."""
+
+    def __init__(self, tools: Tools, state: SchedulingState) -> None:
+        self._tools = tools
+        self._state = state
+        #: When the gang is expected to have the room on its nodes; None when that is not known.
+        self.starts: float | None = None
+        self._clock: float | None = None
+        #: Cursor of the changes of usage by which ``starts`` was worked out; None: it was not.
+        self._known_at: int | None = None
+        #: Of pods that were placed here: when they will have ended, as long as no start of theirs is known.
+        self._ends: dict[str, float] = {}
+
+    # Ends of pods
+
+    def note_placed(self, pods: Iterable[Pod], clock: float) -> None:
+        """Pods got their nodes: the time that they may take counts from now, until their start is known."""
+        for pod in pods:
+            if pod.lasts is not None and pod.started is None:
+                self._ends[pod.uid] = clock + pod.lasts
+
+    def forget_pod(self, uid: str) -> None:
+        """A pod is gone."""
+        self._ends.pop(uid, None)
+
+    def _end(self, pod: Pod) -> float | None:
+        """When a pod that holds a node will be gone, as far as is known."""
+        if is_for_places(pod.group or ""):
+            return None
+        ends = [pod.ends, pod.deleted_by if pod.terminating else None]
+        if pod.started is None:
+            ends.append(self._ends.get(pod.uid))
+        return min((one for one in ends if one is not None), default=None)
+
+    # When the gang starts
+
+    def forget(self) -> None:
+        """Another gang, other nodes, or none: nothing is known."""
+        self.starts, self._known_at = None, None
+
+    def doubt(self) -> None:
+        """Something about the gang or its nodes may have changed."""
+        self._known_at = None
+
+    def outdated(self, slots: frozenset[int], clock: float) -> bool:
+        """Whether the moment must be worked out again: pods came to these slots or left them, or it is over.
+
+        From now on it is that time.
+        """
+        self._clock = clock
+        if self._known_at is None:
+            return True
+        log = self._tools.cluster.usage_changes
+        touched = log.since(self._known_at)
+        if touched is None or not slots.isdisjoint(touched.tolist()):
+            return True
+        self._known_at = log.cursor
+        return self.starts is not None and self.starts <= clock
+
+    def review(self, gang: WaitingGang, slots: Iterable[int], clock: float) -> None:
+        """Work the moment out again."""
+        self._clock = clock
+        self.starts = self.start_on(gang, slots, clock)
+        self._known_at = self._tools.cluster.usage_changes.cursor
+
+    def start_on(self, gang: WaitingGang, slots: Iterable[int], clock: float) -> float | None:
+        """When a gang is expected to have the room for its minimum on these slots; None: it is not known.
+
+        It is not where a pod without a known end makes a difference, or one that should have ended by now.
+        Ports, volumes and the topology inside are left out: they could only let the gang start later.
+        """
+        cluster, own = self._tools.cluster, gang.group.key
+        known, unknown = list[_Leaving](), list[_Leaving]()
+        chosen = tuple(slots)
+        for slot in chosen:
+            for pod in cluster.pods_at(slot):
+                mine = pod.group is not None and self._state.item_key(pod) == own
+                if is_long_running(pod) or (mine and not pod.terminating):
+                    continue
+                end = self._end(pod)
+                if end is None:
+                    unknown.append(_Leaving(-inf, slot, cluster.demand(pod.spec)))
+                else:
+                    known.append(_Leaving(end, slot, cluster.demand(pod.spec)))
+        if not known:
+            return None
+        known.sort(key=lambda one: one.end)
+        members = chain.from_iterable(leaf.core for leaf in gang.parts(everyone=False).leaves())
+        wanted = Counter(cluster.demand(pod.spec) for pod in members).most_common(KINDS)
+        first = _room_from(cluster, wanted, chosen, [*unknown, *known])
+        if not clock < first < inf or (unknown and _room_from(cluster, wanted, chosen, known) != first):
+            return None
+        return first
+
+    # Who may backfill
+
+    def admits(self, pods: Sequence[Pod]) -> bool:
+        """Whether all of these pods, if they were placed now, would certainly have ended by that moment."""
+        starts, clock = self.starts, self._clock
+        return starts is not None and clock is not None and all(_done_by(pod, starts, clock) for pod in pods)
+
+
+def _done_by(pod: Pod, moment: float, clock: float) -> bool:
+    """Whether a pod that starts now has ended by a moment, and none comes in its place."""
+    if is_long_running(pod) or is_for_places(pod.group or ""):
+        return False
+    if pod.lasts is not None and clock + pod.lasts <= moment:
+        return True
+    return pod.ends is not None and clock < pod.ends <= moment
+
+
+def _room_from(
+    cluster: Cluster, wanted: Sequence[tuple[Demand, int]], slots: Sequence[int], leaving: Sequence[_Leaving]
+) -> float:
+    """When the last of these kinds has room for so many pods on its own; ``leaving`` in the order of time.
+
+    -inf: it has now. inf: it never has.
+    """
+    return max((_room_of(cluster, one, count, slots, leaving) for one, count in wanted), default=-inf)
+
+
+def _room_of(
+    cluster: Cluster, demand: Demand, wanted: int, slots: Sequence[int], leaving: Sequence[_Leaving]
+) -> float:
+    rows, amounts, index = list(demand.rows), demand.amounts, list(slots)
+    free = cluster.allocatable[rows][:, index] - cluster.requested[rows][:, index]
+    left: dict[int, list[int]] = dict(zip(index, free.T.tolist(), strict=True))
+
+    def room(slot: int) -> int:
+        return max(min(has // amount for has, amount in zip(left[slot], amounts, strict=True)), 0)
+
+    rooms = {slot: room(slot) for slot in index}
+    total = sum(rooms.values())
+    if total >= wanted:
+        return -inf
+    for one in leaving:
+        freed = dict(zip(one.holds.rows, one.holds.amounts, strict=True))
+        left[one.slot] = [has + freed.get(row, 0) for row, has in zip(rows, left[one.slot], strict=True)]
+        more = room(one.slot)
+        total += more - rooms[one.slot]
+        rooms[one.slot] = more
+        if total >= wanted:
+            return one.end
+    return inf
