@@ -98,7 +98,7 @@ def test_help_lists_the_options_for_runs_over_time_correctly() -> None:
     names = [max(one.opts, key=len) for one in command.params if isinstance(one, click.Option)]
     later = names[names.index("--workload") + 2 :]
     for name in later:
-        flag = name in ("--from-empty", "--full")
+        flag = name in ("--from-empty", "--full", "--deadlines")
         value = "rack=1" if name in ("--segment", "--failures") else "1"
         result = closeby("simulate", "-f", "-", name, *(() if flag else (value,)), stdin="")
         assert f"{name} belongs to a run over time" in result.stderr, name

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from closeby.errors import UnrunnableError
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.replay.driver import Policy, ReplaySettings, replay
+from closeby.lab.replay.event_queue import Checkpoints
 from closeby.lab.replay.history import History
 from closeby.lab.replay.submitting import Wishes
 from closeby.objects.pods import Pod, PodSpec
@@ -206,6 +208,24 @@ def test_a_gang_that_waits_long_keeps_nodes_free() -> None:
     (kept,) = history.reservations
     assert (kept.job, kept.slots, kept.begin, kept.end) == (1, (0, 1), 40, 100)
     assert kept.why
+
+
+@pytest.mark.parametrize(("deadlines", "started"), [(False, [0, 100, 120, 120]), (True, [0, 100, 40, 120])])
+def test_with_deadlines_a_short_job_may_use_nodes_that_are_kept_free(
+    deadlines: bool, started: list[float]
+) -> None:
+    """b waits for a. Until then c uses the other host if it is known that it ends before; d would not."""
+    workload = jobs(("a", 0, 100, 1, 8), ("b", 1, 20, 2, 8), ("c", 40, 50, 1, 8), ("d", 41, 70, 1, 8))
+    history = run(workload, leaves(2), replace(keeping(10), deadlines=deadlines))
+    assert history.started.tolist() == started
+
+
+def test_a_job_that_is_evicted_has_the_deadline_of_what_it_has_still_to_do() -> None:
+    """After its checkpoint at 60 e has 40 to do; f waits for both hosts, as it did without it."""
+    workload = jobs(("e", 0, 100, 1, 8), ("f", 70, 10, 1, 8), priorities=(0, 5))
+    settings = ReplaySettings(checkpoints=Checkpoints(every=30.0, restart=5.0), deadlines=True)
+    history = run(workload, leaves(1), settings)
+    assert history.ended.tolist() == [80 + 5 + 40, 80]
 
 
 def test_a_reservation_that_lasts_ends_with_the_run() -> None:

@@ -67,6 +67,7 @@ def compare(wanted: Wanted) -> Compared:
         wishes=given.wishes,
         checkpoints=over_time.checkpoints,
         failures=over_time.failure_rate,
+        deadlines=over_time.deadlines,
         with_histories=wanted.with_histories,
     )
     try:

@@ -51,6 +51,7 @@ class OverTime(NamedTuple):
     restart_time: float | None = None
     segment: tuple[tuple[str, int], ...] = ()
     failures: tuple[str, int, float] | None = None
+    deadlines: bool = False
 
     @property
     def wanted(self) -> bool:
@@ -284,6 +285,12 @@ def says_where(command: Command) -> Command:
             help="Let so many nodes of each domain of this level be out of order at any time, such as "
             "leaf=2:7d: which ones changes at random, each is out for that long on average (7d), and jobs "
             "that run there are evicted.  [default: none]",
+        ),
+        click.option(
+            "--deadlines",
+            is_flag=True,
+            help="Give the pods of each job a deadline as long as the job takes, so that short jobs may use "
+            "nodes that are kept free for a large one.",
         ),
     )
     return with_options(options, command)

@@ -56,6 +56,7 @@ def run_over_time(sources: Sources, over_time: OverTime, *, preempt: bool = True
         preempt=preempt,
         checkpoints=over_time.checkpoints,
         failures=over_time.failure_rate,
+        deadlines=over_time.deadlines,
     )
     long = len(jobs) >= (LONG_OF_APPLICATIONS if jobs.graphs else LONG)
     try:

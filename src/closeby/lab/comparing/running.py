@@ -59,6 +59,8 @@ class Experiment(Struct, frozen=True, kw_only=True, eq=False):
     checkpoints: Checkpoints = Checkpoints()
     #: How many nodes are out of order; None: none ever is.
     failures: FailureRate | None = None
+    #: Whether the pods of a job have a deadline, which is as long as the job takes.
+    deadlines: bool = False
     #: Whether results come with their histories, for pictures.
     with_histories: bool = False
 
@@ -113,6 +115,7 @@ def run_one(experiment: Experiment, policy: Policy, seed: int | None) -> Compare
         wishes=experiment.wishes,
         checkpoints=experiment.checkpoints,
         failures=experiment.failures,
+        deadlines=experiment.deadlines,
     )
     history = replay(jobs, experiment.cluster, settings)
     talk = _talk(experiment, history)

@@ -77,6 +77,8 @@ class ReplaySettings(Struct, frozen=True, kw_only=True):
     checkpoints: Checkpoints = Checkpoints()
     #: How many nodes are out of order; None: none ever is.
     failures: FailureRate | None = None
+    #: Whether the pods of a job have a deadline, which is as long as the job takes.
+    deadlines: bool = False
 
 
 def engine_of(cluster: GivenCluster, policy: Policy) -> Engine:
@@ -137,9 +139,10 @@ class _Replay:
                 f"no node offers {cluster.resource}; name what jobs ask for with --resource"
             )
         with_each = usual_needs(cluster.nodes, cluster.resource)
-        self._submitter = Submitter(jobs, cluster.resource, with_each, settings.wishes, settings.seed)
         self._queue = EventQueue(jobs.submitted)
         self._work = Work(jobs, settings.checkpoints)
+        lasts = self._work.lasts if settings.deadlines else None
+        self._submitter = Submitter(jobs, cluster.resource, with_each, settings.wishes, settings.seed, lasts)
         self._recorder = Recorder(jobs)
         self._now = 0.0
         #: The slots of each job that runs.

@@ -77,6 +77,10 @@ class Work:
         self._began[job] = now
         return now + self.again(job) + self._left[job] if self._evicted[job] else now + self._left[job]
 
+    def lasts(self, job: int) -> float:
+        """Seconds of the next run of a job, or of the present one, unless it is evicted."""
+        return self.again(job) + self._left[job]
+
     def again(self, job: int) -> float:
         """Seconds at the beginning of the present run in which the job does what it did before."""
         return self._restart if self._evicted[job] else 0.0

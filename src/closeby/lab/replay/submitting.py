@@ -1,6 +1,6 @@
 """Jobs as Kubernetes objects: plain pods, gangs with their PodGroup, applications; and what they ask for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 from msgspec import Struct
@@ -158,11 +158,13 @@ class Submitter:
         with_each: tuple[tuple[str, int], ...],
         wishes: Wishes,
         seed: int | None = None,
+        lasts: Callable[[int], float] | None = None,
     ) -> None:
         """``with_each``: what a pod asks for with each of its GPUs.
 
         ``seed`` goes into the pods' uids, of which policies draw where nodes are alike: else all seeds of a
-        comparison would share these draws. All policies of one seed see the same uids.
+        comparison would share these draws. All policies of one seed see the same uids. ``lasts``: the
+        deadline of the pods of a job, in seconds from its start; None: they have none.
         """
         self._origin = "" if seed is None else f"{seed}/"
         self._names = jobs.names
@@ -174,6 +176,7 @@ class Submitter:
         self._with_each = with_each
         self._constraint = wishes.constraint
         self._layers = wishes.layers
+        self._lasts = lasts
         self._specs: dict[tuple[int, int], PodSpec] = {}
         #: How often each job was evicted: its pods are others each time, as those that a controller makes.
         self._evicted = [0] * len(jobs)
@@ -209,6 +212,7 @@ class Submitter:
         name, count = self._names[job], self._pods[job]
         gpus, priority = self._gpus[job], self._priorities[job]
         spec = self._specs.get((gpus, priority)) or self._spec(gpus, priority)
+        lasts = None if self._lasts is None else self._lasts(job)
         for index, uid in enumerate(self._uids(job)):
             alone = count == 1
             yield PodUpserted(
@@ -220,6 +224,7 @@ class Submitter:
                     created=created,
                     group=None if alone else name,
                     index=None if alone else index,
+                    lasts=lasts,
                 )
             )
 
