@@ -277,21 +277,31 @@ def test_a_pod_that_is_bound_before_the_write_is_answered(
     asyncio.run(run())
 
 
+async def killed_midway(it: Gated, proxy: Proxy, folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """A process is killed when half of the eight members of ``g`` have their node.
+
+    Returns their nodes, and those of all members by the plan.
+    """
+    odd = (1, 3, 5, 7)
+    for member in odd:
+        proxy.inject("PATCH", f"/pods/g-{member}?", Refuse(503), times=1000)
+    async with replica(it, proxy, folder, "--mode", "gate"):
+        await it.gang("g", 8, required="rack")
+        nodes = await it.ungated(4)
+        plan = planned(await group_of(it, "g"))
+    assert await it.gated() == {f"g-{member}" for member in odd}
+    proxy.forgive()
+    return nodes, plan
+
+
 def test_a_process_that_is_killed_in_the_middle_is_carried_on(
     whole_control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
-    """Half of the members have their node when the process is killed, and none is bound."""
+    """None of the members that have their node is bound."""
 
     async def run() -> None:
         async with gated_behind_proxy(whole_control_plane, namespace, *racks(3)) as (it, proxy):
-            for member in (1, 3, 5, 7):
-                proxy.inject("PATCH", f"/pods/g-{member}?", Refuse(503), times=1000)
-            async with replica(it, proxy, tmp_path, "--mode", "gate"):
-                await it.gang("g", 8, required="rack")
-                before = await it.ungated(4)
-                plan = planned(await group_of(it, "g"))
-            assert await it.gated() == {f"g-{member}" for member in (1, 3, 5, 7)}
-            proxy.forgive()
+            before, plan = await killed_midway(it, proxy, tmp_path)
             # It would fit where they are to go.
             await it.create(it.pod("rival", 4))
             second = it.successor()
@@ -313,12 +323,7 @@ def test_members_recreated_between_two_processes_get_the_ranks_that_are_left(
 
     async def run() -> None:
         async with gated_behind_proxy(whole_control_plane, namespace, *racks(3)) as (it, proxy):
-            for member in (1, 3, 5, 7):
-                proxy.inject("PATCH", f"/pods/g-{member}?", Refuse(503), times=1000)
-            async with replica(it, proxy, tmp_path, "--mode", "gate"):
-                await it.gang("g", 8, required="rack")
-                await it.ungated(4)
-            proxy.forgive()
+            await killed_midway(it, proxy, tmp_path)
             lost = ("g-0", "g-1")  # The first of them had its node.
             await it.delete(*lost)
             await it.create(*(it.pod(name, gang="g") for name in lost))
