@@ -3,7 +3,8 @@
 A start that was begun goes before all others, and along its plan past the order of the queue. So a tenant
 invents one: as an annotation of a PodGroup of another scheduler, in the status of a PodGroup of closeby, or
 as labels and annotations of pods. What must hold: plans and ranks are believed only where the tenant can't
-write, in the status of closeby's own kind, and what stands on pods is output and never input.
+write, in the status of closeby's own kind, and what stands on pods is output. One label is input, in gate
+mode and where no status says a rank: it can do no more than number its author's own gang in another way.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from closeby.kube.state.feed import Fed, Feed
 from closeby.kube.watch.resources import Resource
 from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import GroupChanged, GroupDeleted
 from tests.attacks.dialects import DIALECTS, dialect_of
@@ -91,6 +93,41 @@ def test_ranks_stand_in_the_status_of_our_own_kind() -> None:
     drawn = engine_world("zone-a rack-1 : a1=9")
     drawn.run(group, members=[*pods("train", 2, prefix="old", on="a1"), *pods("train", 2)])
     assert drawn.rank == {"train-0": 1, "train-1": 3}
+
+
+def in_gate_mode(*labels: int) -> list[Pod]:
+    """Members that look as if they got their node, and a rank, in gate mode."""
+    made = pods("train", len(labels), prefix="old", on="a1")
+    return [replace(one, labelled_rank=rank) for one, rank in zip(made, labels, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "given"),
+    [
+        # As they may be true, in any order.
+        ((0, 1), [2, 3]),
+        ((1, 0), [2, 3]),
+        ((2, 0), [1, 3]),
+        # None: they are taken to be the lowest.
+        ((4, 999_999_999), [2, 3]),
+        # Only one of two is believed.
+        ((3, 3), [1, 2]),
+    ],
+)
+def test_in_gate_mode_a_label_is_a_rank_that_the_gang_may_have_given(
+    labels: tuple[int, int], given: list[int]
+) -> None:
+    drawn = engine_world("zone-a rack-1 : a1=9")
+    drawn.run(gang(min_member=4), members=[*in_gate_mode(*labels), *pods("train", 2)])
+    assert drawn.rank == {"train-0": given[0], "train-1": given[1]}
+
+
+def test_in_gate_mode_too_a_status_comes_before_labels() -> None:
+    group = replace(gang(min_member=4), ranks={"default/old-0": 1, "default/old-1": 0})
+    drawn = engine_world("zone-a rack-1 : a1=9")
+    drawn.run(group, members=[*in_gate_mode(3, 1), *pods("train", 2)])
+    assert drawn.rank == {"train-0": 2, "train-1": 3}
+    assert group.ranks.items() <= drawn.engine.state.ranks(group.key).items()
 
 
 # The mirrors of others' PodGroups

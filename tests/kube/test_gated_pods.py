@@ -8,6 +8,7 @@ from closeby.kube.state.gated_pods import SILENT_AFTER, GatedPods
 from closeby.kube.watch.changes import Deleted, Upserted
 from closeby.kube.watch.resources import PODS
 from closeby.kube.writing.placements import narrowed
+from closeby.objects.labels import RANK
 from closeby.objects.pods import NodeSelectorTerm, Pod, Requirement
 from closeby.reading.decoding.keys import PLACED_ON, PLACEMENT_GATE
 from closeby.scheduling.events import PodDeleted, PodUpserted
@@ -26,6 +27,7 @@ def pod(
     node: str = "",
     said: str = "",
     gang: str = "g",
+    rank: str = "",
 ) -> Object:
     spec: Object = {"containers": [{"name": "c"}], "schedulingGates": [{"name": one} for one in gates]}
     if terms:
@@ -39,7 +41,7 @@ def pod(
             "name": "p",
             "namespace": "a",
             "uid": "uid-p",
-            "labels": {"closeby.dev/pod-group": gang},
+            "labels": {"closeby.dev/pod-group": gang} | ({RANK: rank} if rank else {}),
             "annotations": {PLACED_ON: placed_on} if placed_on else {},
         },
         "spec": spec,
@@ -130,6 +132,40 @@ def test_what_an_earlier_process_placed_comes_first_until_this_one_places_pods(
         process.gated.took_over()
     process.take(pod(terms=[{"matchFields": [PIN]}], placed_on="n1", node=node))
     assert process.pod.begun is begun
+
+
+@pytest.mark.parametrize("node", ["", "n1"])
+@pytest.mark.parametrize("took_over", [False, True])
+def test_the_rank_of_a_pod_that_an_earlier_process_placed_is_known(node: str, took_over: bool) -> None:
+    process = Process()
+    if took_over:
+        process.gated.took_over()
+    process.take(pod(terms=[{"matchFields": [PIN]}], placed_on="n1", node=node, rank="3"))
+    assert process.pod.labelled_rank == 3
+
+
+@pytest.mark.parametrize("rank", ["", "-1", "x", "1_0", "²", "9" * 40])
+def test_what_is_no_rank_is_none(rank: str) -> None:
+    process = Process()
+    process.take(pod(terms=[{"matchFields": [PIN]}], placed_on="n1", rank=rank))
+    assert process.pod.labelled_rank is None
+
+
+@pytest.mark.parametrize(
+    ("gates", "terms", "placed_on", "node"),
+    [
+        (GATED, [{"matchFields": [PIN]}], "n1", ""),
+        ((), [ZONE], "n1", ""),
+        ((), [{"matchFields": [PIN]}], "n1", "n2"),
+        ((), [{"matchFields": [PIN]}], "", "n1"),
+    ],
+)
+def test_the_label_of_a_pod_that_we_did_not_place_is_no_rank(
+    gates: tuple[str, ...], terms: list[Object], placed_on: str, node: str
+) -> None:
+    process = Process()
+    process.take(pod(gates=gates, terms=terms, placed_on=placed_on, node=node, rank="3"))
+    assert process.pod.labelled_rank is None
 
 
 def test_an_annotation_alone_binds_the_engine_to_nothing() -> None:

@@ -1,8 +1,8 @@
 """``--mode gate``: closeby chooses the nodes of pods with its gate, and the real kube-scheduler binds."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +125,7 @@ def test_a_gang_is_placed_in_a_rack_and_kube_scheduler_binds_it(
                     assert said["status"] == "True"
                     pods = await it.pods()
                     assert {name: placed_on(one) for name, one in pods.items()} == placed
-                    ranks = [one["metadata"]["labels"]["closeby.dev/rank"] for one in pods.values()]
-                    assert sorted(ranks, key=int) == [str(i) for i in range(8)]
+                    assert sorted(ranks(pods).values()) == list(range(8))
                     notes = [one["note"] for one in await it.events("Placed")]
                     assert all("default-scheduler is to bind it" in note for note in notes)
 
@@ -331,11 +330,47 @@ def test_members_recreated_between_two_processes_get_the_ranks_that_are_left(
             async with second.scheduling(gates=True):
                 nodes = await second.ungated(8)
                 assert len({node.partition("-")[0] for node in nodes.values()}) == 1
-                pods = (await second.pods()).values()
-                ranks = [int(one["metadata"]["labels"]["closeby.dev/rank"]) for one in pods]
-                assert sorted(ranks) == list(range(8))
+                assert sorted(ranks(await second.pods()).values()) == list(range(8))
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_pod_group_recreated_between_two_processes_repeats_no_rank(
+    whole_control_plane: ControlPlane, namespace: str, tmp_path: Path, bound: bool
+) -> None:
+    """The ranks of the members that have their node stand in their labels alone then."""
+
+    async def run() -> None:
+        async with gated_behind_proxy(whole_control_plane, namespace, *racks(3)) as (it, proxy):
+            await killed_midway(it, proxy, tmp_path)
+            with whole_control_plane.also("kube-scheduler") if bound else nullcontext():
+                await it.bound(4 if bound else 0)
+                before = ranks(await it.pods())
+                await it.api.delete(f"/apis/closeby.dev/v1alpha1/namespaces/{namespace}/podgroups/g")
+                await it.create_group("g", 8, required="rack")
+                second = it.successor()
+                async with second.scheduling(gates=True):
+                    await second.ungated(8)
+                    pods = await second.pods()
+                    found = ranks(pods)
+                    assert sorted(found.values()) == list(range(8))
+                    assert {name: found[name] for name in before} == before
+                    uids = {one["metadata"]["uid"]: found[name] for name, one in pods.items()}
+
+                    async def written() -> bool:
+                        status = (await group_of(second, "g")).get("status", {})
+                        return {uid: rank for rank, uid in enumerate(status.get("ranks", ()))} == uids
+
+                    await until(written)
+
+    asyncio.run(run())
+
+
+def ranks(pods: Mapping[str, Object]) -> dict[str, int]:
+    """The ranks of the pods that have one, by name."""
+    labels = {name: one["metadata"]["labels"] for name, one in pods.items()}
+    return {name: int(found[RANK]) for name, found in labels.items() if RANK in found}
 
 
 @pytest.mark.parametrize(("gates", "lost", "made"), [(True, (0, 1, 3, 7), "hhhh"), (False, (0, 1, 7), "ffh")])
@@ -376,7 +411,7 @@ def test_ranks_run_through_the_segments_of_a_start_that_another_process_carries_
 
                 await until(all_of_them)
                 nodes, pods = await nodes_of(it), await it.pods()
-                by_rank = {int(one["metadata"]["labels"][RANK]): nodes[name] for name, one in pods.items()}
+                by_rank = {rank: nodes[name] for name, rank in ranks(pods).items()}
                 assert sorted(by_rank) == list(range(8))
                 segments = [
                     {by_rank[at].partition("-")[0], by_rank[at + 1].partition("-")[0]} for at in (0, 2, 4, 6)

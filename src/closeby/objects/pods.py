@@ -281,7 +281,7 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     #: Index given by its controller (Job completion index, StatefulSet ordinal, ...), in that job.
     index: int | None = None
     #: Rank that it was given, if the author of this record gave it. Never read from the pod's label, which
-    #: its owner may write too: what stands in a cluster is ``PodGroup.ranks``.
+    #: its owner may write too: what stands in a cluster is ``PodGroup.ranks``, or else ``labelled_rank``.
     rank: int | None = None
     #: ``Kind/name`` of its controller; empty for a plain pod.
     owner: str = ""
@@ -295,6 +295,9 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     checkpointed: float | None = None
     #: Whether an earlier process chose its node, to which another scheduler has not bound it yet.
     begun: bool = False
+    #: Rank that its label says, of a pod to which closeby gave its node for another scheduler to bind. Its
+    #: owner may write the label too: it counts only where no status says a rank, and within its gang alone.
+    labelled_rank: int | None = None
     #: When it will be done, in seconds since the epoch: its deadline, or what its annotation says where that
     #: is earlier; None if unknown.
     ends: float | None = None

@@ -5,7 +5,8 @@ Such a pod is created with our scheduling gate. Once its node is chosen, one wri
 required node affinity, names it in an annotation, and removes the gate. From then on the pod can go nowhere
 else, and the scheduler that it names binds it. The annotation is no proof, as the pod's author may write it
 too: a pod that has it, and that this process did not place, waits and can go where its affinity lets it. What
-an earlier process may have placed comes before all others, as it may be bound at any moment.
+an earlier process may have placed comes before all others, as it may be bound at any moment. Its rank, which
+stands in its label and can't be taken back, keeps its gang from giving that rank twice, and decides no more.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,8 @@ from closeby.kube.client.errors import decoded
 from closeby.kube.state.ownership import OurPods, scheduler_of
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import PODS, Resource
-from closeby.objects.bounds import line
+from closeby.objects.bounds import line, whole_number
+from closeby.objects.labels import RANK
 from closeby.objects.pods import Pod, PodSpec, Requirement
 from closeby.reading.decoding.keys import PLACED_ON, PLACEMENT_GATE
 from closeby.reading.dialects.grouping import is_gated
@@ -111,9 +113,10 @@ class GatedPods(OurPods):
         without = _without(spec, node)
         if without is spec:
             return pod
+        rank = whole_number(pod.labels.get(RANK, "")) if pod.node_name in (None, node) else None
         if node == (pod.node_name or self._sent.get(pod.uid)):
-            return replace(pod, spec=self._shared(without))
-        return replace(pod, begun=self._taking_over and pod.node_name is None)
+            return replace(pod, spec=self._shared(without), labelled_rank=rank)
+        return replace(pod, begun=self._taking_over and pod.node_name is None, labelled_rank=rank)
 
     def took_over(self) -> None:
         """This process places pods from now on, and no other one."""

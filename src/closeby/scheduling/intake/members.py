@@ -87,6 +87,19 @@ class Members:
         self.ranks.pop(uid, None)
         self._keys.pop(uid, None)
 
+    def labelled_ranks(self, pods: Iterable[Pod], taken: Iterable[int]) -> dict[str, int]:
+        """By uid, the ranks that labels of these members say, as far as the gang may have given them.
+
+        None of them is in ``taken``, given twice, or beyond the number of members.
+        """
+        count, taken, found = len(self._keys) + len(self.done), set(taken), dict[str, int]()
+        for pod in sorted((one for one in pods if one.labelled_rank is not None), key=member_order):
+            rank = pod.labelled_rank
+            if rank is not None and rank < count and rank not in taken:
+                found[pod.uid] = rank
+                taken.add(rank)
+        return found
+
     def in_order(self) -> tuple[Pod, ...]:
         """The waiting members in the order of ``member_order``; the same tuple as long as none changes."""
         if self._ordered is None:

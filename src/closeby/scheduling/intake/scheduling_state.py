@@ -273,16 +273,20 @@ class SchedulingState:
         if members is None:
             return {}
         ranks = {uid: members.ranks.get(uid, written.get(uid)) for uid in members.placed}
-        return {
-            uid: rank
-            for uid, rank in ranks.items()
-            if rank is not None and not members.placed[uid].terminating
-        }
+        known = {uid: rank for uid, rank in ranks.items() if rank is not None}
+        if len(known) < len(ranks):
+            unknown = [members.placed[uid] for uid, rank in ranks.items() if rank is None]
+            known |= members.labelled_ranks(unknown, {*known.values(), *written.values()})
+        return {uid: rank for uid, rank in known.items() if not members.placed[uid].terminating}
 
     def written_ranks(self, key: str, pods: Sequence[Pod]) -> Mapping[str, int]:
         """By uid, the ranks that an earlier process gave to those of these members that it knew."""
-        written = self._written_ranks(key)
-        return {pod.uid: written[pod.uid] for pod in pods if pod.uid in written}
+        members, written = self.members.get(key), self._written_ranks(key)
+        known = {pod.uid: written[pod.uid] for pod in pods if pod.uid in written}
+        if members is None or len(known) == len(pods):
+            return known
+        unknown = [pod for pod in pods if pod.uid not in known]
+        return known | members.labelled_ranks(unknown, written.values())
 
     def _written_ranks(self, key: str) -> Mapping[str, int]:
         """The ranks that were written down before this engine knew the gang."""
