@@ -154,6 +154,28 @@ def test_nothing_is_written_before_the_whole_gang_fits(
     asyncio.run(run())
 
 
+def test_members_without_the_gate_are_said(whole_control_plane: ControlPlane, namespace: str) -> None:
+    """kube-scheduler has no room for them; once they are bound they count."""
+
+    async def run() -> None:
+        async with gated(whole_control_plane, namespace, *racks(1)) as it, it.scheduling(gates=True):
+            await it.create_group("g", 4, required="rack")
+            await it.create(*(it.pod(f"g-{i}", gang="g") for i in range(2)))
+            said = await until_said(it, "g", "GangIncomplete")
+            assert PLACEMENT_GATE not in said["message"]
+            await it.create(*(it.pod(f"g-{i}", 8, gang="g", schedulingGates=[]) for i in (2, 3)))
+            await until_said(it, "g", "GangIncomplete", says=f"2 pods without the gate {PLACEMENT_GATE}")
+            await it.delete("g-3")
+            await until_said(it, "g", "GangIncomplete", says=f"1 pod without the gate {PLACEMENT_GATE}")
+            with whole_control_plane.also("kube-scheduler"):
+                await it.delete("g-2")
+                await it.create(it.pod("g-2", gang="g", schedulingGates=[]), it.pod("g-3", gang="g"))
+                await it.bound(4)
+                await until_said(it, "g", "Placed")
+
+    asyncio.run(run())
+
+
 def test_the_node_is_added_to_every_term_that_is_there(
     whole_control_plane: ControlPlane, namespace: str
 ) -> None:

@@ -11,6 +11,7 @@ from closeby.kube.gangs.gang_statuses import GangStatuses
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.start_events import MemberGone, Restarted, Review
 from closeby.kube.gangs.starts import Starts
+from closeby.kube.gangs.status import scheduled
 from closeby.kube.state.feed import Feed
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.watch.changes import Change
@@ -22,6 +23,7 @@ from closeby.objects.groups import PodGroup
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
+from closeby.scheduling.events import Tick
 from tests.kube.test_feed import OURS, gone, node, put
 
 KEY, NOW = "a/g", "2026-01-02T00:00:00Z"
@@ -234,3 +236,27 @@ def test_our_plan_does_not_replace_another_schedulers() -> None:
     written = asyncio.run(it.statuses.write_plan(KEY))
     assert written.verdict is Verdict.FATAL
     assert written.error is not None and written.error.reason == "PlannedByAnother"
+
+
+def test_pods_of_another_scheduler_are_no_members_until_they_are_bound() -> None:
+    process = Process(WAITS, THEIRS_WAITS, THEIRS_WAITS)
+    assert process.feed.foreign.news() == {KEY}
+    assert "2 pods of another scheduler" in said(process)
+    process.take(put(PODS, member(1, THEIRS_WAITS)))
+    assert process.feed.foreign.news() == set()
+    process.take(put(PODS, member(1, THEIRS_BOUND)))
+    assert process.feed.foreign.news() == {KEY}
+    assert "1 pod of another scheduler" in said(process)
+    process.delete(2)
+    assert process.feed.foreign.news() == {KEY}
+    assert "scheduler" not in said(process)
+
+
+def said(process: Process) -> str:
+    """What the condition of the incomplete gang says."""
+    process.engine.handle(Tick(0.0))
+    standing = process.starts.standing(KEY)
+    assert standing is not None
+    found = scheduled(standing)
+    assert found.reason == "GangIncomplete"
+    return found.message

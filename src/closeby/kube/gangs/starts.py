@@ -130,6 +130,7 @@ class Starts:
             on_the_way=self._on_the_way(key),
             not_bound=() if self._gated is None else self._gated.not_bound(key),
             waiting=state.waiting(key),
+            no_members=self.own.no_members(key),
             done=len(state.done(key)),
             outcome=self._engine.outcome(key),
             reservation=kept if kept is not None and kept.key == key else None,

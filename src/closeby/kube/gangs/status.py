@@ -45,6 +45,8 @@ class GangStanding(Struct, frozen=True, kw_only=True):
     #: Why another scheduler can't bind members that were placed for it; these are on the way too.
     not_bound: tuple[str, ...] = ()
     waiting: tuple[Pod, ...]
+    #: Why other pods that name it are no members, and what to do; empty where there are none.
+    no_members: str = ""
     #: Members that have done their work.
     done: int = 0
     #: The newest decision, if one is remembered.
@@ -114,9 +116,11 @@ def scheduled(standing: GangStanding, no_volume: str = "") -> Said:
             message += f"; {_members(len(standing.waiting))} waiting: {refusal[1]}"
         return Said(SCHEDULED, True, PLACED, message + _in_the_way(standing))
     others = "the others are to be placed again" if standing.waiting else "the others have not appeared"
-    reason, why = refusal or (PARTLY_PLACED if bound else "GangIncomplete", others)
+    reason, why = refusal or (PARTLY_PLACED if bound else str(Reason.GANG_INCOMPLETE), others)
     if not standing.present:
         why = "no member is there"
+    if reason == Reason.GANG_INCOMPLETE and standing.no_members:
+        why = f"{why}; {standing.no_members}"
     if bound:
         minimum = standing.group.min_member
         why = f"{bound} of at least {minimum} members are placed{_where(standing)}; {why}"

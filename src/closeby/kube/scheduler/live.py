@@ -384,6 +384,7 @@ class LiveScheduler:
             self._bindings.preemption.look(changes)
             self._feed.can_keep_plans(self._following.follows(OWN_GROUP, "PodGroup"))
             fed = self._feed.take(changes)
+            renewed |= self._feed.foreign.news()
             refused, failures = self._bindings.take_failures()
             losing_members = self._bindings.losing_members(fed.events)
             reports = (*refused, *failures, *self._bindings.preemption.take())

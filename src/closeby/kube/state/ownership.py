@@ -7,6 +7,7 @@ engine knows only those that wait for us.
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
+from closeby.objects.words import plural
 from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
 
 
@@ -33,6 +34,12 @@ class OurPods:
         """A pod as the engine is to know it."""
         return pod
 
+    def no_members(self, count: int) -> str:
+        """Why so many pods that name a gang of ours are no members of it, and what to do."""
+        are = "is no member before it is" if count == 1 else "are no members before they are"
+        what = f"{plural(count, 'pod')} of another scheduler {are} bound"
+        return f"{what}; set spec.schedulerName in their template to {self.scheduler_name}"
+
 
 class ForeignMembers:
     """Members of gangs that wait for another scheduler. The engine does not know them."""
@@ -40,13 +47,18 @@ class ForeignMembers:
     def __init__(self) -> None:
         self._gangs: dict[str, str] = {}
         self._waiting: dict[str, set[str]] = {}
+        self._news: set[str] = set()
 
     def put(self, pod: Pod) -> None:
         """The pod waits for another scheduler."""
+        key = None if pod.group is None else gang_key(pod)
+        if key == self._gangs.get(pod.uid):
+            return
         self.forget(pod.uid)
-        if pod.group is not None:
-            key = self._gangs[pod.uid] = gang_key(pod)
+        if key is not None:
+            self._gangs[pod.uid] = key
             self._waiting.setdefault(key, set()).add(pod.uid)
+            self._news.add(key)
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or waits no more; unknown ones are fine."""
@@ -55,6 +67,16 @@ class ForeignMembers:
             self._waiting[key].discard(uid)
             if not self._waiting[key]:
                 del self._waiting[key]
+            self._news.add(key)
+
+    def news(self) -> set[str]:
+        """The gangs of which other pods wait for another scheduler than at the last call."""
+        found, self._news = self._news, set()
+        return found
+
+    def count(self, key: str) -> int:
+        """How many members of the gang wait for another scheduler."""
+        return len(self._waiting.get(key, ()))
 
     def wait_in(self, key: str) -> bool:
         """Whether a member of the gang waits for another scheduler."""
@@ -96,6 +118,11 @@ class OwnGangs:
     def forget(self, key: str) -> None:
         """The PodGroup is gone."""
         self._owned.discard(key)
+
+    def no_members(self, key: str) -> str:
+        """Why pods that name the gang are no members of it, and what to do; empty where there are none."""
+        count = self._foreign.count(key)
+        return self.pods.no_members(count) if count else ""
 
     def planned_by_another(self, group: PodGroup) -> bool:
         """Whether the plan in the gang's status is one that another scheduler still carries out."""
