@@ -64,11 +64,13 @@ class World:
         steps: Sequence[PreBindStep] = (),
         reporting: ReportingSettings = SOON,
         gates: bool = False,
+        excluded_namespaces: tuple[str, ...] = (),
     ) -> AsyncIterator[LiveScheduler]:
         """The scheduler runs and is ready inside the context; its state is valid at the end."""
         settings = SchedulerSettings(
             scheduler_name=self.name,
             gates=gates,
+            excluded_namespaces=excluded_namespaces,
             dry_run=dry_run,
             reporting=reporting,
             discover_every=discover_every,

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Cut, Fault, Proxy, Refuse
-from tests.kube.live_world import World, host, until, until_logged, until_placed, until_said
+from tests.kube.live_world import World, host, replica, until, until_logged, until_placed, until_said
 from tests.kube.preempting import (
     HOSTS,
     NEVER,
@@ -355,7 +356,7 @@ async def half_evicted(it: World, proxy: Proxy, classes: Classes) -> None:
     await gang(it, "train", 2, classes[1_000])
 
     async def half() -> bool:
-        return bool(it.said("not evicted")) and "low-0" not in await it.pods()
+        return proxy.count("POST", "/pods/low-1/eviction") > 0 and "low-0" not in await it.pods()
 
     await until(half)
 
@@ -408,6 +409,31 @@ def test_a_gang_that_lost_a_member_to_an_earlier_process_goes_whole(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("killed", [True, False])
+def test_what_a_plan_left_of_a_gang_goes_although_the_process_ends(
+    killed: bool, control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """The preemptor has its place, and the member that is left of ``low`` could not be evicted yet."""
+
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes):
+            async with replica(it, proxy, tmp_path) if killed else it.scheduling(preempting()):
+                await half_evicted(it, proxy, classes)
+                await it.delete("other")
+                await until_placed(it, "train-0", "train-1")
+                await until_said(it, "train", "Placed")
+            assert "low-1" in await it.placed()
+            proxy.forgive()
+            again = it.successor()
+            async with again.scheduling(preempting()):
+                await until_gone(it, "low-1")
+                await until_no_plan(it, "train")
+                assert {"train-0", "train-1"} == (await it.placed()).keys()
+                assert again.said("preempts") == again.said("preemption given up") == []
+
+    asyncio.run(run())
+
+
 def test_a_gang_that_lost_a_member_goes_whole_although_others_took_its_room(
     control_plane: ControlPlane, namespace: str
 ) -> None:
@@ -416,13 +442,61 @@ def test_a_gang_that_lost_a_member_goes_whole_although_others_took_its_room(
     async def run() -> None:
         async with one_rack(control_plane, namespace) as (it, proxy, classes):
             await half_evicted(it, proxy, classes)
-            [free] = {"a", "b", "c"} - set((await it.placed()).values())
-            taker = it.pod("taker")
-            taker["spec"] |= {"schedulerName": "another", "nodeName": free}
-            await it.create(taker)
-            await until_logged(it, "preemption given up")
+            await take_room(it)
             proxy.forgive()
             await until_gone(it, "low-1")
+
+    asyncio.run(run())
+
+
+def test_what_a_plan_left_of_a_gang_stays_where_no_pod_may_be_evicted_any_more(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """The operator has excluded the namespace meanwhile."""
+
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes):
+            async with it.scheduling(preempting()):
+                await half_evicted(it, proxy, classes)
+                await it.delete("other")
+                await until_placed(it, "train-0", "train-1")
+            proxy.forgive()
+            assert await plan_of(it, "train")
+            async with it.successor().scheduling(preempting(), excluded_namespaces=(namespace,)):
+                await until_no_plan(it, "train")
+                pods = await it.pods()
+                assert pods.keys() == {"low-1", "train-0", "train-1"}
+                assert "deletionTimestamp" not in pods["low-1"]["metadata"]
+
+    asyncio.run(run())
+
+
+async def take_room(it: World) -> None:
+    """Another scheduler takes the node that was cleared, and the plan is given up."""
+    [free] = {"a", "b", "c"} - set((await it.placed()).values())
+    taker = it.pod("taker")
+    taker["spec"] |= {"schedulerName": "another", "nodeName": free}
+    await it.create(taker)
+    await until_logged(it, "preemption given up")
+
+
+def test_what_a_plan_that_was_given_up_left_of_a_gang_goes_although_the_process_ends(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """The gang that asked for the room still waits."""
+
+    async def run() -> None:
+        async with ranked(control_plane, namespace, 10, 1_000, 2_000, hosts=ONE_RACK) as (it, proxy, classes):
+            async with it.scheduling(preempting()):
+                await half_evicted(it, proxy, classes)
+                await take_room(it)
+                await until_said(it, "train", "GangDoesNotFit")
+            assert "low-1" in await it.placed()
+            proxy.forgive()
+            async with it.successor().scheduling(preempting()):
+                await until_gone(it, "low-1")
+                await until_no_plan(it, "train")
+                assert {"other", "taker"} == (await it.placed()).keys()
 
     asyncio.run(run())
 

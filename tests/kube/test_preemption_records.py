@@ -18,6 +18,7 @@ from closeby.kube.preempting.records import (
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import PODS
 from closeby.objects.recorded import PreemptionStatus
+from closeby.scheduling.events import PodUpserted
 from closeby.scheduling.preempting.records import Preemption
 from tests.control_plane.api import Object
 from tests.preempting.site import Site
@@ -42,6 +43,17 @@ def test_a_gangs_plan_is_read_as_it_was_written() -> None:
     assert read == replace(plan, cost=read.cost)
     # Nodes that are left partly free are not written.
     assert read.cost == plan.cost._replace(partly_free=0)
+
+
+def test_the_plan_of_a_gang_that_has_its_place_has_its_priority() -> None:
+    site = Site("zone-a rack-1 : a1=2")
+    site.running("low", ["a1"], priority=1)
+    [train] = site.running("train", ["a1"], priority=100)
+    written = PreemptionStatus(id="1234abcd", made=MADE)
+    state = site.engine.state
+    assert gang_plan("default/train", written, state).priority == 100
+    site.tell(PodUpserted(replace(train, terminating=True)))
+    assert gang_plan("default/train", written, state).priority == 0
 
 
 def test_victims_that_are_gone_are_left_out() -> None:

@@ -109,7 +109,8 @@ class PreemptionCost(Struct, frozen=True, kw_only=True, omit_defaults=True, rena
 class PreemptionStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``status.preemption`` of a PodGroup: the plan by which pods are evicted for the gang.
 
-    It is written before the first eviction, and stands until the gang is placed or the plan is given up.
+    It is written before the first eviction, and stands until the gang is placed or the plan is given up, or
+    longer while victims are left that may have to go all the same.
     """
 
     #: Names the plan, in Events too.

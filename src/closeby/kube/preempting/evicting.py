@@ -5,7 +5,8 @@ Time in which the server does not answer counts towards no deadline.
 
 A plan may end before all of its victims are gone: room elsewhere makes up for the rest, or others take what
 was cleared. What is left then of a gang that lost too many members is evicted all the same: those members
-would hold their nodes for nothing, and tie the gang to a domain where the others may not fit any more.
+would hold their nodes for nothing, and tie the gang to a domain where the others may not fit any more. The
+plan of a gang stays written down until they are gone.
 """
 
 import asyncio
@@ -75,6 +76,7 @@ class PlanUnderway:
         "about",
         "agreed",
         "begun",
+        "cleared",
         "doubtful",
         "lost_members",
         "nominated",
@@ -105,6 +107,8 @@ class PlanUnderway:
         self.written = False
         #: Whether it came to its end, or is given up.
         self.over = False
+        #: Whether nothing more is evicted for it, nor for what its end left behind.
+        self.cleared = False
 
 
 class PlanControl(Protocol):

@@ -133,6 +133,8 @@ class LivePreemption:
         self.history = EvictionHistory()
         self._nominated = NominatedPods()
         self._plans: list[PlanUnderway] = []
+        #: Plans that ended while victims were left that may have to go all the same. They stay written down.
+        self._ended: list[PlanUnderway] = []
         self._reports: list[PreemptionReport] = []
         self._running: set[asyncio.Task[None]] = set()
         self._stopping = Stopping()
@@ -156,7 +158,8 @@ class LivePreemption:
 
     def status(self, key: str) -> PreemptionStatus | None:
         """What the status of a gang says of its plan."""
-        return next((one.status for one in self._plans if one.plan.is_gang and one.plan.item == key), None)
+        plans = (*self._plans, *self._ended)
+        return next((one.status for one in plans if one.plan.is_gang and one.plan.item == key), None)
 
     def decided(self, outcome: Outcome) -> None:
         """Begins the plans of a decision."""
@@ -174,6 +177,8 @@ class LivePreemption:
             return
         carried.over = True
         self._plans.remove(carried)
+        if carried.written and not carried.cleared and self._any_left(carried):
+            self._ended.append(carried)
         self._meters.in_force(len(self._plans))
         took = time.monotonic() - carried.begun
         item, id_ = carried.plan.preemptor, carried.status.id
@@ -207,10 +212,15 @@ class LivePreemption:
         self._engine.handle(*self.history.restore(self._state, self._objects))
         for carried in written_plans(self._state, self._objects, self._context.own, self._nominated.plans):
             self._say("preemption resumed", item=carried.plan.preemptor, plan=carried.status.id)
-            carried.waited = True
+            carried.waited = carried.written = True
             victims = carried.plan.victims
             if len(victims) < carried.plan.cost.pods or any(pod.terminating for pod in victims):
                 carried.lost_members = {gang_key(pod) for pod in victims if pod.group}
+            if self._has_its_place(carried.plan):
+                carried.over = True
+                self._ended.append(carried)
+                self._carry(carried, self._evictions.clear_stranded(carried))
+                continue
             counted = self.history.counted(carried.status.id)
             self._engine.handle(PreemptionRestored(carried.plan, counted))
             self._begin(carried, self._carry_out(carried, written=True))
@@ -238,6 +248,10 @@ class LivePreemption:
     def _begin(self, carried: PlanUnderway, work: Coroutine[Any, Any, None]) -> None:
         self._plans.append(carried)
         self._meters.in_force(len(self._plans))
+        self._carry(carried, work)
+
+    def _carry(self, carried: PlanUnderway, work: Coroutine[Any, Any, None]) -> None:
+        """Works in the background until nothing more is to be evicted for the plan."""
 
         async def contained() -> None:
             with Contained() as working:
@@ -246,8 +260,27 @@ class LivePreemption:
                 plan = carried.plan
                 self._say("preemption failed", warning=True, item=plan.preemptor, **fields_of(working.error))
                 self.give_up(carried, f"a fault of closeby: {brief(working.error)}")
+            if self.leads():
+                self._cleared(carried)
 
         self._start(contained())
+
+    def _cleared(self, carried: PlanUnderway) -> None:
+        """The plan need not be written down any more, unless it is in force."""
+        carried.cleared = True
+        if carried in self._ended:
+            self._ended.remove(carried)
+            if carried.plan.is_gang:
+                self._context.review(carried.plan.item, waits=False)
+
+    def _any_left(self, carried: PlanUnderway) -> bool:
+        """Whether a victim is there that was not evicted."""
+        left = (self._state.pods.get(pod.uid) for pod in carried.plan.victims)
+        return any(pod is not None and pod.uid not in carried.agreed for pod in left)
+
+    def _has_its_place(self, plan: Preemption) -> bool:
+        """Whether the preemptor needs no more room: all that is written down is what its plan left behind."""
+        return plan.is_gang and not self._state.waits(plan.item) and bool(self._state.placed(plan.item))
 
     async def _carry_out(self, carried: PlanUnderway, *, written: bool) -> None:
         if not written:
@@ -316,7 +349,8 @@ class LivePreemption:
             return ()
         gangs = {*self.history.counted(carried.status.id), *carried.lost_members}
         planned = {pod.uid for one in self._plans if one is not carried for pod in one.plan.victims}
-        return stranded(plan, carried.agreed, gangs, planned, self._state)
+        found = stranded(plan, carried.agreed, gangs, planned, self._state)
+        return [pod for pod in found if self._given.may_evict(pod)]
 
     def all_leave(self, carried: PlanUnderway) -> None:
         """No more evictions are to be sent, so others may learn where the members go."""

@@ -85,7 +85,7 @@ def gang_plan(key: str, status: PreemptionStatus, state: SchedulingState) -> Pre
         item=key,
         preemptor=key,
         is_gang=True,
-        priority=state.turn(key).priority if state.waits(key) else 0,
+        priority=state.turn(key).priority if state.waits(key) or state.placed(key) else 0,
         topology=status.topology or None,
         level=status.level,
         path=tuple(value or None for value in status.domain),
