@@ -59,13 +59,12 @@ class TestWhoBackfills:
         assert ("s-0" in site.where) is goes
         assert goes or site.outcome("s-0").reason is Reason.NODE_RESERVED
 
-    @pytest.mark.parametrize(
-        ("at", "goes"), [(END, True), (END + 1, False), (AFTER, False)], ids=["in time", "late", "it is over"]
-    )
-    def test_a_pod_of_which_the_end_is_expected(self, at: float, goes: bool) -> None:
+    def test_no_pod_that_only_says_when_it_ends(self) -> None:
+        """Any user may write that annotation, and nothing ends the pod then."""
         site = held()
-        site.at(AFTER + 1, short("s", None, ends=at))
-        assert ("s-0" in site.where) is goes
+        site.at(AFTER + 1, short("s", None, ends=END - 1))
+        assert site.where == {}
+        assert site.outcome("s-0").reason is Reason.NODE_RESERVED
 
     def test_no_pod_where_the_end_of_a_running_pod_is_not_known(self) -> None:
         site = held(None)

@@ -123,7 +123,7 @@ class ReservedMask:
         known = self._text if namespace == self._namespace else "reserved for a gang of another namespace"
         if not self.expected:
             return f"{known} since {self._since}"
-        return f"{known} since {self._since}, and open to pods that certainly end by {self.expected}"
+        return f"{known} since {self._since}, but for pods whose activeDeadlineSeconds end by {self.expected}"
 
 
 class ReservedNodes(Filter):

@@ -135,12 +135,13 @@ class Backfill:
 
 
 def _done_by(pod: Pod, moment: float, clock: float) -> bool:
-    """Whether a pod that starts now has ended by a moment, and none comes in its place."""
+    """Whether a pod that starts now has ended by a moment, and none comes in its place.
+
+    Its kubelet ends it at its deadline. What its annotation says ends nothing, and any user may write it.
+    """
     if is_long_running(pod) or is_for_places(pod.group or ""):
         return False
-    if pod.lasts is not None and clock + pod.lasts <= moment:
-        return True
-    return pod.ends is not None and clock < pod.ends <= moment
+    return pod.lasts is not None and clock + pod.lasts <= moment
 
 
 def _room_from(
