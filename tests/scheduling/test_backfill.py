@@ -15,6 +15,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.events import Event, GroupChanged, GroupDeleted, PodDeleted, PodUpserted
 from closeby.scheduling.outcomes import Decision, Reserved
 from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.rounds.pending import MAX_BACKFILL_TESTS
 from tests.scheduling.test_reservations import AFTER, Site, ends, job
 from tests.worlds import gang, pods, spec
 
@@ -89,6 +90,16 @@ class TestWhoBackfills:
         site = held()
         site.at(AFTER + 1, short("s", lasts))
         assert ("s-0" in site.where) is (not lasts)
+
+    def test_only_the_first_of_a_long_queue_are_asked(self) -> None:
+        site = held()
+        site.at(AFTER + 1, short("m", 10.0))
+        site.at(AFTER + 2, *(short(f"long-{at}", 5000.0) for at in range(MAX_BACKFILL_TESTS)))
+        site.at(AFTER + 3, short("s", 100.0))
+        site.at(AFTER + 4, PodDeleted("default/m-0"))
+        assert site.where == {"m-0": "a1"}
+        site.at(AFTER + 5, PodDeleted("default/long-0-0"), *ends("b1"))
+        assert site.where == {"m-0": "a1", "long-1-0": "b1", "s-0": "a1"}
 
     def test_the_first_that_ends_in_time_though_longer_ones_of_its_kind_wait_before_it(self) -> None:
         site = held()

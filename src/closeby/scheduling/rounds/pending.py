@@ -1,7 +1,9 @@
 """The items that wait: what changed of them since the last tick, and the events that may help them."""
 
 from collections.abc import Iterable
+from itertools import islice
 from math import inf
+from typing import Final
 
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import (
@@ -27,6 +29,10 @@ from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.reserving.reservations import Moment, Reservations
 from closeby.scheduling.rounds.refusals import SharedRefusals
 from closeby.scheduling.rounds.suspending import Suspensions
+
+#: Of items that need the same so many are asked whether they may backfill, the first in the queue: as Slurm's
+#: ``bf_max_job_test`` (500 of all by default), it bounds what a long queue costs each time that a pod ends.
+MAX_BACKFILL_TESTS: Final = 100
 
 
 class PendingItems:
@@ -319,4 +325,5 @@ class PendingItems:
     def _not_kept_off(self, need: Need, keys: Iterable[str]) -> str | None:
         if not self.reservations.some_may_backfill or self._tools.rooms.lack(need):
             return None
-        return next((key for key in keys if not self.reservations.excludes(key)), None)
+        first = islice(keys, MAX_BACKFILL_TESTS)
+        return next((key for key in first if not self.reservations.excludes(key)), None)
