@@ -101,6 +101,27 @@ class TestWhoBackfills:
         site.at(AFTER + 5, PodDeleted("default/long-0-0"), *ends("b1"))
         assert site.where == {"m-0": "a1", "long-1-0": "b1", "s-0": "a1"}
 
+    @pytest.mark.parametrize("changed", [False, True])
+    def test_the_next_of_a_long_queue_is_asked_when_one_before_it_is_gone(self, changed: bool) -> None:
+        site = held()
+        site.at(AFTER + 1, short("m", 10.0))
+        site.at(AFTER + 2, *(short(f"long-{at}", 5000.0) for at in range(MAX_BACKFILL_TESTS)))
+        site.at(AFTER + 3, short("s", 100.0))
+        site.at(AFTER + 4, PodDeleted("default/m-0"))
+        gone = short("long-0", 5000.0, gpu=9) if changed else PodDeleted("default/long-0-0")
+        site.engine.handle(gone)
+        site.engine.validate_state()
+        site.at(AFTER + 5)
+        assert site.where == {"m-0": "a1", "s-0": "a1"}
+
+    def test_a_pod_that_waits_and_gets_a_deadline(self) -> None:
+        site = held()
+        site.at(AFTER + 1, short("s", None), short("other", None))
+        site.engine.handle(short("s", 10.0))
+        site.engine.validate_state()
+        site.at(AFTER + 2)
+        assert site.where == {"s-0": "a1"}
+
     def test_the_first_that_ends_in_time_though_longer_ones_of_its_kind_wait_before_it(self) -> None:
         site = held()
         site.at(AFTER + 1, *(short(f"l{number}", 5000.0) for number in range(3)), short("m", 10.0))

@@ -59,6 +59,8 @@ class SchedulingQueue:
         #: Heap of (end of backoff, a number that breaks ties, class); may hold some that are not in backoff.
         self._backoff: list[tuple[float, int, ItemClass]] = []
         self._numbers = count()
+        #: Classes that items left which were deleted, or are tried for themselves, by their keys.
+        self._left: dict[Hashable, ItemClass] = {}
 
     def __len__(self) -> int:
         return len(self._active_keys)
@@ -123,6 +125,7 @@ class SchedulingQueue:
         item_class = self._waiting.pop(key, None)
         if item_class is not None:
             item_class.remove(self._items[key].place, key)
+            self._left[item_class.key] = item_class
             self._forget_if_empty(item_class)
         self._end_trial(key)
         self._add_active(key)
@@ -161,6 +164,13 @@ class SchedulingQueue:
         found = {id(one): one for key, one in items if namespace_of(key) in namespaces}
         for item_class in found.values():
             self._move(item_class, event, now)
+
+    def move_behind_gone(self, now: float | None) -> None:
+        """Move items that may be tried since others of their class are gone: only so many are asked."""
+        left, self._left = self._left, {}
+        for class_key, item_class in left.items():
+            if self._classes.get(class_key) is item_class:
+                self._move(item_class, ClusterEvent.CAPACITY, now)
 
     def flush_backoff(self, now: float) -> None:
         """Move items whose backoff has ended to the active ones."""
@@ -299,6 +309,7 @@ class SchedulingQueue:
         item_class = self._waiting.pop(key, None)
         if item_class is not None:
             item_class.remove(self._items[key].place, key)
+            self._left[item_class.key] = item_class
             self._forget_if_empty(item_class)
         self._items.pop(key, None)
         self._active_keys.discard(key)
@@ -319,7 +330,8 @@ class SchedulingQueue:
                 "two items of a class are tried"
             )
             lacks = item_class.key in self._waiting or not item_class.hints or self._in_vain(item_class)
-            assert lacks or not settled or item_class.in_backoff or item_class.trying, (
+            behind = self._left.get(item_class.key) is item_class
+            assert lacks or behind or not settled or item_class.in_backoff or item_class.trying, (
                 f"{tuple(item_class)} wait, but there is room"
             )
         assert sum(sum(1 for _ in item_class) for item_class in self._classes.values()) == len(self._waiting)

@@ -230,6 +230,7 @@ class PendingItems:
             hint = None if self.preemptor is None or now is None else self.preemptor.take_hint()
             self.queue.move_to_active_or_backoff(self._events, now, hint)
             self._events = NO_EVENT
+        self.queue.move_behind_gone(now)
         for key in self._volumes_of:
             self.queue.move_item_to_active_or_backoff(key, ClusterEvent.VOLUME, now)
         self._volumes_of.clear()
@@ -307,7 +308,7 @@ class PendingItems:
         if self.preemptor is not None:
             self.preemptor.validate()
         settled = self._label_keys_version == self._tools.cluster.population.label_keys_version
-        changed = self._changed_applications or self._changed_owners
+        changed = self.changed or self._changed_applications or self._changed_owners
         self.queue.validate(settled and not self._events and not changed)
         for key in self.suspensions.keys:
             assert self.queue.suspended(key), f"{key} is suspended but not queued to be resumed"
