@@ -251,3 +251,18 @@ def test_nothing_is_made_again_while_nothing_changes() -> None:
     assert kept.running(NOW) is first
     history.comes()
     assert kept.running(NOW) is not first
+
+
+def test_a_pod_inherits_nothing_from_a_gang_that_is_gone() -> None:
+    """The object of the gang stays, and says a priority and that no member may be evicted."""
+    engine = Engine(lambda handle: profile_for(Configuration(), handle))
+    kept = VictimColumns(engine.cluster, engine.state, PreemptionRule(), Preemptible())
+    asks = replace(gang("train"), priority=9, protected_by="an annotation")
+    engine.handle(NodeUpserted(node("n0", {}, {GPU: 2})), GroupChanged(asks))
+    engine.handle(PodUpserted(pods("train", 1, SPECS[0], on="n0")[0]))
+    assert kept.running(NOW).priorities.tolist() == [9]
+    engine.handle(PodDeleted("default/train-0"))
+    assert len(kept.running(NOW).pods) == 0
+    engine.handle(PodUpserted(pods(None, 1, SPECS[0], on="n0")[0]))
+    running = kept.running(NOW)
+    assert (running.priorities.tolist(), running.evictable.tolist()) == ([0], [True])

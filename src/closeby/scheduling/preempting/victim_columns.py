@@ -264,6 +264,9 @@ class VictimColumns:
     def _settle(self, number: int) -> None:
         """Work out what follows from a holder's members."""
         holder = self._holders[number]
+        if not holder.members:
+            self._limits.pop(number, None)
+            return  # It is gone: nothing may be kept for the next one of this number.
         holder.pods = [row for row in holder.members if not self._terminating[row]]
         if holder.gang:
             group = self._state.groups.get(holder.key)
