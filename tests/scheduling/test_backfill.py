@@ -15,6 +15,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.events import Event, GroupChanged, GroupDeleted, PodDeleted, PodUpserted
 from closeby.scheduling.outcomes import Decision, Reserved
 from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.reserving.backfill import MANY_PODS, PAUSE
 from closeby.scheduling.rounds.pending import MAX_BACKFILL_TESTS
 from tests.scheduling.test_reservations import AFTER, Site, ends, job
 from tests.worlds import gang, pods, spec
@@ -238,6 +239,17 @@ class TestTheMoment:
         assert kept.expected == "2033-05-18T03:33:20Z"
         site.at(AFTER + 1, short("s", 50_000_000.0), wall=1_900_000_601.0)
         assert site.where == {"s-0": "a1"}
+
+    def test_it_is_worked_out_once_a_second_where_many_pods_run(self) -> None:
+        site = Site("zone-a rack-1 : a1=400 a2=400")
+        many = pods(None, MANY_PODS + 1, spec(gpu=1), prefix="old", on="a2", ends=END)
+        site.at(0.0, *map(PodUpserted, many), *job("big", 2, gpus=400))
+        site.at(AFTER)
+        assert (site.reserved, expected(site)) == ("a1 a2", "second 1600")
+        site.at(AFTER + 0.25, short("urgent", 5000.0, priority=1), short("s", 3000.0))
+        assert (set(site.where), expected(site)) == ({"urgent-0"}, "second 1600")
+        site.at(AFTER + PAUSE)
+        assert (set(site.where), expected(site)) == ({"urgent-0", "s-0"}, "second 5600.25")
 
     def test_a_gang_moves_to_no_nodes_where_it_would_wait_longer(self) -> None:
         """What backfills takes the room that speaks for the nodes it has."""

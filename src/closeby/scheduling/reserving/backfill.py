@@ -21,6 +21,10 @@ from closeby.scheduling.placing.tools import Tools, WaitingGang
 
 #: Kinds of a gang's pods that are looked at, those of most pods. Fewer kinds could only start earlier.
 KINDS: Final = 8
+#: With more pods than this on its nodes the moment is worked out once in so many seconds, as each time takes
+#: milliseconds, and every pod that comes, ends or changes may be a reason. Until then the last one counts.
+MANY_PODS: Final = 100
+PAUSE: Final = 1.0
 
 
 class _Leaving(Struct, frozen=True):
@@ -42,6 +46,9 @@ class Backfill:
         self._clock: float | None = None
         #: Cursor of the changes of usage by which ``starts`` was worked out; None: it was not.
         self._known_at: int | None = None
+        #: The time then, and how many pods were looked at.
+        self._worked_out = 0.0
+        self._looked_at = 0
         #: Of pods that were placed here: when they will have ended, as long as no start of theirs is known.
         self._ends: dict[str, float] = {}
 
@@ -84,18 +91,25 @@ class Backfill:
         self._clock = clock
         if self._known_at is None:
             return True
+        if self.starts is not None and self.starts <= clock:
+            return True
+        if self._looked_at > MANY_PODS and 0 <= clock - self._worked_out < PAUSE:
+            return False
         log = self._tools.cluster.usage_changes
         touched = log.since(self._known_at)
         if touched is None or not slots.isdisjoint(touched.tolist()):
             return True
         self._known_at = log.cursor
-        return self.starts is not None and self.starts <= clock
+        return False
 
     def review(self, gang: WaitingGang, slots: Iterable[int], clock: float) -> None:
         """Work the moment out again."""
         self._clock = clock
-        self.starts = self.start_on(gang, slots, clock)
+        chosen = tuple(slots)
+        self.starts = self.start_on(gang, chosen, clock)
         self._known_at = self._tools.cluster.usage_changes.cursor
+        self._worked_out = clock
+        self._looked_at = sum(len(self._tools.cluster.pods_at(slot)) for slot in chosen)
 
     def start_on(self, gang: WaitingGang, slots: Iterable[int], clock: float) -> float | None:
         """When a gang is expected to have the room for its minimum on these slots; None: it is not known.
