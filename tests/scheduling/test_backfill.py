@@ -15,7 +15,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.events import Event, GroupChanged, GroupDeleted, PodDeleted, PodUpserted
 from closeby.scheduling.outcomes import Decision, Reserved
 from closeby.scheduling.preempting.rule import Preemptible
-from closeby.scheduling.reserving.backfill import MANY_PODS, PAUSE
+from closeby.scheduling.reserving.backfill import MANY_PODS, PAUSE, Backfill
 from closeby.scheduling.rounds.pending import MAX_BACKFILL_TESTS
 from tests.scheduling.test_reservations import AFTER, Site, ends, job
 from tests.worlds import gang, pods, spec
@@ -122,6 +122,22 @@ class TestWhoBackfills:
         site.engine.validate_state()
         site.at(AFTER + 2)
         assert site.where == {"s-0": "a1"}
+
+    def test_a_long_queue_costs_little_when_the_moment_moves(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = [0]
+        admits = Backfill.admits
+
+        def counted(self: Backfill, waiting: Sequence[Pod]) -> bool:
+            asked[0] += 1
+            return admits(self, waiting)
+
+        site = held()
+        site.at(AFTER + 1, *(short(f"long-{at}", 1e6) for at in range(MAX_BACKFILL_TESTS)))
+        site.at(AFTER + 2, *(short(f"s-{at}", 2000.0) for at in range(2 * MAX_BACKFILL_TESTS)))
+        monkeypatch.setattr(Backfill, "admits", counted)
+        site.at(AFTER + 3, PodUpserted(old("a2", END + 5000)))
+        assert site.where == {}
+        assert 0 < asked[0] < 10 * MAX_BACKFILL_TESTS
 
     def test_the_first_that_ends_in_time_though_longer_ones_of_its_kind_wait_before_it(self) -> None:
         site = held()

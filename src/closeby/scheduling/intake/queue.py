@@ -145,6 +145,14 @@ class SchedulingQueue:
         if key in self._waiting:
             self._move(self._waiting[key], event, now)
 
+    def move_helped_to_active_or_backoff(
+        self, helped: Callable[[Iterable[str]], bool], event: ClusterEvent, now: float | None
+    ) -> None:
+        """The same for each equivalence class of which the event has ``helped`` an item; it is asked once."""
+        for item_class in list(self._classes.values()):
+            if helped(item_class):
+                self._move(item_class, event, now)
+
     def move_namespaces_to_active_or_backoff(
         self, namespaces: Collection[str], event: ClusterEvent, now: float | None
     ) -> None:

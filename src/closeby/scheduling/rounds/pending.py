@@ -256,9 +256,7 @@ class PendingItems:
     def queue_backfill(self, moment: Moment | None) -> None:
         """Reserved nodes are kept free for longer: queue what has ended by then."""
         now = self.backoff_from(moment)
-        for key in self.queue.unschedulable:
-            if self.reservations.backfills(key):
-                self.queue.move_item_to_active_or_backoff(key, ClusterEvent.CAPACITY, now)
+        self.queue.move_helped_to_active_or_backoff(self._any_backfills, ClusterEvent.CAPACITY, now)
 
     def notice_label_keys(self, moment: Moment | None) -> None:
         """Selectors may tell pods apart that waited for the same."""
@@ -322,6 +320,9 @@ class PendingItems:
 
     def _lacks(self, need: Need, key: str) -> bool:
         return self._tools.rooms.lack(need, keep_off=self.reservations.excludes(key))
+
+    def _any_backfills(self, keys: Iterable[str]) -> bool:
+        return any(map(self.reservations.backfills, islice(keys, MAX_BACKFILL_TESTS)))
 
     def _not_kept_off(self, need: Need, keys: Iterable[str]) -> str | None:
         if not self.reservations.some_may_backfill or self._tools.rooms.lack(need):
