@@ -15,7 +15,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.events import Event, GroupChanged, GroupDeleted, PodDeleted, PodUpserted
 from closeby.scheduling.outcomes import Decision, Reserved
 from closeby.scheduling.preempting.rule import Preemptible
-from closeby.scheduling.reserving.backfill import MANY_PODS, PAUSE, Backfill
+from closeby.scheduling.reserving.backfill import MANY_PODS, PAUSE, PAUSE_PER_POD, Backfill
 from closeby.scheduling.rounds.pending import MAX_BACKFILL_TESTS
 from tests.scheduling.test_reservations import AFTER, Site, ends, job
 from tests.worlds import gang, pods, spec
@@ -266,6 +266,18 @@ class TestTheMoment:
         assert (set(site.where), expected(site)) == ({"urgent-0"}, "second 1600")
         site.at(AFTER + PAUSE)
         assert (set(site.where), expected(site)) == ({"urgent-0", "s-0"}, "second 5600.25")
+
+    def test_it_is_worked_out_less_often_where_thousands_run(self) -> None:
+        count = 3 * round(PAUSE / PAUSE_PER_POD)
+        site = Site(f"zone-a rack-1 : a1={count} a2={count}")
+        many = pods(None, count, spec(gpu=1), prefix="old", on="a2", ends=END)
+        site.at(0.0, *map(PodUpserted, many), *job("big", 2, gpus=count))
+        site.at(AFTER)
+        site.at(AFTER + 0.25, short("urgent", 5000.0, priority=1))
+        site.at(AFTER + 2 * PAUSE)
+        assert expected(site) == "second 1600"
+        site.at(AFTER + 3 * PAUSE)
+        assert expected(site) == "second 5600.25"
 
     def test_a_gang_moves_to_no_nodes_where_it_would_wait_longer(self) -> None:
         """What backfills takes the room that speaks for the nodes it has."""

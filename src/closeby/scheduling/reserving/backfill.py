@@ -25,6 +25,8 @@ KINDS: Final = 8
 #: milliseconds, and every pod that comes, ends or changes may be a reason. Until then the last one counts.
 MANY_PODS: Final = 100
 PAUSE: Final = 1.0
+#: At least so many seconds for each pod: a look takes about 5 microseconds for each.
+PAUSE_PER_POD: Final = 2e-4
 
 
 class _Leaving(Struct, frozen=True):
@@ -93,7 +95,8 @@ class Backfill:
             return True
         if self.starts is not None and self.starts <= clock:
             return True
-        if self._looked_at > MANY_PODS and 0 <= clock - self._worked_out < PAUSE:
+        pause = max(PAUSE, self._looked_at * PAUSE_PER_POD) if self._looked_at > MANY_PODS else 0.0
+        if 0 <= clock - self._worked_out < pause:
             return False
         log = self._tools.cluster.usage_changes
         touched = log.since(self._known_at)
