@@ -161,6 +161,14 @@ class TestWhoBackfills:
         assert ("few-0" in site.where) is goes
         assert ("few-1" in site.where) is goes
 
+    def test_the_short_rest_of_a_gang_whose_long_members_went_elsewhere(self) -> None:
+        site = held()
+        members = pods("few", 2, spec(gpu=2))
+        members[1] = replace(members[1], lasts=10.0)
+        few = GroupChanged(gang("few", min_member=1))
+        site.at(AFTER + 1, *ends("b1"), few, *map(PodUpserted, members))
+        assert site.where == {"few-0": "b1", "few-1": "a1"}
+
     def test_the_gang_starts_when_it_was_expected_to(self) -> None:
         site = held()
         site.at(AFTER + 1, short("s", 999.0))

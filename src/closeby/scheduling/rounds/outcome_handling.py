@@ -83,6 +83,9 @@ class OutcomeHandler:
             self._tools.table.forget_pods()
             if progress.missed:
                 pending.queue.move_item_to_active_or_backoff(key, progress.missed, now)
+            if decision.bindings and pending.reservations.backfills(key):
+                # The others may have been kept off reserved nodes by those that were placed.
+                pending.queue.move_item_to_active_or_backoff(key, ClusterEvent.CAPACITY, now)
             pending.reservations.decided(key, outcome, moment)
             if outcome.kind is ItemKind.POD and outcome.refused and need is not None and need.key is not None:
                 pending.refusals.note(key, outcome)
