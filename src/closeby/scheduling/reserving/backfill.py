@@ -117,7 +117,8 @@ class Backfill:
     def start_on(self, gang: WaitingGang, slots: Iterable[int], clock: float) -> float | None:
         """When a gang is expected to have the room for its minimum on these slots; None: it is not known.
 
-        It is not where a pod without a known end makes a difference, or one that should have ended by now.
+        It is not where a pod without a known end makes a difference, or where nothing but pods that should
+        have ended by now is in the way.
         Ports, volumes and the topology inside are left out: they could only let the gang start later.
         """
         cluster, own = self._tools.cluster, gang.group.key
