@@ -17,13 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.kube.client.errors import decoded
-from closeby.kube.state.ownership import OurPods, scheduler_of
+from closeby.kube.state.ownership import OurPods, not_yet_members, scheduler_of
 from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import PODS, Resource
 from closeby.objects.bounds import line, whole_number
 from closeby.objects.labels import RANK
 from closeby.objects.pods import Pod, PodSpec, Requirement
-from closeby.objects.words import plural
 from closeby.reading.decoding.keys import PLACED_ON, PLACEMENT_GATE
 from closeby.reading.dialects.grouping import is_gated
 from closeby.scheduling.intake.scheduling_state import gang_key
@@ -120,9 +119,11 @@ class GatedPods(OurPods):
         return replace(pod, begun=self._taking_over and pod.node_name is None, labelled_rank=rank)
 
     def no_members(self, count: int) -> str:
-        are = "is no member before it is" if count == 1 else "are no members before they are"
-        what = f"{plural(count, 'pod')} without the gate {PLACEMENT_GATE} {are} bound"
-        return f"{what}; add the gate to spec.schedulingGates in their template"
+        return not_yet_members(
+            count,
+            f"without the gate {PLACEMENT_GATE}",
+            "add the gate to spec.schedulingGates in their template",
+        )
 
     def took_over(self) -> None:
         """This process places pods from now on, and no other one."""

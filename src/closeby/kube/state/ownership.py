@@ -36,9 +36,17 @@ class OurPods:
 
     def no_members(self, count: int) -> str:
         """Why so many pods that name a gang of ours are no members of it, and what to do."""
-        are = "is no member before it is" if count == 1 else "are no members before they are"
-        what = f"{plural(count, 'pod')} of another scheduler {are} bound"
-        return f"{what}; set spec.schedulerName in their template to {self.scheduler_name}"
+        return not_yet_members(
+            count,
+            "of another scheduler",
+            f"set spec.schedulerName in their template to {self.scheduler_name}",
+        )
+
+
+def not_yet_members(count: int, which: str, remedy: str) -> str:
+    """Says that so many pods of a gang count once they are bound, and what to do instead."""
+    are = "is no member before it is" if count == 1 else "are no members before they are"
+    return f"{plural(count, 'pod')} {which} {are} bound; {remedy}"
 
 
 class ForeignMembers:
