@@ -420,17 +420,17 @@ class SchedulingQueue:
                 self._back_off(item_class)
 
     def _in_vain(self, item_class: ItemClass) -> bool:
-        first, need = item_class.trying or item_class.first(), item_class.need
-        if need is None or first is None or not self._lacks(need, first):
+        trying, need = item_class.trying, item_class.need
+        if need is None or not item_class:
             return False
-        return item_class.trying is not None or self._not_kept_off(need, item_class) is None
+        return self._with_room(item_class) is None if trying is None else self._lacks(need, trying)
 
-    def _next(self, item_class: ItemClass) -> str | None:
-        """The item of a class to try next: the first, or one after it that has room where that has none."""
+    def _with_room(self, item_class: ItemClass) -> str | None:
+        """The first item of a class, or one after it that has room where that has none; None: no item has."""
         first, need = item_class.first(), item_class.need
-        if need is None or first is None or item_class.may_preempt or not self._lacks(need, first):
+        if need is None or first is None or not self._lacks(need, first):
             return first
-        return self._not_kept_off(need, item_class) or first
+        return self._not_kept_off(need, item_class)
 
     def _add_active(self, key: str) -> None:
         if key not in self._active_keys:
@@ -448,7 +448,8 @@ class SchedulingQueue:
             self._try_next(item_class)
 
     def _try_next(self, item_class: ItemClass) -> None:
-        key = self._next(item_class)
+        first = item_class.first()
+        key = first if item_class.may_preempt else self._with_room(item_class) or first
         if key is not None:
             item_class.remove(self._items[key].place, key)
             del self._waiting[key]
