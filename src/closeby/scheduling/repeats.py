@@ -167,11 +167,11 @@ class SpreadScores(Repeats):
     def _count(self) -> None:
         if not self._kinds:
             return
-        by_node: list[Scores] = []
+        spread: list[Scores] = []
         for one, part in zip(self._kinds, self._parts, strict=True):
             more = part if one.by_node else part.take(one.codes, mode="clip")
-            by_node.append(more if self._needs_all else np.where(one.codes == 0, 0.0, more))
-        total = reduce(np.add, by_node) + 0.5
+            spread.append(more if self._needs_all else np.where(one.codes == 0, 0.0, more))
+        total = reduce(np.add, spread) + 0.5
         self.values = np.floor(total, out=total)
         if self._ignored is not None:
             self.values[self._ignored] = -1.0

@@ -109,10 +109,11 @@ class Backfill:
         """Work the moment out again."""
         self._clock = clock
         chosen = tuple(slots)
-        self.starts = self.start_on(gang, chosen, clock)
+        pods = self._pods_on(chosen)
+        self.starts = self._start(gang, chosen, pods, clock)
         self._known_at = self._tools.cluster.usage_changes.cursor
         self._worked_out = clock
-        self._looked_at = sum(len(self._tools.cluster.pods_at(slot)) for slot in chosen)
+        self._looked_at = len(pods)
 
     def start_on(self, gang: WaitingGang, slots: Iterable[int], clock: float) -> float | None:
         """When a gang is expected to have the room for its minimum on these slots; None: it is not known.
@@ -121,19 +122,27 @@ class Backfill:
         have ended by now is in the way.
         Ports, volumes and the topology inside are left out: they could only let the gang start later.
         """
+        chosen = tuple(slots)
+        return self._start(gang, chosen, self._pods_on(chosen), clock)
+
+    def _pods_on(self, slots: Sequence[int]) -> list[tuple[Pod, int]]:
+        """The pods that hold these slots, with them."""
+        return [(pod, slot) for slot in slots for pod in self._tools.cluster.pods_at(slot)]
+
+    def _start(
+        self, gang: WaitingGang, chosen: Sequence[int], pods: Sequence[tuple[Pod, int]], clock: float
+    ) -> float | None:
         cluster, own = self._tools.cluster, gang.group.key
         known, unknown = list[_Leaving](), list[_Leaving]()
-        chosen = tuple(slots)
-        for slot in chosen:
-            for pod in cluster.pods_at(slot):
-                mine = pod.group is not None and self._state.item_key(pod) == own
-                if is_long_running(pod) or (mine and not pod.terminating):
-                    continue
-                end = self._end(pod)
-                if end is None:
-                    unknown.append(_Leaving(-inf, slot, cluster.demand(pod.spec)))
-                else:
-                    known.append(_Leaving(end, slot, cluster.demand(pod.spec)))
+        for pod, slot in pods:
+            mine = pod.group is not None and self._state.item_key(pod) == own
+            if is_long_running(pod) or (mine and not pod.terminating):
+                continue
+            end = self._end(pod)
+            if end is None:
+                unknown.append(_Leaving(-inf, slot, cluster.demand(pod.spec)))
+            else:
+                known.append(_Leaving(end, slot, cluster.demand(pod.spec)))
         if not known:
             return None
         known.sort(key=lambda one: one.end)
