@@ -12,7 +12,7 @@ from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec
 from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
+from closeby.scheduling.preempting.rule import PodTimes, Preemptible, PreemptionRule
 from closeby.scheduling.preempting.running_pods import (
     MIN_RUNTIME,
     OTHER_SCHEDULER,
@@ -66,31 +66,31 @@ class VictimColumns:
 
     def protection(self, row: int) -> Protection | None:
         """Why a running pod may not be a victim of any item; None if it may."""
-        pod, running = self._pods[row], self._running
-        excluded = self._whose.excluded_namespaces
-        found = protection(pod, int(self._budget_of[row]), self._trusted, excluded)
-        if found is not None:
-            return found
-        request = self._protected.get(int(self._holder_of[row]))
-        if request is not None:
-            return on_request(request, of_group=True)
-        if not self._specs.ours[self._spec_of[row]]:
-            return OTHER_SCHEDULER
-        return MIN_RUNTIME if running is not None and running.young[row] else None
+        found = self._protection(self._pods[row], int(self._budget_of[row]))
+        young = self._running is not None and self._running.young[row]
+        return MIN_RUNTIME if found is None and young else found
 
     def may_be_victim(self, pod: Pod, now: float | None) -> bool:
         """Whether an item of higher priority may evict a pod, whatever budgets allow; no row is looked up."""
-        if not self._specs.is_ours(pod.spec) or self._state.budgets.covering(pod) != NONE:
+        if self._state.budgets.covering(pod) != NONE or self._protection(pod, NONE) is not None:
             return False
-        if protection(pod, NONE, self._trusted, self._whose.excluded_namespaces) is not None:
-            return False
-        group = self._state.group_of(pod)
-        if group is not None and group.protected_by and self._trusts(group.namespace):
+        ask = self._whose.times
+        times = PodTimes(_start(pod), pod.checkpointed) if ask is None else ask(pod)
+        if times is None:
             return False
         if not self._rule.runtime:
             return True
-        start = pod.created if pod.started is None else pod.started
-        return now is not None and start is not None and now >= start + self._rule.runtime
+        return now is not None and times.started is not None and now >= times.started + self._rule.runtime
+
+    def _protection(self, pod: Pod, budget: int) -> Protection | None:
+        """Why a pod may not be a victim of any item, however long it has run."""
+        found = protection(pod, budget, self._trusted, self._whose.excluded_namespaces)
+        if found is not None:
+            return found
+        group = self._state.group_of(pod)
+        if group is not None and self._protects(group):
+            return on_request(group.protected_by, of_group=True)
+        return None if self._specs.is_ours(pod.spec) else OTHER_SCHEDULER
 
     # Following the cluster
 
@@ -113,8 +113,8 @@ class VictimColumns:
         self._limits: dict[int, MemberLimits] = {}
         #: The gangs whose objects name a priority, by holder.
         self._with_priority: dict[int, PodGroup] = {}
-        #: The gangs whose objects ask that no member is evicted, by holder, with what asks for it.
-        self._protected: dict[int, str] = {}
+        #: The gangs whose objects ask that no member is evicted, by holder.
+        self._protected: set[int] = set()
         #: Holders whose members changed.
         self._dirty: set[int] = set()
         self._budgets = self._state.budgets.version
@@ -180,7 +180,7 @@ class VictimColumns:
             budgets.append(budget)
             terminating.append(pod.terminating)
             may.append(protection(pod, budget, trusted, excluded) is None)
-            starts.append(pod.created if pod.started is None else pod.started)
+            starts.append(_start(pod))
             saves.append(pod.checkpointed)
         end = len(self._pods)
         if end == first:
@@ -254,7 +254,7 @@ class VictimColumns:
         if holder.gang:
             del self._gangs[holder.key]
             self._with_priority.pop(number, None)
-            self._protected.pop(number, None)
+            self._protected.discard(number)
         owned = self._owners[holder.owner]
         owned.discard(number)
         if not owned:
@@ -275,17 +275,17 @@ class VictimColumns:
                 self._with_priority[number] = group
             else:
                 self._with_priority.pop(number, None)
-            if group is not None and group.protected_by and self._trusts(group.namespace):
-                self._protected[number] = group.protected_by
+            if group is not None and self._protects(group):
+                self._protected.add(number)
             else:
-                self._protected.pop(number, None)
+                self._protected.discard(number)
         self._limits.pop(number, None)
         if holder.limits is not None:
             self._limits[number] = holder.limits
 
-    def _trusts(self, namespace: str) -> bool:
-        """Whether users protect their pods there."""
-        return self._trusted is None or namespace in self._trusted
+    def _protects(self, group: PodGroup) -> bool:
+        """Whether a gang's object asks that no member is evicted, in a namespace where users may ask that."""
+        return bool(group.protected_by) and (self._trusted is None or group.namespace in self._trusted)
 
     # What is given out
 
@@ -423,6 +423,11 @@ def has_accelerators(cluster: Cluster) -> bool:
     return any(
         is_accelerator(name) and cluster.allocatable[row].any() for name, row in cluster.row_of.items()
     )
+
+
+def _start(pod: Pod) -> float | None:
+    """When a pod started, as far as it says, else when it was created."""
+    return pod.created if pod.started is None else pod.started
 
 
 def _is_cpu(resource: str) -> bool:
