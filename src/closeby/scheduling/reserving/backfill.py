@@ -10,9 +10,11 @@ from itertools import chain
 from math import inf
 from typing import Final
 
+import numpy as np
 from msgspec import Struct
 
 from closeby.cluster.columns import Cluster, Demand
+from closeby.objects.arrays import Ints
 from closeby.objects.ownership import is_long_running
 from closeby.objects.places import is_for_places
 from closeby.objects.pods import Pod
@@ -43,9 +45,10 @@ class Backfill:
     def __init__(self, tools: Tools, state: SchedulingState) -> None:
         self._tools = tools
         self._state = state
+        #: The time of this turn.
+        self.clock = 0.0
         #: When the gang is expected to have the room on its nodes; None when that is not known.
         self.starts: float | None = None
-        self._clock: float | None = None
         #: Cursor of the changes of usage by which ``starts`` was worked out; None: it was not.
         self._known_at: int | None = None
         #: The time then, and how many pods were looked at.
@@ -56,11 +59,11 @@ class Backfill:
 
     # Ends of pods
 
-    def note_placed(self, pods: Iterable[Pod], clock: float) -> None:
+    def note_placed(self, pods: Iterable[Pod]) -> None:
         """Pods got their nodes: the time that they may take counts from now, until their start is known."""
         for pod in pods:
             if pod.lasts is not None and pod.started is None:
-                self._ends[pod.uid] = clock + pod.lasts
+                self._ends[pod.uid] = self.clock + pod.lasts
 
     def forget_pod(self, uid: str) -> None:
         """A pod is gone."""
@@ -85,53 +88,44 @@ class Backfill:
         """Something about the gang or its nodes may have changed."""
         self._known_at = None
 
-    def outdated(self, slots: frozenset[int], clock: float) -> bool:
-        """Whether the moment must be worked out again: pods came to these slots or left them, or it is over.
-
-        From now on it is that time.
-        """
-        self._clock = clock
+    def outdated(self, slots: Ints) -> bool:
+        """Whether the moment must be worked out again: pods came to these slots or left, or it is past."""
         if self._known_at is None:
             return True
-        if self.starts is not None and self.starts <= clock:
+        if self.starts is not None and self.starts <= self.clock:
             return True
         pause = max(PAUSE, self._looked_at * PAUSE_PER_POD) if self._looked_at > MANY_PODS else 0.0
-        if 0 <= clock - self._worked_out < pause:
+        if 0 <= self.clock - self._worked_out < pause:
             return False
         log = self._tools.cluster.usage_changes
         touched = log.since(self._known_at)
-        if touched is None or not slots.isdisjoint(touched.tolist()):
+        if touched is None or (len(touched) and np.isin(touched, slots).any()):
             return True
         self._known_at = log.cursor
         return False
 
-    def review(self, gang: WaitingGang, slots: Iterable[int], clock: float) -> None:
+    def review(self, gang: WaitingGang, slots: Ints) -> None:
         """Work the moment out again."""
-        self._clock = clock
-        chosen = tuple(slots)
-        pods = self._pods_on(chosen)
-        self.starts = self._start(gang, chosen, pods, clock)
+        pods = self._pods_on(slots)
+        self.starts = self._start(gang, slots, pods)
         self._known_at = self._tools.cluster.usage_changes.cursor
-        self._worked_out = clock
+        self._worked_out = self.clock
         self._looked_at = len(pods)
 
-    def start_on(self, gang: WaitingGang, slots: Iterable[int], clock: float) -> float | None:
+    def start_on(self, gang: WaitingGang, slots: Ints) -> float | None:
         """When a gang is expected to have the room for its minimum on these slots; None: it is not known.
 
         It is not where a pod without a known end makes a difference, or where nothing but pods that should
         have ended by now is in the way.
         Ports, volumes and the topology inside are left out: they could only let the gang start later.
         """
-        chosen = tuple(slots)
-        return self._start(gang, chosen, self._pods_on(chosen), clock)
+        return self._start(gang, slots, self._pods_on(slots))
 
-    def _pods_on(self, slots: Sequence[int]) -> list[tuple[Pod, int]]:
+    def _pods_on(self, slots: Ints) -> list[tuple[Pod, int]]:
         """The pods that hold these slots, with them."""
-        return [(pod, slot) for slot in slots for pod in self._tools.cluster.pods_at(slot)]
+        return [(pod, slot) for slot in slots.tolist() for pod in self._tools.cluster.pods_at(slot)]
 
-    def _start(
-        self, gang: WaitingGang, chosen: Sequence[int], pods: Sequence[tuple[Pod, int]], clock: float
-    ) -> float | None:
+    def _start(self, gang: WaitingGang, slots: Ints, pods: Sequence[tuple[Pod, int]]) -> float | None:
         cluster, own = self._tools.cluster, gang.group.key
         known, unknown = list[_Leaving](), list[_Leaving]()
         for pod, slot in pods:
@@ -148,8 +142,8 @@ class Backfill:
         known.sort(key=lambda one: one.end)
         members = chain.from_iterable(leaf.core for leaf in gang.parts(everyone=False).leaves())
         wanted = Counter(cluster.demand(pod.spec) for pod in members).most_common(KINDS)
-        first = _room_from(cluster, wanted, chosen, [*unknown, *known])
-        if not clock < first < inf or (unknown and _room_from(cluster, wanted, chosen, known) != first):
+        first = _room_from(cluster, wanted, slots, [*unknown, *known])
+        if not self.clock < first < inf or (unknown and _room_from(cluster, wanted, slots, known) != first):
             return None
         return first
 
@@ -157,8 +151,8 @@ class Backfill:
 
     def admits(self, pods: Sequence[Pod]) -> bool:
         """Whether all of these pods, if they were placed now, would certainly have ended by that moment."""
-        starts, clock = self.starts, self._clock
-        return starts is not None and clock is not None and all(_done_by(pod, starts, clock) for pod in pods)
+        starts = self.starts
+        return starts is not None and all(_done_by(pod, starts, self.clock) for pod in pods)
 
 
 def _done_by(pod: Pod, moment: float, clock: float) -> bool:
@@ -172,7 +166,7 @@ def _done_by(pod: Pod, moment: float, clock: float) -> bool:
 
 
 def _room_from(
-    cluster: Cluster, wanted: Sequence[tuple[Demand, int]], slots: Sequence[int], leaving: Sequence[_Leaving]
+    cluster: Cluster, wanted: Sequence[tuple[Demand, int]], slots: Ints, leaving: Sequence[_Leaving]
 ) -> float:
     """When the last of these kinds has room for so many pods on its own; ``leaving`` in the order of time.
 
@@ -182,9 +176,9 @@ def _room_from(
 
 
 def _room_of(
-    cluster: Cluster, demand: Demand, wanted: int, slots: Sequence[int], leaving: Sequence[_Leaving]
+    cluster: Cluster, demand: Demand, wanted: int, slots: Ints, leaving: Sequence[_Leaving]
 ) -> float:
-    rows, amounts, index = list(demand.rows), demand.amounts, list(slots)
+    rows, amounts, index = list(demand.rows), demand.amounts, slots.tolist()
     free = cluster.allocatable[rows][:, index] - cluster.requested[rows][:, index]
     left: dict[int, list[int]] = dict(zip(index, free.T.tolist(), strict=True))
 

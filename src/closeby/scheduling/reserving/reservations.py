@@ -91,8 +91,6 @@ class _Held(Struct, frozen=True, eq=False):
     names: tuple[str, ...]
     #: Cursor of the nodes' changes by then.
     nodes: int
-    #: The slots once more, to see whether one is among them.
-    among: frozenset[int]
 
 
 class Reservations:
@@ -172,11 +170,12 @@ class Reservations:
             return False
         timed = [one.pod for one in outcome.bindings if one.pod.lasts is not None]
         if timed:
-            self._backfill.note_placed(timed, moment.clock)
+            self._backfill.note_placed(timed)
         held = self._held
         if held is None or held.key == key or self.keeps_from(key):
             return False
-        return any(self._tools.cluster.slot(one.node) in held.among for one in outcome.bindings)
+        slots = [self._tools.cluster.slot(one.node) for one in outcome.bindings]
+        return bool(np.isin([slot for slot in slots if slot is not None], held.slots).any())
 
     def pod_gone(self, uid: str) -> None:
         """A pod is gone, from its node or while it waited."""
@@ -232,6 +231,8 @@ class Reservations:
 
         Decisions are refusals of gangs for which looking for nodes ended in a fault.
         """
+        if moment is not None:
+            self._backfill.clock = moment.clock
         changes = self._review(moment)
         if moment is not None:
             self._expect(moment)
@@ -334,7 +335,7 @@ class Reservations:
         expected = self._backfill.starts
         if expected is not None:
             # What backfills is no reason to move, nor may a gang that moves start later than expected.
-            there = self._backfill.start_on(gang, better.slots.tolist(), moment.clock)
+            there = self._backfill.start_on(gang, better.slots)
             if there is None or there >= expected:
                 return []
         return [self._take(held.key, better, moment, held.shown.since)]
@@ -376,10 +377,10 @@ class Reservations:
     def _expect(self, moment: Moment) -> Reservation | None:
         """Work out when the gang will have the room, where that may have changed; returns what is shown."""
         held, backfill = self._held, self._backfill
-        if held is None or not backfill.outdated(held.among, moment.clock):
+        if held is None or not backfill.outdated(held.slots):
             return self.current
         before = backfill.starts
-        backfill.review(self._gang(held.key), held.among, moment.clock)
+        backfill.review(self._gang(held.key), held.slots)
         after = backfill.starts
         self._postponed |= after is not None and (before is None or after > before)
         expected = None if after is None else moment.text(after)
@@ -400,8 +401,7 @@ class Reservations:
         self._doubted = False
         place, priority = self._waiters[key].place, self._queue.priority(key)
         cursor = cluster.node_changes.cursor
-        among = frozenset(slots.tolist())
-        self._held = _Held(key, place, priority, shown, slots, shown.nodes, cursor, among)
+        self._held = _Held(key, place, priority, shown, slots, shown.nodes, cursor)
         self._backfill.forget()
 
     def _lift(self, held: _Held, why: str) -> Released:
