@@ -132,4 +132,6 @@ $(DEPENDENCIES): requirements.lock
 
 $(PROJECT): $(DEPENDENCIES) pyproject.toml
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+# Also where Python is set to write no bytecode, commands then compile nothing when they start.
+	@$(BIN)/python -m compileall -q src/closeby
 	@touch $@
