@@ -20,6 +20,7 @@ from closeby.controllers.grouping.plan import Plan, plan_of
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.changes import upserted
 from closeby.kube.watch.resources import PODS, Resource
+from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import GangTemplate, GangTemplates, PodGroup, Strategy
 from closeby.objects.pods import Pod, WorkloadRef
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
@@ -177,19 +178,33 @@ def test_a_gang_by_nature_says_so_in_its_pod_group() -> None:
 DELAY = "kai.scheduler/preemption-delay"
 
 
-@pytest.mark.parametrize("key", ["closeby.dev/preemptible", "volcano.sh/preemptable"])
-def test_what_a_workload_asks_of_preemption_is_in_its_pod_group(key: str) -> None:
+KAI = "kai.scheduler/preemptibility"
+NOT_AT_ALL = ProtectionRequest("closeby.dev/preemptible=false")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "asked"),
+    [
+        ({"closeby.dev/preemptible": "false"}, {}, NOT_AT_ALL),
+        ({"volcano.sh/preemptable": "false"}, {}, NOT_AT_ALL),
+        ({}, {KAI: "Non-Preemptible"}, NOT_AT_ALL),
+        ({}, {KAI: "Semi-Preemptible"}, ProtectionRequest(f"{KAI}=semi-preemptible", minimum_only=True)),
+        ({"volcano.sh/preemptable": "false"}, {KAI: "semi-preemptible"}, NOT_AT_ALL),
+        ({}, {KAI: "preemptible"}, None),
+    ],
+)
+def test_what_a_workload_asks_of_preemption_is_in_its_pod_group(
+    annotations: dict[str, str], labels: dict[str, str], asked: ProtectionRequest | None
+) -> None:
     roles = {"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": TEMPLATE}}}
-    plan = plan_of(
-        lineage("kubeflow.org/v1", "PyTorchJob", roles, annotations={key: "false", DELAY: "5m"}),
-        [],
-        NO_QUEUES,
-    )
+    annotations = {**annotations, DELAY: "5m"}
+    job = lineage("kubeflow.org/v1", "PyTorchJob", roles, annotations=annotations, labels=labels)
+    plan = plan_of(job, [], NO_QUEUES)
     (gang,) = plan.gangs
     body = object_of(gang.group, "w", [Ref("a", "kubeflow.org/v1", "PyTorchJob", "w", "u")])
     read = Decoder().read(POD_GROUPS, upserted(msgspec.Raw(msgspec.json.encode(body))))
     assert isinstance(read, Decoded) and isinstance(read.record, PodGroup)
-    assert read.record.protected_by == "closeby.dev/preemptible=false"
+    assert read.record.protected_by == asked
     assert read.record.preemption_delay == 300
 
 

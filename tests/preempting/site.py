@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import PodGroup
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
@@ -134,13 +135,19 @@ class Site:
         return cluster.requested.tobytes(), tuple(placed)
 
 
+#: What a gang says of which members beyond the minimum alone may be evicted.
+SEMI_PREEMPTIBLE = ProtectionRequest("spec.preemptibility=semi-preemptible", minimum_only=True)
+
+
 def names(plan: Preemption) -> list[str]:
     """The names of a plan's victims."""
     return [pod.name for pod in plan.victims]
 
 
-def ways(minimum: int, members: Sequence[Pod]) -> Iterator[set[str]]:
-    """All sets of a gang's members that may go together: all, none, or so few that its minimum stays."""
-    yield from ({pod.uid for pod in members}, set())
+def ways(minimum: int, members: Sequence[Pod], *, minimum_stays: bool = False) -> Iterator[set[str]]:
+    """All sets of a gang's members that may go together: none, so few that its minimum stays, or all."""
+    yield set()
+    if not minimum_stays:
+        yield {pod.uid for pod in members}
     for count in range(1, len(members) - minimum + 1):
         yield from ({pod.uid for pod in some} for some in combinations(members, count))

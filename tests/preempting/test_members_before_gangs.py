@@ -1,6 +1,7 @@
 """A plain pod evicts members beyond a gang's minimum before it breaks one, whatever refuses it a node."""
 
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import GroupChanged, PodUpserted
-from tests.preempting.site import NOW, Site, names, ways
+from tests.preempting.site import NOW, SEMI_PREEMPTIBLE, Site, names, ways
 from tests.worlds import GPU, gang, node, pods, spec
 
 PORT = {"host_ports": (HostPort(port=80),)}
@@ -77,6 +78,8 @@ class Elastic:
         self.ports = random.random() < 0.4
         #: By name: the minimum, and the node, GPUs and port of each member.
         self.gangs: dict[str, tuple[int, list[Pod]]] = {}
+        #: The gangs that never go as a whole, for their minimum stays.
+        self.minimum_stays: set[str] = set()
         for index in range(random.randint(2, 5)):
             name, made = f"g{index}", list[Pod]()
             priority = random.choice((0, 0, 10, 200))
@@ -94,11 +97,15 @@ class Elastic:
                 made += pods(name, 1, needs, prefix=f"{name}-{member}", on=on, created=0.0, started=started)
             if made:
                 self.gangs[name] = random.randint(1, len(made)), made
+                if random.random() < 0.3:
+                    self.minimum_stays.add(name)
 
     def site(self) -> Site:
         site = Site([node(name, {}, {GPU: size}) for name, size in self.sizes.items()])
         for name, (minimum, made) in self.gangs.items():
-            site.tell(GroupChanged(gang(name, minimum)), *map(PodUpserted, made))
+            request = SEMI_PREEMPTIBLE if name in self.minimum_stays else None
+            group = replace(gang(name, minimum), protected_by=request)
+            site.tell(GroupChanged(group), *map(PodUpserted, made))
         return site
 
     def fits(self, gone: set[str], on: str) -> bool:
@@ -116,9 +123,52 @@ def test_no_member_could_stay(seed: int) -> None:
     for plan in site.tick():
         gone, on = {pod.uid for pod in plan.victims}, plan.node or ""
         assert drawn.fits(gone, on)
-        for minimum, members in drawn.gangs.values():
+        for name, (minimum, members) in drawn.gangs.items():
             mine = {pod.uid for pod in members} & gone
-            sets = list(ways(minimum, members))
+            sets = list(ways(minimum, members, minimum_stays=name in drawn.minimum_stays))
             assert mine in sets, f"{sorted(mine)} may not go without the rest (minimum {minimum})"
             fewer = [some for some in sets if some < mine and drawn.fits(gone - mine | some, on)]
             assert not fewer, f"{sorted(fewer[0])} instead of {sorted(mine)} would be enough"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"group": {"protected_by": SEMI_PREEMPTIBLE}},
+        {"labels": {"kai.scheduler/preemptibility": "semi-preemptible"}},
+    ],
+)
+@pytest.mark.parametrize(("gpu", "victims"), [(1, [1]), (2, [])])
+def test_only_members_beyond_the_minimum_of_a_semi_preemptible_gang_go(
+    fields: dict[str, Any], gpu: int, victims: list[int]
+) -> None:
+    site = nodes(1)
+    site.running("elastic", ["n1"] * 4, minimum=3, **fields)
+    site.alone("high", priority=10, gpu=gpu)
+    plans = site.tick()
+    assert [len(plan.victims) for plan in plans] == victims
+    assert all(plan.cost.gangs_broken == 0 for plan in plans)
+
+
+def test_no_member_of_a_semi_preemptible_gang_goes_beyond_its_minimum_where_each_may_go_alone() -> None:
+    site = nodes(1)
+    site.running(
+        "elastic", ["n1"] * 4, minimum=3, group={"protected_by": SEMI_PREEMPTIBLE, "disruption": "single"}
+    )
+    site.alone("high", priority=10, gpu=2)
+    assert site.tick() == []
+
+
+def test_a_semi_preemptible_pod_without_a_gang_stays() -> None:
+    site = nodes(1)
+    site.alone("low", "n1", gpu=4, labels={"kai.scheduler/preemptibility": "semi-preemptible"})
+    site.alone("high", priority=10)
+    assert site.tick() == []
+
+
+def test_a_semi_preemptible_group_without_a_minimum_may_go() -> None:
+    site = nodes(1)
+    site.running("loose", ["n1"], minimum=0, gpu=4, group={"protected_by": SEMI_PREEMPTIBLE})
+    site.alone("high", priority=10)
+    [plan] = site.tick()
+    assert names(plan) == ["loose-0"]

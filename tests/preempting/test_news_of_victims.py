@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.disruption import PodDisruptionBudget, ProtectionRequest
 from closeby.objects.pods import PriorityClass
 from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import (
@@ -48,7 +48,9 @@ def of_class() -> Site:
 
 def of_a_protected_group() -> Site:
     site = Site(ONE, pdb="strict")
-    site.running("low", ["a1", "a1"], group={"protected_by": "spec.preemptibility=non-preemptible"})
+    site.running(
+        "low", ["a1", "a1"], group={"protected_by": ProtectionRequest("spec.preemptibility=non-preemptible")}
+    )
     return site
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.disruption import PodDisruptionBudget, ProtectionRequest
 from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged, EvictionsRestored
 from closeby.scheduling.preempting.protected import NAMED
@@ -111,10 +111,15 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "it says kai.scheduler/preemptibility=semi-preemptible": {
         "labels": {"kai.scheduler/preemptibility": "semi-preemptible"}
     },
+    "its PodGroup says spec.preemptibility=semi-preemptible": {
+        "group": {
+            "protected_by": ProtectionRequest("spec.preemptibility=semi-preemptible", minimum_only=True)
+        }
+    },
     "it says volcano.sh/preemptable=false": {"annotations": {"volcano.sh/preemptable": "false"}},
     "it says volcano.sh/preemptable=0": {"labels": {"volcano.sh/preemptable": "0"}},
     "its PodGroup says spec.preemptibility=non-preemptible": {
-        "group": {"protected_by": "spec.preemptibility=non-preemptible"}
+        "group": {"protected_by": ProtectionRequest("spec.preemptibility=non-preemptible")}
     },
 }
 
@@ -130,9 +135,23 @@ def test_the_words_of_kai_and_volcano_protect_a_gang(message: str) -> None:
     assert (kept.pods, kept.reason, kept.message) == (2, "Annotation", message)
 
 
+def test_the_minimum_of_a_semi_preemptible_gang_is_named_where_it_is_in_the_way() -> None:
+    site = made()
+    asks = REQUESTS["its PodGroup says spec.preemptibility=semi-preemptible"]
+    site.running("low", A1, minimum=1, **asks)
+    site.waiting("train", 2)
+    [plan] = site.tick()
+    assert plan.path[-1] == "rack-2"
+    [kept] = by_path(plan.domains)["rack-1"].kept
+    assert (kept.name, kept.pods, kept.reason) == ("default/low", 1, "Annotation")
+    assert kept.message.endswith("1 pod beyond its minimum of 1 may go")
+
+
 def test_a_protected_pod_group_keeps_members_beyond_its_minimum() -> None:
     site = made()
-    site.running("low", A1, minimum=1, group={"protected_by": "closeby.dev/preemptible=false"})
+    site.running(
+        "low", A1, minimum=1, group={"protected_by": ProtectionRequest("closeby.dev/preemptible=false")}
+    )
     site.alone("high", priority=98)
     assert site.tick() == []
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.disruption import PodDisruptionBudget, ProtectionRequest
 from closeby.objects.pods import Pod, PriorityClass
 from closeby.objects.selectors import selector_of
 from closeby.plugins.registry import profile_for
@@ -28,12 +28,14 @@ from closeby.scheduling.fork import Change
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
 from closeby.scheduling.preempting.running_pods import RunningPods
 from closeby.scheduling.preempting.victim_columns import VictimColumns
+from tests.preempting.site import SEMI_PREEMPTIBLE
 from tests.worlds import GPU, gang, node, pods, spec, subgroup
 
 NODES = [f"n{index}" for index in range(6)]
 RULE = PreemptionRule(min_runtime="100s", protected_namespaces=("default",))
 WHOSE = Preemptible(scheduler_name="closeby", excluded_namespaces=("kept",))
 NOW = 1_000.0
+SEMI = {"kai.scheduler/preemptibility": "semi-preemptible"}
 #: Specs are shared between pods, as decoding shares them.
 SPECS = [
     replace(spec(gpu=gpu, cpu=cpu), priority=priority, priority_class_name=named, scheduler_name=scheduler)
@@ -74,7 +76,9 @@ def plain(running: RunningPods) -> dict[str, Any]:
             holder.surplus,
             dict(holder.surplus_of),
             holder.singly,
+            holder.minimum_kept,
             bool(running.divisible[number]),
+            bool(running.never_whole[number]),
             running.limits.get(number),
             float(running.holder_lost[number]),
             int(running.holder_accelerators[number]),
@@ -126,7 +130,7 @@ class History:
             "created": draw.choice((None, 0.0, 950.0)),
             "started": draw.choice((None, 10.1, 960.0)),
             "checkpointed": draw.choice((None, None, 970.3)),
-            "labels": draw.choice(({}, {"app": "covered"}, {"tier": "x", "app": "covered"})),
+            "labels": draw.choice(({}, {"app": "covered"}, {"tier": "x", "app": "covered"}, SEMI)),
             "annotations": draw.choice(({}, {}, {"closeby.dev/preemptible": "false"})),
             "owner": draw.choice(("", "ReplicaSet/a", "DaemonSet/b")),
         }
@@ -186,7 +190,8 @@ class History:
             return
         parts = draw.choice(((), (subgroup("left", 1), subgroup("right", 0))))
         record = gang(name, draw.randint(1, 4), subgroups=parts)
-        record = replace(record, disruption=draw.choice((None, None, "all", "single")))
+        asks = draw.choice((None, None, ProtectionRequest("all"), SEMI_PREEMPTIBLE))
+        record = replace(record, disruption=draw.choice(("", "", "all", "single")), protected_by=asks)
         self.engine.handle(GroupChanged(record))
 
     def other(self) -> None:
@@ -257,7 +262,7 @@ def test_a_pod_inherits_nothing_from_a_gang_that_is_gone() -> None:
     """The object of the gang stays, and says a priority and that no member may be evicted."""
     engine = Engine(lambda handle: profile_for(Configuration(), handle))
     kept = VictimColumns(engine.cluster, engine.state, PreemptionRule(), Preemptible())
-    asks = replace(gang("train"), priority=9, protected_by="an annotation")
+    asks = replace(gang("train"), priority=9, protected_by=ProtectionRequest("an annotation"))
     engine.handle(NodeUpserted(node("n0", {}, {GPU: 2})), GroupChanged(asks))
     engine.handle(PodUpserted(pods("train", 1, SPECS[0], on="n0")[0]))
     assert kept.running(NOW).priorities.tolist() == [9]

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import Layer, LayerMode, PodGroup, Strategy, SubGroup, TopologyConstraint
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import tier_level
@@ -250,14 +251,23 @@ def test_upstreams_preemption_policy(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("preemptibility", "protected"),
-    [("non-preemptible", True), ("semi-preemptible", True), ("preemptible", False)],
+    ("preemptibility", "minimum_only"),
+    [
+        ("non-preemptible", False),
+        ("semi-preemptible", True),
+        ("Semi-Preemptible", True),
+        ("preemptible", None),
+    ],
 )
-def test_kais_preemptibility(preemptibility: str, protected: bool) -> None:
+def test_kais_preemptibility(preemptibility: str, minimum_only: bool | None) -> None:
+    def asked(where: str) -> ProtectionRequest | None:
+        text = f"{where}={preemptibility}"
+        return None if minimum_only is None else ProtectionRequest(text, minimum_only)
+
     found = group(KAI, f"{{preemptibility: {preemptibility}}}")
-    assert found.protected_by == (f"spec.preemptibility={preemptibility}" if protected else "")
+    assert found.protected_by == asked("spec.preemptibility")
     labelled = group(KAI, "{}", labels=f"{{kai.scheduler/preemptibility: {preemptibility}}}")
-    assert labelled.protected_by == (f"kai.scheduler/preemptibility={preemptibility}" if protected else "")
+    assert labelled.protected_by == asked("kai.scheduler/preemptibility")
     assert (found.conditions, labelled.conditions) == ((), ())
 
 
@@ -295,7 +305,7 @@ def test_an_annotation_of_a_pod_group_says_whether_its_pods_may_be_evicted(
     api: str, key: str, value: str
 ) -> None:
     found = group(api, "{minMember: 1}", f"{{{key}: '{value}'}}")
-    assert found.protected_by == (f"{key}=false" if value == "false" else "")
+    assert found.protected_by == (ProtectionRequest(f"{key}=false") if value == "false" else None)
     assert found.conditions == ()
 
 

@@ -1,4 +1,6 @@
-"""How many pods may be evicted at once: PodDisruptionBudgets."""
+"""What limits evictions: PodDisruptionBudgets, and pods and gangs that ask not to be evicted."""
+
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -26,3 +28,12 @@ class PodDisruptionBudget(Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+
+class ProtectionRequest(NamedTuple):
+    """Asks that a pod, or the pods of a gang, are not evicted."""
+
+    #: Where that is said, such as ``spec.preemptibility=non-preemptible``.
+    text: str
+    #: Members beyond the minimum of the gang may be evicted. Source: KAI's ``semi-preemptible``.
+    minimum_only: bool = False

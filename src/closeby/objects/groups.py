@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.places import AskedPlaces
 from closeby.objects.reasons import Condition
 
@@ -199,9 +200,8 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     preemption_policy: str = ""
     #: Seconds that it waits before it preempts, from its creation on. Source: KAI's ``preemptionDelay``.
     preemption_delay: float = 0.0
-    #: What of its object asks that no member is evicted, such as ``spec.preemptibility=non-preemptible``;
-    #: empty: nothing does. It counts where the operator lets users protect their pods.
-    protected_by: str = ""
+    #: What its object asks about evictions. It counts where the operator lets users protect their pods.
+    protected_by: ProtectionRequest | None = None
     created: float | None = None
     #: False when its peer asks for no closeness at all (Kueue's unconstrained topology).
     wants_closeness: bool = True

@@ -19,6 +19,7 @@ from closeby.objects.reasons import Condition
 from closeby.reading.decoding.keys import (
     BY_NATURE,
     GANG,
+    KAI_PREEMPTIBILITY,
     KAI_PREEMPTION_DELAY,
     MANAGED_BY,
     PLACEMENT_STRATEGY,
@@ -26,6 +27,7 @@ from closeby.reading.decoding.keys import (
     PREEMPTIBLE,
     ROLE_TOPOLOGY,
 )
+from closeby.reading.decoding.preemption_requests import SEMI_PREEMPTIBLE
 from closeby.reading.registry import OWN_GROUP
 
 Object = dict[str, object]
@@ -136,10 +138,11 @@ def object_of(group: PodGroup, name: str, owners: Sequence[Ref]) -> Object:
         spec["placement"] = {"strategy": str(group.strategy)}
     if group.priority_class_name:
         spec["priorityClassName"] = group.priority_class_name
+    labels = {MANAGED_BY: MANAGER}
     metadata: Object = {
         "name": name,
         "namespace": group.namespace,
-        "labels": {MANAGED_BY: MANAGER},
+        "labels": labels,
         "ownerReferences": [
             {
                 "apiVersion": one.api_version,
@@ -155,8 +158,11 @@ def object_of(group: PodGroup, name: str, owners: Sequence[Ref]) -> Object:
     kept = {key: group.annotations[key] for key in copied if key in group.annotations}
     if group.by_nature:
         kept[GANG] = BY_NATURE
-    if group.protected_by:
-        kept[PREEMPTIBLE] = "false"
+    if group.protected_by is not None:
+        if group.protected_by.minimum_only:
+            labels[KAI_PREEMPTIBILITY] = SEMI_PREEMPTIBLE
+        else:
+            kept[PREEMPTIBLE] = "false"
     if kept:
         metadata["annotations"] = kept
     return {

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from closeby.objects.bounds import quoted
+from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.reasons import Condition, invalid
 from closeby.objects.times import parse_duration
 from closeby.reading.decoding.errors import field_path
@@ -14,28 +15,38 @@ from closeby.reading.decoding.keys import (
     VOLCANO_PREEMPTABLE,
 )
 
-#: KAI evicts some members of what is semi-preemptible; closeby leaves it alone.
-_NOT_PREEMPTIBLE: Final = frozenset({"non-preemptible", "semi-preemptible"})
+#: KAI's word for a gang whose members beyond the minimum alone may be evicted.
+SEMI_PREEMPTIBLE: Final = "semi-preemptible"
+#: KAI's words that protect anything, and whether that is the minimum only.
+_KAI: Final = {"non-preemptible": False, SEMI_PREEMPTIBLE: True}
 #: Go's words for false, which Volcano reads.
 _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 
-def protection_request(annotations: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """Which of them asks that a pod, or the pods of a PodGroup, are not evicted, as ``key=value``; or empty.
+def protection_request(annotations: Mapping[str, str], labels: Mapping[str, str]) -> ProtectionRequest | None:
+    """Which of them asks that a pod, or the pods of a PodGroup, are not evicted; None: none of them.
 
     Source: Volcano's ``GetPodPreemptable`` (an annotation before a label), KAI's preemptibility.
     """
     if annotations.get(PREEMPTIBLE) == "false":
-        return f"{PREEMPTIBLE}=false"
-    if not_preemptible(labels.get(KAI_PREEMPTIBILITY)):
-        return f"{KAI_PREEMPTIBILITY}={labels[KAI_PREEMPTIBILITY]}"
+        return ProtectionRequest(f"{PREEMPTIBLE}=false")
+    kai = kai_request(KAI_PREEMPTIBILITY, labels.get(KAI_PREEMPTIBILITY))
     volcano = annotations.get(VOLCANO_PREEMPTABLE, labels.get(VOLCANO_PREEMPTABLE))
-    return f"{VOLCANO_PREEMPTABLE}={volcano}" if volcano in _FALSE else ""
+    if volcano in _FALSE and (kai is None or kai.minimum_only):
+        return ProtectionRequest(f"{VOLCANO_PREEMPTABLE}={volcano}")
+    return kai
 
 
-def not_preemptible(preemptibility: str | None) -> bool:
-    """Whether KAI's word asks that a workload, or what it needs at the least, is not evicted."""
-    return preemptibility is not None and preemptibility.lower() in _NOT_PREEMPTIBLE
+def minimum_request(labels: Mapping[str, str]) -> ProtectionRequest | None:
+    """What a pod asks about the minimum of its gang alone."""
+    found = kai_request(KAI_PREEMPTIBILITY, labels.get(KAI_PREEMPTIBILITY))
+    return found if found is not None and found.minimum_only else None
+
+
+def kai_request(where: str, preemptibility: str | None) -> ProtectionRequest | None:
+    """What KAI's word asks, which is the value of ``where``."""
+    minimum_only = None if preemptibility is None else _KAI.get(preemptibility.lower())
+    return None if minimum_only is None else ProtectionRequest(f"{where}={preemptibility}", minimum_only)
 
 
 def preemption_delay(annotations: Mapping[str, str]) -> float:

@@ -37,7 +37,7 @@ from closeby.reading.decoding.keys import (
     KAI_SEGMENT_REQUIRED,
     KAI_TOPOLOGY,
 )
-from closeby.reading.decoding.preemption_requests import delay_problem, not_preemptible
+from closeby.reading.decoding.preemption_requests import delay_problem, kai_request
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec
 
@@ -68,15 +68,12 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
     constraint = spec.topology_constraint or spec.topology_constraints
     subgroups = spec.sub_groups or []
     group = new_group(document, reading, wire.meta)
-    preemptibility = spec.preemptibility
     group = msgspec.structs.replace(
         group,
         min_member=1 if spec.min_member is None else spec.min_member,
         min_subgroups=spec.min_sub_group,
         priority_class_name=spec.priority_class_name or "",
-        protected_by=f"spec.preemptibility={preemptibility}"
-        if not_preemptible(preemptibility)
-        else group.protected_by,
+        protected_by=kai_request("spec.preemptibility", spec.preemptibility) or group.protected_by,
     )
     group = _with_delay(group, spec.preemption_delay)
     group = with_subgroups(group, constraint, subgroups, _parents(subgroups))

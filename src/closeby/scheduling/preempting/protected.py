@@ -50,11 +50,15 @@ class ProtectedPods:
         kept = ~running.terminating
         #: By holder: the budget that forbids what would be necessary, and what it allows.
         self._budget_of: dict[int, tuple[str, int]] = {}
+        #: Holders of which only pods beyond the minimum may go.
+        self._with_minimum: set[int] = set()
         if victims is not None:
             kept[victims.pods] = False
             kept[victims.leaving] = False
             self._ask_budgets(victims, budgets)
-            for number in self._budget_of:
+            some = np.unique(running.holder_of[victims.pods])
+            self._with_minimum.update(some[running.never_whole[some]].tolist())
+            for number in self._with_minimum.union(self._budget_of):
                 kept[running.holders[number].pods] = True
         self._kept: Ints = np.flatnonzero(kept)
 
@@ -64,13 +68,17 @@ class ProtectedPods:
         return bool((self._running.priorities[self._kept] < self._who.priority).any())
 
     def by_domain(self, tree: Tree, level: int) -> Mapping[int, tuple[int, tuple[KeptPods, ...]]]:
-        """By index of a domain: how many pods stay there, and some of them with the reason."""
+        """By index of a domain: how many pods stay there at the least, and some of them with the reason."""
         running, size = self._running, max(len(self._running.holders), 1)
         domains = tree.owners_of_slots(running.slots[self._kept], level)
         pairs, counts = np.unique(domains * size + running.holder_of[self._kept], return_counts=True)
         found: dict[int, list[tuple[int, int]]] = {}
         for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-            found.setdefault(pair // size, []).append((count, pair % size))
+            domain, number = divmod(pair, size)
+            spare = number in self._with_minimum and number not in self._budget_of
+            stay = count - running.holders[number].surplus if spare else count
+            if stay > 0:
+                found.setdefault(domain, []).append((stay, number))
         return {
             domain: (
                 sum(count for count, _ in holders),
@@ -104,6 +112,10 @@ class ProtectedPods:
             if len(own) < len(rows):
                 message = f"it goes only as a whole, and {running.pods[row].name} stays: {message}"
             return reason, message
+        if holder.minimum_kept is not None and number in self._with_minimum:
+            reason, message = holder.minimum_kept
+            beyond = plural(holder.surplus, "pod")
+            return reason, f"{message}: {beyond} beyond its minimum of {holder.least} may go"
         if number in self._shielded:
             return "MaxEvictions", "it was evicted too often within a day"
         if number in self._budget_of:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Ints, Scores
+from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import PodGroup
 from closeby.objects.ownership import is_pinned
 from closeby.objects.places import POD_SET
@@ -28,6 +29,14 @@ from closeby.scheduling.preempting.units import MemberLimits
 #: What Kueue writes on pods of workloads that it admitted.
 _KUEUE_LABELS: Final = frozenset({POD_SET, QUEUE_NAME, "kueue.x-k8s.io/managed"})
 _KUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
+
+
+class Protection(NamedTuple):
+    """Why a pod may not be a victim of any item."""
+
+    #: As in the report.
+    reason: str
+    message: str
 
 
 class Holder(Struct, eq=False):
@@ -48,11 +57,23 @@ class Holder(Struct, eq=False):
     surplus: int = 0
     surplus_of: Mapping[str, int] = {}
     singly: bool = False
+    #: Why its minimum may not be evicted; None: it may.
+    minimum_kept: Protection | None = None
 
     @property
     def divisible(self) -> bool:
         """Whether some of its pods may go without the others."""
         return len(self.pods) > 1 and (self.surplus > 0 or self.singly)
+
+    @property
+    def least(self) -> int:
+        """How many of its pods stay if all go that may go one by one."""
+        return len(self.pods) - self.surplus
+
+    @property
+    def never_whole(self) -> bool:
+        """Whether it may not go as a whole, for its minimum stays."""
+        return self.minimum_kept is not None and self.surplus < len(self.pods)
 
     @property
     def limits(self) -> MemberLimits | None:
@@ -61,15 +82,16 @@ class Holder(Struct, eq=False):
 
     def divide(self, group: PodGroup | None, pods: Sequence[Pod]) -> None:
         """Work out which members of a gang are beyond its minimum."""
-        self.group, self.surplus_of, self.singly = group, {}, group is None
-        if group is None:  # Its pods name a gang that is not there: each is alone.
-            self.surplus = len(self.pods)
+        kept = self.minimum_kept is not None
+        self.group, self.surplus_of, self.singly = group, {}, group is None and not kept
+        if group is None:  # Its pods name a gang that is not there: each is alone, and each is a minimum.
+            self.surplus = 0 if kept else len(self.pods)
             return
         self.surplus = max(len(self.pods) - max(group.min_member, 0), 0)
         if group.disruption == "all":
             self.surplus = 0
             return
-        self.singly = group.disruption == "single"
+        self.singly = group.disruption == "single" and not kept
         if self.singly or not group.subgroups or not self.surplus:
             return
         least = {one.name: one.min_member for one in group.subgroups}
@@ -125,6 +147,8 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     index_of: Mapping[str, int]
     #: By holder: whether some of its pods may go without the others.
     divisible: Bools
+    #: By holder: whether it may not go as a whole, for its minimum stays.
+    never_whole: Bools
     #: Of each gang that may lose single members: how many.
     limits: Mapping[int, MemberLimits]
 
@@ -139,16 +163,24 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return self
         terminating = self.terminating.copy()
         terminating[rows] = True
-        holders, limits, divisible = list(self.holders), dict(self.limits), self.divisible.copy()
+        holders, limits = list(self.holders), dict(self.limits)
+        divisible, never_whole = self.divisible.copy(), self.never_whole.copy()
         for number in gangs:
             holder = holders[number] = replace(self.holders[number])
             holder.pods = [row for row in holder.members if not terminating[row]]
             holder.divide(holder.group, self.pods)
-            divisible[number] = holder.divisible
+            divisible[number], never_whole[number] = holder.divisible, holder.never_whole
             limits.pop(number, None)
             if holder.limits is not None:
                 limits[number] = holder.limits
-        return replace(self, terminating=terminating, holders=holders, limits=limits, divisible=divisible)
+        return replace(
+            self,
+            terminating=terminating,
+            holders=holders,
+            limits=limits,
+            divisible=divisible,
+            never_whole=never_whole,
+        )
 
     @cached_property
     def holder_lost(self) -> Scores:
@@ -275,14 +307,6 @@ def owner_of(pod: Pod) -> str:
     return f"{pod.namespace}/{pod.owner}" if pod.owner else f"pod {pod.key}"
 
 
-class Protection(NamedTuple):
-    """Why a pod may not be a victim of any item."""
-
-    #: As in the report.
-    reason: str
-    message: str
-
-
 NAMESPACE_EXCLUDED: Final = Protection("NamespaceExcluded", "its namespace is excluded")
 PINNED: Final = Protection("Pinned", "it comes back to its node at once")
 SEVERAL_BUDGETS: Final = Protection("SeveralBudgets", "several PodDisruptionBudgets cover it")
@@ -291,9 +315,10 @@ OTHER_SCHEDULER: Final = Protection("OtherScheduler", "another scheduler has pla
 MIN_RUNTIME: Final = Protection("MinRuntime", "it has not run for as long as a victim must")
 
 
-def on_request(request: str, *, of_group: bool = False) -> Protection:
+def on_request(request: ProtectionRequest, *, of_group: bool = False) -> Protection:
     """Of a pod that says, or whose PodGroup says, that it is not to be evicted."""
-    return Protection("Annotation", f"its PodGroup says {request}" if of_group else f"it says {request}")
+    whose = "its PodGroup" if of_group else "it"
+    return Protection("Annotation", f"{whose} says {request.text}")
 
 
 def protection(
@@ -313,7 +338,7 @@ def protection(
         return SEVERAL_BUDGETS
     if namespaces is None or pod.namespace in namespaces:
         request = protection_request(pod.annotations, pod.labels)
-        if request:
+        if request is not None and not (request.minimum_only and pod.group is not None):
             return on_request(request)
     if _KUEUE_WORKLOAD in pod.annotations:
         return KUEUE

@@ -7,9 +7,11 @@ import numpy as np
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools, Ints, Scores, widen
+from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import is_accelerator
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec
+from closeby.reading.decoding.preemption_requests import minimum_request
 from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.preempting.rule import PodTimes, Preemptible, PreemptionRule
@@ -67,11 +69,17 @@ class VictimColumns:
     def protection(self, row: int) -> Protection | None:
         """Why a running pod may not be a victim of any item; None if it may."""
         found = self._protection(self._pods[row], int(self._budget_of[row]))
+        holder = self._holders[int(self._holder_of[row])]
+        if found is None and holder.never_whole and not holder.divisible:
+            found = holder.minimum_kept
         young = self._running is not None and self._running.young[row]
         return MIN_RUNTIME if found is None and young else found
 
     def may_be_victim(self, pod: Pod, now: float | None) -> bool:
-        """Whether an item of higher priority may evict a pod, whatever budgets allow; no row is looked up."""
+        """Whether an item of higher priority may evict a pod, whatever budgets allow; no row is looked up.
+
+        One of a gang whose minimum stays may be beyond it.
+        """
         if self._state.budgets.covering(pod) != NONE or self._protection(pod, NONE) is not None:
             return False
         ask = self._whose.times
@@ -88,8 +96,9 @@ class VictimColumns:
         if found is not None:
             return found
         group = self._state.group_of(pod)
-        if group is not None and self._protects(group):
-            return on_request(group.protected_by, of_group=True)
+        request = None if group is None else self._request(group)
+        if request is not None and not request.minimum_only:
+            return on_request(request, of_group=True)
         return None if self._specs.is_ours(pod.spec) else OTHER_SCHEDULER
 
     # Following the cluster
@@ -113,8 +122,9 @@ class VictimColumns:
         self._limits: dict[int, MemberLimits] = {}
         #: The gangs whose objects name a priority, by holder.
         self._with_priority: dict[int, PodGroup] = {}
-        #: The gangs whose objects ask that no member is evicted, by holder.
+        #: The gangs whose objects ask that no member is evicted, and those whose minimum stays, by holder.
         self._protected: set[int] = set()
+        self._never_whole: set[int] = set()
         #: Holders whose members changed.
         self._dirty: set[int] = set()
         self._budgets = self._state.budgets.version
@@ -255,6 +265,7 @@ class VictimColumns:
             del self._gangs[holder.key]
             self._with_priority.pop(number, None)
             self._protected.discard(number)
+            self._never_whole.discard(number)
         owned = self._owners[holder.owner]
         owned.discard(number)
         if not owned:
@@ -270,22 +281,42 @@ class VictimColumns:
         holder.pods = [row for row in holder.members if not self._terminating[row]]
         if holder.gang:
             group = self._state.groups.get(holder.key)
+            request = None if group is None else self._request(group)
+            holder.minimum_kept = self._minimum_kept(holder, request)
             holder.divide(group, self._pods)
             if group is not None and (group.priority is not None or group.priority_class_name):
                 self._with_priority[number] = group
             else:
                 self._with_priority.pop(number, None)
-            if group is not None and self._protects(group):
+            if request is not None and not request.minimum_only:
                 self._protected.add(number)
             else:
                 self._protected.discard(number)
+            if holder.never_whole:
+                self._never_whole.add(number)
+            else:
+                self._never_whole.discard(number)
         self._limits.pop(number, None)
         if holder.limits is not None:
             self._limits[number] = holder.limits
 
-    def _protects(self, group: PodGroup) -> bool:
-        """Whether a gang's object asks that no member is evicted, in a namespace where users may ask that."""
-        return bool(group.protected_by) and (self._trusted is None or group.namespace in self._trusted)
+    def _trusts(self, namespace: str) -> bool:
+        """Whether users protect their pods there."""
+        return self._trusted is None or namespace in self._trusted
+
+    def _request(self, group: PodGroup) -> ProtectionRequest | None:
+        """What a gang's object asks about evictions, in a namespace where users may ask that."""
+        return group.protected_by if self._trusts(group.namespace) else None
+
+    def _minimum_kept(self, holder: Holder, of_group: ProtectionRequest | None) -> Protection | None:
+        """Why the minimum of a gang may not be evicted: its object or one of its pods asks for that."""
+        if of_group is not None and of_group.minimum_only:
+            return on_request(of_group, of_group=True)
+        for pod in (self._pods[row] for row in holder.members):
+            request = minimum_request(pod.labels) if self._trusts(pod.namespace) else None
+            if request is not None:
+                return on_request(request)
+        return None
 
     # What is given out
 
@@ -325,6 +356,8 @@ class VictimColumns:
             lost[known] = parts * specs.weights[own][known]
         divisible = np.zeros(len(self._holders), dtype=np.bool_)
         divisible[list(self._limits)] = True
+        never_whole = np.zeros(len(self._holders), dtype=np.bool_)
+        never_whole[list(self._never_whole)] = True
         return RunningPods(
             cluster=self._cluster,
             pods=self._pods,
@@ -345,6 +378,7 @@ class VictimColumns:
             specs=specs.specs,
             index_of=self._index,
             divisible=divisible,
+            never_whole=never_whole,
             limits=self._limits,
         )
 

@@ -69,11 +69,11 @@ def victims_of(running: RunningPods, priority: int, own: str, limited: Restricti
     if own in running.gangs:
         held[running.gangs[own]] = True
     may &= ~held[running.holder_of]
-    # A gang goes as a whole only if each of its pods may go.
+    # A gang goes as a whole only if each of its pods may go, and none of them is to stay as its minimum.
     kept = np.bincount(
         running.holder_of[~may & ~leaving & ~running.terminating], minlength=len(running.holders)
     )
-    whole = (kept == 0) & ~held
+    whole = (kept == 0) & ~held & ~running.never_whole
     if limited.barred is not None:
         leaving &= ~limited.barred[running.slots]
     single = may & running.divisible[running.holder_of]
