@@ -8,8 +8,11 @@ why.
 
 import asyncio
 import signal
+import subprocess
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -332,6 +335,27 @@ def test_a_plain_pods_node_is_filled_while_its_binding_is_refused(
     asyncio.run(run())
 
 
+@asynccontextmanager
+async def started_again(
+    process: subprocess.Popen[bytes], another: Callable[[], AbstractAsyncContextManager[object]]
+) -> AsyncIterator[None]:
+    """A process that ends, as its Lease ran out while it stood still, is replaced as by its Deployment."""
+    async with AsyncExitStack() as stack:
+
+        async def ended() -> bool:
+            return process.poll() is not None
+
+        async def replaced() -> None:
+            await until(ended, seconds=inf)
+            await stack.enter_async_context(another())
+
+        replacing = asyncio.create_task(replaced())
+        try:
+            yield
+        finally:
+            replacing.cancel()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("election", [(), ("--no-leader-elect",)], ids=["leader", "alone"])
 def test_the_process_stands_still_while_every_node_is_filled(
@@ -360,7 +384,8 @@ def test_the_process_stands_still_while_every_node_is_filled(
             await asyncio.sleep(max(0.0, 5.0 - (time.monotonic() - stopped)))
             proxy.forgive()
             process.send_signal(signal.SIGCONT)
-            await waits_and_is_placed_later(it, rivals)
+            async with started_again(process, lambda: replica(it, proxy, tmp_path, *election)):
+                await waits_and_is_placed_later(it, rivals)
 
     asyncio.run(run())
 

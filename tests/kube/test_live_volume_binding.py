@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -36,9 +37,9 @@ def hosts(number: int = 4) -> list[Object]:
     return [node(unique(f"n{i}"), labels={ZONE: f"z{i}"}, allocatable=gpu) for i in range(number)]
 
 
-def claiming(it: World, name: str, claim: str, gang: str | None = None) -> Object:
+def claiming(it: World, name: str, claim: str, gang: str | None = None, **spec: Any) -> Object:
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
-    return it.pod(name, gang=gang, volumes=[volume])
+    return it.pod(name, gang=gang, volumes=[volume], **spec)
 
 
 @asynccontextmanager
@@ -218,7 +219,9 @@ def test_trouble_with_the_writes(control_plane: ControlPlane, namespace: str, fa
             for part in ("/persistentvolumes/", "/persistentvolumeclaims/"):
                 for method in ("GET", "PATCH"):
                     proxy.inject(method, part, fault, times=2)
-            await it.create(claiming(it, "a", "there"), claiming(it, "b", "made"))
+            # The other one keeps off the only node where that volume is.
+            other = claiming(it, "b", "made", nodeSelector={ZONE: "z1"})
+            await it.create(claiming(it, "a", "there"), other)
             await it.bound(2)
             bound = await made.bound()
             assert bound["there"] == volume and bound["made"].startswith("pvc-")
