@@ -288,6 +288,14 @@ def test_a_run_that_is_stopped() -> None:
     assert found["measures"]["jobs"] == summary["jobs"] - summary["toCome"] - summary["impossible"]
 
 
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_a_run_may_be_stopped_before_its_first_job_comes(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "later.csv"
+    path.write_text(f"{HEADER}\nlate,3600,60,1,8,0,")
+    asked = ("--trace", path, "--until", 60, "-o", form, "--html", tmp_path / "report.html")
+    assert closeby("simulate", "-f", "-", *asked, stdin=text(*CLUSTER)).exit_code == 0
+
+
 def test_the_configuration_is_named(tmp_path: Path, trace: Path) -> None:
     config = tmp_path / "tight.yaml"
     config.write_text("plugins:\n- name: topology\n  enabled: false\n")

@@ -131,6 +131,13 @@ def test_a_run_stops_at_a_time() -> None:
     assert list(history.refusals) == [1]
 
 
+def test_a_run_may_stop_before_its_first_job_comes() -> None:
+    """The cluster is idle then, from the beginning on."""
+    history = run(jobs(("a", 60, 100, 1, 8)), leaves(1), ReplaySettings(until=10))
+    assert (history.until, history.samples.times.tolist()) == (10, [0])
+    assert (history.samples.busy.tolist(), history.samples.queued.tolist()) == ([0], [0])
+
+
 def test_what_waits_at_the_end_says_why_it_does_then(golden: Golden) -> None:
     """d comes when all hosts are in use. One is free when the run stops, which is too few to try it again."""
     rows = (("a", 0, 50, 1, 8), ("b", 0, 100, 1, 8), ("c", 0, 100, 1, 8), ("d", 10, 10, 3, 8))

@@ -128,6 +128,9 @@ class Recorder:
         """All of it as one record; ``room`` has what jobs may use of each node: GPUs, and CPU."""
         offsets, slots, cut = self._places()
         self.releases(until, "")
+        if not self._times:
+            # The run was stopped before its first job came.
+            self.sample(0.0)
         busy, queued, queued_gpus = (np.array(column, dtype=np.int64) for column in self._columns)
         times: Floats = np.array(self._times, dtype=np.float64)
         return History(
