@@ -531,6 +531,29 @@ def test_what_is_read_is_not_overwritten(option: str, trace: Path) -> None:
     assert f"{option} {other_way} would overwrite a file that is read; name another one" in result.stderr
 
 
+def test_a_file_of_a_folder_that_is_read_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "cluster.yaml"
+    path.parent.mkdir()
+    path.write_text(text(*CLUSTER))
+    before = path.read_bytes()
+    result = closeby("simulate", "-f", tmp_path, "--html", path)
+    assert (result.exit_code, path.read_bytes()) == (2, before)
+    assert f"--html {path} would overwrite a file that is read" in result.stderr
+    beside = path.with_suffix(".html")
+    assert closeby("simulate", "-f", tmp_path, "--html", beside).exit_code == 0
+    assert beside.is_file()
+
+
+@pytest.mark.parametrize("option", ["--write-trace", "--html"])
+def test_no_file_is_written_that_has_the_name_of_standard_input(
+    option: str, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trace.parent)
+    result = closeby("simulate", "--trace", trace, "--cluster", "small", option, "-")
+    assert (result.exit_code, Path("-").exists()) == (2, False)
+    assert f"{option} writes to a file" in result.stderr
+
+
 def test_two_files_are_not_written_to_one(trace: Path) -> None:
     path = trace.with_name("out")
     result = closeby("simulate", "--trace", trace, "--write-trace", path, "--html", path)

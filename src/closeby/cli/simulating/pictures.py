@@ -27,14 +27,21 @@ if TYPE_CHECKING:
 def check_written(written: Mapping[str, str | None], read: Iterable[str | None]) -> None:
     """Says at once that a file would be lost; ``written`` holds file names by option.
 
+    ``read`` names files and folders, of which all manifests are read.
+
     Raises:
-        UsageError: it would be.
+        UsageError: it would be, or the file would have the name that stands for standard input.
     """
-    kept = {Path(path).resolve() for path in read if path}
+    from closeby.reading.decoding.sources import STDIN, find_files
+
+    named = [path for path in read if path]
+    kept = {Path(path).resolve() for path in (*named, *find_files(named)[0])}
     options: dict[Path, str] = {}
     for option, path in written.items():
         if not path:
             continue
+        if path == STDIN:
+            raise click.UsageError(f"{option} writes to a file and not to standard output: name one")
         place = Path(path).resolve()
         if place in kept:
             raise click.UsageError(f"{option} {path} would overwrite a file that is read; name another one")
