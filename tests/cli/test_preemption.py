@@ -97,6 +97,12 @@ def test_the_time_of_lost_work_can_be_said() -> None:
     assert explained["preemptions"][0]["cost"]["lostAcceleratorSeconds"] == 30 * 16
 
 
+@pytest.mark.parametrize("written", ["now", "2026-01-01", "2026-02-30T09:00:30Z"])
+def test_what_is_no_time_is_refused_with_one_that_is(written: str) -> None:
+    refused = closeby("simulate", "-f", "-", "--now", written, stdin=text(*cluster()))
+    assert (refused.exit_code, f"{written!r} is not a time; write it like 20" in refused.stderr) == (2, True)
+
+
 def test_a_live_cluster_has_its_own_time() -> None:
     refused = closeby("explain", "train", "--now", "2026-01-01T09:00:30Z")
     assert (refused.exit_code, "--now is the time of manifests" in refused.stderr) == (2, True)

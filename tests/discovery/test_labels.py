@@ -95,6 +95,13 @@ def test_own_labels_and_other_keys_to_write() -> None:
     assert findings.nodes["n"].labels == {"a.io/leaf": "r1"}
 
 
+def test_a_label_of_ones_own_that_no_node_carries_is_named_with_the_one_that_was_meant() -> None:
+    findings, _ = read_labels([Node(name="n", labels={"x.io/rack": "r1"})], family_of(("x.io/rac",)))
+    (warning,) = findings.warnings
+    assert "x.io/rac," in warning.message
+    assert "did you mean x.io/rack?" in warning.remedy
+
+
 def test_the_command_reads_nodes_and_prints_the_topology_of_their_labels(tmp_path: Path) -> None:
     file = tmp_path / "nodes.json"
     items = [

@@ -1,5 +1,6 @@
 """Whatever a file holds: findings or a clear error, soon, and in bounded memory."""
 
+import gzip
 import json
 import resource
 import subprocess
@@ -228,6 +229,13 @@ def test_a_file_that_is_too_long_is_refused_unread(tmp_path: Path) -> None:
     with file.open("wb") as stream:
         stream.truncate(MOST_BYTES + 1)
     with pytest.raises(UnreadableError, match="is longer than 64 MiB"):
+        read_text(str(file))
+
+
+def test_a_compressed_file_is_to_come_through_a_pipe(tmp_path: Path) -> None:
+    file = tmp_path / "scan.txt"
+    file.write_bytes(gzip.compress(b"SwitchName=L1 Nodes=n1"))
+    with pytest.raises(UnreadableError, match="is compressed; give it through a pipe: gzip -dc"):
         read_text(str(file))
 
 

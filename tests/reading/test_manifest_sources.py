@@ -1,6 +1,7 @@
 """Files, folders, pipes; YAML and JSON, single, many and in Lists."""
 
 import gc
+import gzip
 import itertools
 import json
 from pathlib import Path
@@ -53,6 +54,14 @@ def test_paths_that_hold_nothing_are_errors(tmp_path: Path) -> None:
         "/latin.yaml: is not UTF-8 (byte 3); save it as UTF-8",
         f"/latin.json: is not UTF-8 (byte {2**20 + 7}); save it as UTF-8",
     ]
+
+
+def test_a_compressed_file_is_to_come_through_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_bytes(gzip.compress(NODE.format("a").encode()))
+    (error,) = read_manifests([str(path)]).errors
+    assert error.message == "is compressed"
+    assert "gzip -dc" in error.remedy
 
 
 def test_a_pipe_may_give_text_or_bytes() -> None:

@@ -105,6 +105,7 @@ def test_anchors_and_merge_keys() -> None:
     ("labels", "said"),
     [
         ("{a: x, a: y}", "line 5: key 'a' is given twice; keep one of the two"),
+        ("{}\napiVersion: v1", "line 6: key 'apiVersion' is given twice; keep one of the two, or write ---"),
         ("{? [a] : x}", "line 5: a key must be text"),
         ("{? {a: b} : x}", "line 5: a key must be text"),
         ("{a: &x b, *x : c}", "line 5: a key must be text"),

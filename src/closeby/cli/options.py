@@ -353,8 +353,16 @@ def asks_scheduler(command: Command) -> Command:
     return with_scheduler
 
 
-def _seconds(_: click.Context, __: click.Parameter, value: datetime | None) -> float | None:
-    return None if value is None else value.replace(tzinfo=UTC).timestamp()
+class _Moment(click.ParamType[float]):
+    """Seconds since the epoch, of a time as Kubernetes writes it."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return datetime.strptime(str(value), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            self.fail(f"{value!r} is not a time; write it like 2030-01-31T12:00:00Z, in UTC", param, ctx)
 
 
 def counts_lost_work(command: Command) -> Command:
@@ -362,8 +370,7 @@ def counts_lost_work(command: Command) -> Command:
     option = click.option(
         "--now",
         metavar="TIME",
-        type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ"]),
-        callback=_seconds,
+        type=_Moment(),
         help="The time by which the work of victims counts as lost.  [default: the latest in the manifests]",
     )
     return option(command)

@@ -82,10 +82,9 @@ def _unlabelled(nodes: Sequence[Node], family: LabelFamily, own: Sequence[str]) 
     """Says so when no node has a label of the family, and which families there are instead."""
     if not nodes:
         return ()
-    if own and family.name in PRESETS:
-        return ()
-    if own:
-        lost = [label for label in family.labels if not any(label in node.labels for node in nodes)]
+    named = family.name not in PRESETS
+    lost = [label for label in family.labels if named and not any(label in node.labels for node in nodes)]
+    if own or lost:
         carried = {label for node in nodes for label in node.labels}
         return tuple(
             warning(
@@ -105,4 +104,5 @@ def _unlabelled(nodes: Sequence[Node], family: LabelFamily, own: Sequence[str]) 
         if others
         else "label the nodes first, or name their own labels with --key LABEL,LABEL, closest first"
     )
-    return (warning("Network", f"no node has a usable label of {family.name}", remedy),)
+    which = f"value of {', '.join(family.labels)}" if named else f"label of {family.name}"
+    return (warning("Network", f"no node has a usable {which}", remedy),)

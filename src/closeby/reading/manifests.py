@@ -16,7 +16,7 @@ from closeby.objects.problems import Problem
 from closeby.reading.collection import Collection
 from closeby.reading.decoding.documents import Document, LineFinder
 from closeby.reading.decoding.result import Manifests
-from closeby.reading.decoding.sources import STDIN, STDIN_NAME, find_files, not_utf8, read_file
+from closeby.reading.decoding.sources import GZIP, STDIN, STDIN_NAME, find_files, not_utf8, read_file
 from closeby.reading.decoding.splitting import Found, json_documents, listed_documents, value_documents
 from closeby.reading.decoding.yaml_lines import (
     BlockReader,
@@ -92,6 +92,10 @@ def _documents(file: str, stdin: ReadStdin) -> Found:
     name = STDIN_NAME if file == STDIN else file
     data = content.encode() if isinstance(content, str) else content
     data = data.removeprefix(_BYTE_ORDER_MARK)
+    if data.startswith(GZIP):
+        remedy = "give it through a pipe: gzip -dc FILE | closeby COMMAND -f -"
+        yield Problem(file=name, message="is compressed", remedy=remedy)
+        return
     position = not_utf8(data)
     if position is not None:
         message = f"is not UTF-8 (byte {position})"

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from closeby.errors import RemediedError
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.problems import Problem
+from closeby.reading.decoding.sources import GZIP
 from closeby.simulator.synthetic import GPUS_PER_HOST
 
 COLUMNS: Final = ("name", "submitted", "duration", "pods", "gpus", "priority", "kind")
@@ -36,8 +37,6 @@ _MOST_PODS: Final = 1_000_000
 _MOST_SECONDS: Final = 1e11
 #: A trace that begins later counts from 1970, not from its own beginning.
 _SINCE_1970: Final = 1e9
-#: How files begin that gzip made.
-_GZIP: Final = b"\x1f\x8b"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
@@ -310,7 +309,7 @@ def _in_columns(jobs: list[_Job], dates: bool) -> Jobs:
 
 
 def _not_utf8(file: BinaryIO, error: UnicodeDecodeError) -> Trace:
-    if error.object.startswith(_GZIP):
+    if error.object.startswith(GZIP):
         return _unusable(
             "is compressed", "give it through a pipe: gzip -dc FILE | closeby simulate --trace -"
         )

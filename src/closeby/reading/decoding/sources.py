@@ -11,6 +11,8 @@ from closeby.objects.problems import Problem
 STDIN: Final = "-"
 #: What messages call it.
 STDIN_NAME: Final = "standard input"
+#: How files begin that gzip made.
+GZIP: Final = b"\x1f\x8b"
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _CHUNK: Final = 1 << 20
 

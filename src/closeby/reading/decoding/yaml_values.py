@@ -26,6 +26,8 @@ _FIELD: Final = re.compile(r"\s*(?:- +)*([\w./-]+:[ \t]+[^\s#].*?)\s*")
 
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = "<<"
+#: Keys with which an object begins.
+_FIRST_KEYS: Final = frozenset(("apiVersion", "kind"))
 _WORDS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
@@ -244,7 +246,8 @@ class _Builder:
         if self._text_keys and plain and not isinstance(resolved(text), str):
             raise YamlError(line, f"key {text} is not text", "put it in quotes")
         if text in container:
-            raise YamlError(line, f"key {text!r} is given twice", "keep one of the two")
+            between = ", or write --- between the two objects" if text in _FIRST_KEYS else ""
+            raise YamlError(line, f"key {text!r} is given twice", f"keep one of the two{between}")
         frame.key = text
         self.document.note(container, line)
 
