@@ -1,6 +1,7 @@
 """What the scheduler says on pods, on a real API server: when, how often, and to whom first."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -14,6 +15,7 @@ from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Writer
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.objects.times import utc
 from closeby.scheduling.outcomes import Binding, Leftover
 from tests.control_plane.api import Api, Object, create_namespace
 from tests.control_plane.cluster import ControlPlane
@@ -198,6 +200,24 @@ def test_other_words_for_the_same_reason_wait_and_another_reason_does_not(with_p
         assert it.patches(pod) == 2
 
     with_pods(1, replace(AT_ONCE, rephrased_after=600.0), test)
+
+
+def test_the_time_of_a_transition_is_that_of_the_status_and_not_of_the_words(with_pods: Run) -> None:
+    async def test(it: Reported) -> None:
+        (pod,) = it.pods
+        it.statuses.refused(refused(pod))
+        await it.until(pod, "no room")
+        since = str((await it.condition(pod))["lastTransitionTime"])
+
+        async def later() -> bool:
+            return utc(time.time()) > since
+
+        await eventually(later)
+        it.statuses.refused(refused(pod, "no node has the label", Reason.NODE_AFFINITY_MISMATCH))
+        await it.until(pod, "label")
+        assert (await it.condition(pod))["lastTransitionTime"] == since
+
+    with_pods(1, AT_ONCE, test)
 
 
 def test_nothing_is_written_while_the_cluster_is_read_again(with_pods: Run) -> None:

@@ -84,6 +84,8 @@ class PodStatuses:
         self._events = events
         self._stands = settings.stands
         self._pods: dict[str, _Pod] = {}
+        #: By pod and type of condition: the status that was written last, and since when it is that.
+        self._since: dict[str, dict[str, tuple[str, str]]] = {}
         work = WorkQueue(time.monotonic, self._namespace, places=Places(all=_AT_ONCE, rate=settings.rate))
         self._statuses = StatusReconciler(
             self,
@@ -138,6 +140,7 @@ class PodStatuses:
     def settled(self, uid: str) -> None:
         """The pod has a node, or is gone."""
         if self._pods.pop(uid, None) is not None:
+            self._since.pop(uid, None)
             self._statuses.forget(uid)
 
     async def before_binding(self, uid: str) -> None:
@@ -195,12 +198,20 @@ class PodStatuses:
         nominated = found.nominated
         if not conditions and nominated is None:
             return DONE
-        now = utc(time.time())
-        timed = [
-            one if one.last_transition_time else replace(one, last_transition_time=now) for one in conditions
-        ]
+        timed = [self._timed(found.pod.uid, one) for one in conditions]
         node = UNSET if nominated is None else nominated.node
         return await self._writer.pod_conditions(found.pod, timed, node)
+
+    def _timed(self, uid: str, condition: StatusCondition) -> StatusCondition:
+        """The condition with the time since which its status is that, whatever its message was before."""
+        if condition.last_transition_time:
+            return condition
+        since = self._since.setdefault(uid, {}) if uid in self._pods else {}
+        status, time_ = since.get(condition.type, ("", ""))
+        if status != condition.status:
+            time_ = utc(time.time())
+            since[condition.type] = condition.status, time_
+        return replace(condition, last_transition_time=time_)
 
     def _namespace(self, key: str) -> str:
         found = self._pods.get(key)
