@@ -254,6 +254,18 @@ def test_it_is_said_when_a_scheduler_that_was_named_cannot_be_asked(tmp_path: Pa
     assert "scheduler was not asked" not in explained(tmp_path, answers(b"[1]")).stdout
 
 
+def test_a_scheduler_without_tls_is_to_be_named_so() -> None:
+    async def run() -> Story | Problem:
+        async with serving(answers(story())) as url, Transport(connection(url)) as transport:
+            address = SchedulerAddress(url=url.replace("http:", "https:"), insecure=True)
+            return await ask_for_story(transport, address, "closeby", ItemKind.POD, "default/solo")
+
+    found = asyncio.run(run())
+    assert isinstance(found, Problem)
+    assert "http://" in found.remedy
+    assert "kubeconfig" not in str(found)
+
+
 def test_a_server_writes_no_lines_of_its_own(tmp_path: Path) -> None:
     pod = {"name": "solo", "uid": "u", "node": STEERS, "message": STEERS}
     told = explained(tmp_path, answers(story(pods=[pod])), "--scheduler", "URL")

@@ -130,6 +130,7 @@ def test_impersonation_is_passed_on(tmp_path: Path) -> None:
     [
         ({"current_context": "there"}, "has no context 'there'; it has here"),
         ({"current_context": None}, "has no current context; name one of here"),
+        ({"current_context": None, "contexts": []}, "has no context; name another kubeconfig file"),
         ({"clusters": []}, "names the cluster 'c', which is not there; the clusters are none"),
         ({"users": []}, "names the user 'u', who is not there; the users are none"),
         ({"users": "all"}, "users in"),

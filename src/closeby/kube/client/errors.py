@@ -16,6 +16,10 @@ LATE: Final = "NoAnswerInTime"
 WITHHELD: Final = "Withheld"
 #: The server can't prove who it is.
 CERTIFICATE: Final = "CertificateRefused"
+#: What to do then, where a kubeconfig file says how to reach the server.
+CHECK_KUBECONFIG: Final = (
+    "check certificate-authority(-data), tls-server-name and the server's name in the kubeconfig"
+)
 #: There are no credentials to send.
 NO_CREDENTIALS: Final = "NoCredentials"
 #: What should be written makes no sense.

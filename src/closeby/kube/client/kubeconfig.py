@@ -99,6 +99,8 @@ def read_access(files: Sequence[Path], context: str | None = None) -> ClusterAcc
     name = context or merged.current
     places = ", ".join(str(file) for file in files)
     if not name:
+        if not merged.contexts:
+            return Problem(f"{places} has no context", "name another kubeconfig file")
         remedy = f"name one of {_listed(merged.contexts)}, or run: kubectl config use-context NAME"
         return Problem(f"{places} has no current context", remedy)
     found = merged.contexts.get(name)

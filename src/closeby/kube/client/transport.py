@@ -26,6 +26,7 @@ import closeby
 from closeby.kube.client.connection import Connection
 from closeby.kube.client.errors import (
     CERTIFICATE,
+    CHECK_KUBECONFIG,
     CUT,
     LATE,
     NO_CREDENTIALS,
@@ -349,8 +350,7 @@ def _broken(error: Exception) -> ApiError:
     """What an exception says about a request, above all whether it may have been carried out."""
     said = str(error) or type(error).__name__
     if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)):
-        remedy = "check certificate-authority(-data), tls-server-name and the server's name in the kubeconfig"
-        return ApiError(None, CERTIFICATE, f"{said}; {remedy}", unsent=True)
+        return ApiError(None, CERTIFICATE, f"{said}; {CHECK_KUBECONFIG}", unsent=True)
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
         return ApiError(None, UNREACHABLE, said, unsent=True)
     if isinstance(error, TimeoutError):

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from closeby.kube.client.connection import Connection, connection_to
 from closeby.kube.client.credentials import TokenFile
-from closeby.kube.client.errors import ApiError, decoded
+from closeby.kube.client.errors import CERTIFICATE, CHECK_KUBECONFIG, ApiError, decoded
 from closeby.kube.client.transport import Limits, Request, Retry, Transport
 from closeby.kube.client.waiting import RequestPace
 from closeby.kube.metrics.serving import FORWARDED_TOKEN
@@ -251,6 +251,12 @@ def _refused(error: ApiError, where: str, direct: Connection | None) -> Problem:
         return Problem(
             f"{where} can't be asked: {error}",
             f"let this user get pods/proxy in namespace {namespace}, or give its URL with --scheduler",
+        )
+    if direct is not None and error.reason == CERTIFICATE:
+        return Problem(
+            f"{where} can't be asked: {str(error).removesuffix(f'; {CHECK_KUBECONFIG}')}",
+            "name who signed its certificate with --scheduler-ca-file, or accept any with "
+            "--scheduler-insecure; write http:// where it serves no TLS",
         )
     if not by_api_server and error.code == 401:
         return _wants_a_token(where)
