@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
@@ -77,6 +78,17 @@ def test_own_anti_affinity() -> None:
     plugin = plugin_on(*FIVE)
     place(plugin.handle.cluster, pod("db", "db"), "a1")
     assert allowed(plugin, pod("web", "web", PodAffinity(forbidden=(near("db"),)))) == "b1 b2 bare"
+
+
+@pytest.mark.parametrize("kind", ["required", "forbidden"])
+def test_nodes_that_refuse_for_the_same_reason_have_the_same_message(kind: str) -> None:
+    nodes = [Node(name=name, labels={HOSTNAME: name}) for name in ("n1", "n2", "n3")]
+    plugin = plugin_on(*nodes)
+    terms = (near("db" if kind == "forbidden" else "none", HOSTNAME),)
+    for name in ("n1", "n2"):
+        place(plugin.handle.cluster, pod(f"db-{name}", "db"), name)
+    web = pod("web", "web", PodAffinity(**{kind: terms}))
+    assert plugin.rejection(STATE, web, 0) == plugin.rejection(STATE, web, 1)
 
 
 def test_labels_of_namespaces_decide() -> None:

@@ -15,6 +15,7 @@ from closeby.cluster.columns import Cluster
 from closeby.cluster.population import Population
 from closeby.cluster.tallies import LabelClass, Tally, TermCounts
 from closeby.objects.arrays import Bools, Counts, Scores
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm
@@ -234,11 +235,11 @@ class InterPodAffinity(DomainFilter, NormalizeScore):
         if isinstance(mask, _Apart):
             term, count = mask.cause(slot)
             pods = f"{count} pod{'s' if count != 1 else ''}"
-            there = f"{mask.key}={node.labels.get(mask.key, '')}"
+            there = _domain(mask.key, node.labels.get(mask.key, ""))
             if mask.own:
-                text = f"required pod anti-affinity to {term}: {pods} there in {there}"
+                text = f"required pod anti-affinity to {term}: {pods} there {there}"
             else:
-                text = f"required pod anti-affinity of {pods} in {there}, to {term}"
+                text = f"required pod anti-affinity of {pods} {there}, to {term}"
             return Rejection(Reason.POD_ANTI_AFFINITY_CONFLICT, text)
         return Rejection(Reason.POD_AFFINITY_MISMATCH, _why_not_together(pod, mask, node.labels))
 
@@ -384,4 +385,9 @@ def _why_not_together(pod: Pod, mask: DomainMask | None, labels: object) -> str:
     value = labels.get(key) if isinstance(labels, dict) else None
     if value is None:
         return f"required pod affinity to {wanted}: the node has no label {key}"
-    return f"required pod affinity to {wanted}: no such pod is in {key}={value}"
+    return f"required pod affinity to {wanted}: no such pod is {_domain(key, value)}"
+
+
+def _domain(key: str, value: str) -> str:
+    """Where pods are; a node is not named, so that equal reasons of several nodes are one."""
+    return "on the node" if key == HOSTNAME else f"in {key}={value}"
