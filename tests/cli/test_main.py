@@ -206,6 +206,13 @@ def test_streams_that_are_closed_or_full(redirection: str, said: str, output: st
     assert "fault" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["schema SchedulingReport", "completion bash", "--help"])
+def test_a_full_disk_is_no_fault_of_closeby(command: str) -> None:
+    done = shell(f'"$1" -m closeby {command} > /dev/full')
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the output can't be written: No space left on device")
+
+
 def test_what_the_input_says_does_not_steer_the_terminal() -> None:
     """Neither in a report nor in an error."""
     red = "\x1b[31mred"

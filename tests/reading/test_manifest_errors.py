@@ -139,7 +139,7 @@ from tests.reading.manifest_text import error_of, read
             """,
             (
                 "standard input, document 1, line 2: is not a mapping, so it is not a Kubernetes object; "
-                "begin it like apiVersion: v1 and kind: Pod"
+                "make it the items of an object with apiVersion: v1 and kind: List"
             ),
         ),
         (

@@ -1,10 +1,13 @@
 """Tells a fault of a plugin, or a part that is not installed, from a fault of closeby."""
 
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from closeby.scheduling.extension import Plugin
+
+_OUTPUT_ERRORS: Final = frozenset({EDQUOT, EFBIG, EIO, ENOSPC})
 
 
 def without_laboratory(error: BaseException) -> str | None:
@@ -41,6 +44,16 @@ def fault_of_plugin(error: BaseException) -> str | None:
     where = f" in {frame.f_code.co_name}, line {place.tb_lineno}" if own else ""
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"plugin {_called(plugin)} failed{where}: {said}"
+
+
+def output_refused(error: BaseException) -> str | None:
+    """What to say when standard output takes no more, as on a full disk; None: that is not the problem."""
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in _OUTPUT_ERRORS:
+        return None
+    from closeby.cli.output import discard_output
+
+    discard_output()
+    return f"the output can't be written: {error.strerror}"
 
 
 def _ours(plugin: "Plugin") -> bool:

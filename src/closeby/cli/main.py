@@ -181,9 +181,9 @@ def _run(program: str) -> int:
         discard_output()
         return READER_GONE
     except Exception as error:
-        from closeby.cli.faults import fault_of_plugin, without_laboratory
+        from closeby.cli.faults import fault_of_plugin, output_refused, without_laboratory
 
-        said = without_laboratory(error) or fault_of_plugin(error)
+        said = without_laboratory(error) or fault_of_plugin(error) or output_refused(error)
         if said is None or sys.excepthook is sys.__excepthook__:
             raise
         click.echo(f"error: {said}; `closeby --debug …` shows the traceback", err=True)

@@ -24,6 +24,7 @@ _HALF: Final = re.compile(rb"\\u[dD]")
 #: In a stream of objects an indented brace is inside of one, and this is where one begins.
 _OBJECT_START = re.compile(r"^[{\[]", re.MULTILINE)
 _HEAD_REMEDY = "begin it like apiVersion: v1 and kind: Pod"
+_LIST_REMEDY = "make it the items of an object with apiVersion: v1 and kind: List"
 
 
 class _Head(Struct, rename="camel"):
@@ -203,4 +204,6 @@ def _is_list(document: Document, has_items: bool) -> bool:
 
 
 def _not_an_object(document: Document) -> Problem:
-    return document.error(FieldError((), "is not a mapping, so it is not a Kubernetes object", _HEAD_REMEDY))
+    is_array = isinstance(document.value, list) or bytes(document.raw or b"").lstrip().startswith(b"[")
+    remedy = _LIST_REMEDY if is_array and not document.position else _HEAD_REMEDY
+    return document.error(FieldError((), "is not a mapping, so it is not a Kubernetes object", remedy))

@@ -155,7 +155,9 @@ class Proposals:
             domains = self._table(who, question, None)
         if not domains:
             return None  # There are no pods whose priority matters.
-        return NoPreemption(why="no victims of any priority make room", domains=domains)
+        return NoPreemption(
+            why="the pods that may be evicted are not enough, whatever their priority", domains=domains
+        )
 
     def _lowest_that_helps(
         self, who: WhoAsks, question: GangQuestion | PodQuestion
