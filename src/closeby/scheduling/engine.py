@@ -60,6 +60,7 @@ from closeby.scheduling.preempting.records import Eviction, Preemption
 from closeby.scheduling.preempting.rule import Preemptible
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.rounds.loop import Rounds
+from closeby.scheduling.rounds.pending import PendingItems
 from closeby.topology.registry import Topologies
 
 
@@ -115,17 +116,13 @@ class Engine:
         #: What the tick in hand says of the time; None between ticks.
         self._wall: float | None = None
         self.stand_ins = StandIns(tools, self.state, self._holdings, self._pod_upserted, self._pod_removed)
-        self._rounds = Rounds(
-            tools,
-            self.state,
-            handle,
-            self._tell,
-            backoff=backoff,
-            reserve_after=reserve_after,
-            give_back=self._holdings.give_back if contain_faults else None,
+        give_back = self._holdings.give_back if contain_faults else None
+        self._pending = PendingItems(
+            tools, self.state, handle, backoff=backoff, reserve_after=reserve_after, give_back=give_back
         )
-        self._pending = self._rounds.pending
-        self._rounds.hold_places(self.stand_ins.for_pods)
+        self._rounds = Rounds(
+            tools, self.state, self._pending, self._tell, self.stand_ins.for_pods, give_back
+        )
         self._environment = Environment(
             tools, self.state, self._invalidations, self._pending, self.stand_ins.doubt_claims
         )

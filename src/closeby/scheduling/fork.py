@@ -25,6 +25,7 @@ from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.rounds.loop import Rounds
+from closeby.scheduling.rounds.pending import PendingItems
 
 #: A point in the log to which ``undo`` can return.
 Mark = int
@@ -60,11 +61,9 @@ class Fork:
         self._holdings = holdings
         #: Capacity if all that ends had ended.
         self.hypothetical = HypotheticalCluster(tools, state, handle, None)
-        self._rounds = Rounds(
-            tools, state, handle, _no_story, backoff=False, reserve_after=0.0, give_back=None
-        )
-        self._pending = self._rounds.pending
-        self._rounds.hold_places(_PlacesTried(places, self._vacate))
+        self._pending = PendingItems(tools, state, handle, backoff=False, reserve_after=0.0, give_back=None)
+        stand_ins = _PlacesTried(places, self._vacate)
+        self._rounds = Rounds(tools, state, self._pending, _no_story, stand_ins, None)
         #: How to undo each step, and the work item that it concerns.
         self._log: list[tuple[Callable[[], object], str | None]] = []
         for key in state.item_keys():

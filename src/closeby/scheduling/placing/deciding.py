@@ -137,11 +137,11 @@ class CycleResult(NamedTuple):
 class Decider:
     """Decides about one work item after another; numbers the placed pods in the order of scheduling."""
 
-    def __init__(self, tools: Tools, state: SchedulingState) -> None:
+    def __init__(self, tools: Tools, state: SchedulingState, stand_ins: HeldForPods) -> None:
+        """Pods take the places that ``stand_ins`` hold for them."""
         self._tools = tools
         self._state = state
-        #: The places that are held for pods to come; None where it is not asked about such pods.
-        self.stand_ins: HeldForPods | None = None
+        self._stand_ins = stand_ins
         #: uid of each pod whose place was made free in this cycle -> that node, and what was held there.
         self._vacated: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
         self._order = 0
@@ -187,9 +187,9 @@ class Decider:
 
         Those that do not suit any more are given up: the pods are placed like any others, with that room.
         """
-        if self.stand_ins is None or not self.stand_ins.any:
+        if not self._stand_ins.any:
             return None
-        places = self.stand_ins.of(ready)
+        places = self._stand_ins.of(ready)
         if not places:
             return self._without_place(key, ready)
         conditions: tuple[Condition, ...] = ()
@@ -204,7 +204,7 @@ class Decider:
             if blocked or missing(group, gang.members) is not None:
                 return None
         held = {uid: self._state.pods[stand_in].spec.requests for uid, stand_in in places.items()}
-        nodes = self.stand_ins.vacate(places)
+        nodes = self._stand_ins.vacate(places)
         self._vacated = {uid: (node, held[uid]) for uid, node in nodes.items()}
         if gang is None:
             attempt = take_places(self._tools, ready, nodes)
@@ -230,12 +230,12 @@ class Decider:
 
         None for all other pods.
         """
-        if self.stand_ins is None or not ready or kind_of(key) is not ItemKind.POD:
+        if not ready or kind_of(key) is not ItemKind.POD:
             return None
-        if not self.stand_ins.must_have_place(ready[0]):
+        if not self._stand_ins.must_have_place(ready[0]):
             return None
         why = "no place is held for it (any more) beside the other pods of its Workload"
-        siblings = self.stand_ins.siblings(ready[0])
+        siblings = self._stand_ins.siblings(ready[0])
         allowed = None if siblings is None else domain_of(siblings, self._tools)
         attempt = Attempt() if allowed is None else place_pod(self._tools, ready[0], allowed)
         if not attempt.placed:
@@ -427,8 +427,7 @@ class Decider:
         nodes = [names[slot] or "" for _, slot in placed]
         binders = map(self._binder, pods, nodes) if self._tools.profile.binds else repeat(None)
         orders = range(self._order, self._order + len(placed))
-        if self.stand_ins is not None:
-            self.stand_ins.placed(pods)
+        self._stand_ins.placed(pods)
         claims = self._tools.cluster.volumes
         volumes = map(claims.claimed, pods) if claims.any_used else repeat(())
         self._order += len(placed)

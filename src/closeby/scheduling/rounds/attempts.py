@@ -25,19 +25,21 @@ class Attempts:
     """Runs the cycles, with the nodes masked that an item must keep off."""
 
     def __init__(
-        self, tools: Tools, state: SchedulingState, pending: PendingItems, give_back: GiveBack | None
+        self,
+        tools: Tools,
+        state: SchedulingState,
+        pending: PendingItems,
+        stand_ins: HeldForPods,
+        give_back: GiveBack | None,
     ) -> None:
         """With ``give_back`` a fault while an item is decided refuses that item; without it is raised."""
         self._tools = tools
         self._state = state
         self._pending = pending
+        self._stand_ins = stand_ins
         self._give_back = give_back
         self._exclusives = Exclusives(tools, state)
-        self._decider = Decider(tools, state)
-
-    def hold_places(self, stand_ins: HeldForPods) -> None:
-        """From now on pods take the places that are held for them."""
-        self._decider.stand_ins = stand_ins
+        self._decider = Decider(tools, state, stand_ins)
 
     def pre_enqueue(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
@@ -46,12 +48,11 @@ class Attempts:
     @property
     def some_have_places(self) -> bool:
         """Whether places are held for any pods."""
-        return self._decider.stand_ins is not None and self._decider.stand_ins.any
+        return self._stand_ins.any
 
     def has_places(self, key: str) -> bool:
         """Whether places are held for pods of this item."""
-        stand_ins = self._decider.stand_ins
-        return stand_ins is not None and stand_ins.any and stand_ins.concerns(self._state.turn(key).pods)
+        return self._stand_ins.any and self._stand_ins.concerns(self._state.turn(key).pods)
 
     def gave_places_up(self) -> bool:
         """Whether the last cycle left places free that were held for the pods of its item."""

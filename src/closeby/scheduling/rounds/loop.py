@@ -5,7 +5,6 @@ from math import inf
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition
 from closeby.scheduling.events import Tick
-from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Output, Suspended
 from closeby.scheduling.placing.places_for_pods import HeldForPods
@@ -18,35 +17,27 @@ from closeby.scheduling.rounds.refusing_alike import RefusedAlike
 
 
 class Rounds:
-    """Decides when asked; what is to be decided is in ``pending``."""
+    """Decides about the items that are pending, when asked."""
 
     def __init__(
         self,
         tools: Tools,
         state: SchedulingState,
-        handle: Handle,
+        pending: PendingItems,
         tell: Tell,
-        *,
-        backoff: bool,
-        reserve_after: float,
+        stand_ins: HeldForPods,
         give_back: GiveBack | None,
     ) -> None:
-        """``backoff`` and ``reserve_after`` as the engine takes them.
+        """Pods take the places that ``stand_ins`` hold for them.
 
         With ``give_back`` a fault while an item is decided refuses that item; without it is raised.
         """
         self._state = state
         self._tell = tell
-        self.pending = PendingItems(
-            tools, state, handle, backoff=backoff, reserve_after=reserve_after, give_back=give_back
-        )
-        self._attempts = Attempts(tools, state, self.pending, give_back)
-        self._alike = RefusedAlike(state, self.pending, self._attempts, tell)
-        self._outcomes = OutcomeHandler(tools, state, self.pending, tell)
-
-    def hold_places(self, stand_ins: HeldForPods) -> None:
-        """From now on pods take the places that are held for them."""
-        self._attempts.hold_places(stand_ins)
+        self._pending = pending
+        self._attempts = Attempts(tools, state, pending, stand_ins, give_back)
+        self._alike = RefusedAlike(state, pending, self._attempts, tell)
+        self._outcomes = OutcomeHandler(tools, state, pending, tell)
 
     def pre_enqueue(self, pod: Pod) -> Condition | None:
         """Why a pod may not enter the queue yet; None when it may."""
@@ -54,7 +45,7 @@ class Rounds:
 
     def decide(self, outputs: list[Output], tick: Tick) -> None:
         """Decide about the active items in the order of the queue, and append the decisions."""
-        pending, refusals, time = self.pending, self.pending.refusals, TickTime.of(tick)
+        pending, refusals, time = self._pending, self._pending.refusals, TickTime.of(tick)
         self._begin(outputs, time)
         if refusals.kept:
             refusals.forget_outdated()
@@ -82,7 +73,7 @@ class Rounds:
 
     def _begin(self, outputs: list[Output], time: TickTime) -> None:
         """Queue what is due by the time, and what changed since the last tick."""
-        pending = self.pending
+        pending = self._pending
         if self._state.relaxing.written and time.clock is not None:
             for late in self._state.relaxing.due(time.clock):
                 pending.requeue(late)
@@ -96,8 +87,8 @@ class Rounds:
         self._outcomes.review_reservations(outputs, time.moment)
 
     def _decide_item(self, outputs: list[Output], key: str, allowance: int | None, time: TickTime) -> None:
-        queue = self.pending.queue
-        self.pending.refusals.begin()
+        queue = self._pending.queue
+        self._pending.refusals.begin()
         if key in self._state.relaxing.written and time.clock is not None:
             self._relax(key, time.clock)
         done = self._attempts.run(key, allowance)
@@ -115,5 +106,5 @@ class Rounds:
     def _relax(self, key: str, clock: float) -> None:
         """What a gang requires for a time only may count no more."""
         if self._state.relax(key, clock):
-            self.pending.suspensions.cancel(key)
+            self._pending.suspensions.cancel(key)
             self._tell(key, "what it requires for a time only has changed", None)
