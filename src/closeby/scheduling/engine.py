@@ -50,6 +50,7 @@ from closeby.scheduling.outcomes import (
     StoryEntry,
     item_key,
 )
+from closeby.scheduling.placing.deciding import pre_enqueue
 from closeby.scheduling.placing.rechecking import Invalidations, Recheck
 from closeby.scheduling.placing.stand_ins import StandIns
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
@@ -319,7 +320,7 @@ class Engine:
             return
         self.state.add(pod, placed=False)
         self.cluster.population.expect(pod)
-        if (refusal := self._rounds.pre_enqueue(pod)) is not None:
+        if (refusal := pre_enqueue(self._tools, pod)) is not None:
             self.state.gated[pod.uid] = refusal
         self._pending.requeue(key)
 

@@ -20,6 +20,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
 from closeby.scheduling.outcomes import Outcome, Output, item_key, namespace_of, outcomes_of
+from closeby.scheduling.placing.deciding import pre_enqueue
 from closeby.scheduling.placing.places_for_pods import PlacesForPods
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools
@@ -178,7 +179,7 @@ class Fork:
 
     def _add_waiting(self, pod: Pod) -> None:
         self._state.add(pod, placed=False)
-        refusal = self._rounds.pre_enqueue(pod)
+        refusal = pre_enqueue(self._tools, pod)
         if refusal is not None:
             self._state.gated[pod.uid] = refusal
         key = self._state.item_key(pod)

@@ -31,6 +31,53 @@ from closeby.scheduling.placing.tools import (
 )
 from closeby.scheduling.plugin_view import CycleState
 
+_NO_LABELS: Mapping[str, str] = {}
+#: Different resources that one pod may ask for: each one is a column over all nodes.
+MOST_RESOURCES: Final = 64
+#: What keeps one member out for one of these reasons keeps all of its gang waiting.
+_HOLDS_THE_GANG = frozenset({Reason.UNSUPPORTED, Reason.NAMESPACE_EXCLUDED})
+
+
+def pre_enqueue(tools: Tools, pod: Pod) -> Condition | None:
+    """Why a pod may not enter the queue yet; None when it may."""
+    if pod.spec.unsupported:
+        message = f"it asks for what closeby does not support yet: {some(pod.spec.unsupported)}"
+        remedy = "remove it or leave the pod to another scheduler"
+        if awaits_the_grouper(pod):
+            message = f"it is not known {some(pod.spec.unsupported)}"
+            remedy = "if that lasts, see whether the pod-grouper runs (closeby controllers)"
+        return Condition(
+            reason=Reason.UNSUPPORTED,
+            object=f"Pod/{pod.key}",
+            field=pod.spec.unsupported[0],
+            message=message,
+            remedy=remedy,
+            blocking=True,
+        )
+    if pod.spec.invalid:
+        return Condition(
+            reason=Reason.INVALID_SPEC,
+            object=f"Pod/{pod.key}",
+            field=pod.spec.invalid[0].partition(" ")[0],
+            message=f"no API server accepts it: {some(pod.spec.invalid)}",
+            remedy="correct the manifest",
+            blocking=True,
+        )
+    if len(pod.spec.requests) > MOST_RESOURCES:
+        return Condition(
+            reason=Reason.UNSUPPORTED,
+            object=f"Pod/{pod.key}",
+            field="spec.containers[*].resources.requests",
+            message=f"it asks for {len(pod.spec.requests):,} different resources",
+            remedy=f"ask for at most {MOST_RESOURCES}",
+            blocking=True,
+        )
+    for plugin in tools.profile.pre_enqueue:
+        refusal = plugin.pre_enqueue(pod)
+        if refusal is not None:
+            return refusal
+    return None
+
 
 def follow_plan(
     tools: Tools, gang: WaitingGang, planned: Mapping[str, str], all_of_it: int
@@ -115,13 +162,6 @@ def place_pod(tools: Tools, pod: Pod, allowed: Bools | None = None) -> Attempt:
         return Attempt(refusal=refusal, explanations=explanations)
     statement.commit()
     return Attempt(placed=placed, explanations=explanations)
-
-
-_NO_LABELS: Mapping[str, str] = {}
-#: Different resources that one pod may ask for: each one is a column over all nodes.
-MOST_RESOURCES: Final = 64
-#: What keeps one member out for one of these reasons keeps all of its gang waiting.
-_HOLDS_THE_GANG = frozenset({Reason.UNSUPPORTED, Reason.NAMESPACE_EXCLUDED})
 
 
 class CycleResult(NamedTuple):
@@ -310,46 +350,6 @@ class Decider:
             found = plugin.buckets(gang.group, gang.waiting, gang.running)
             if found is not None:
                 return tuple(tuple(pod.name for pod in bucket) for bucket in found)
-        return None
-
-    def pre_enqueue(self, pod: Pod) -> Condition | None:
-        """Why a pod may not enter the queue yet; None when it may."""
-        if pod.spec.unsupported:
-            message = f"it asks for what closeby does not support yet: {some(pod.spec.unsupported)}"
-            remedy = "remove it or leave the pod to another scheduler"
-            if awaits_the_grouper(pod):
-                message = f"it is not known {some(pod.spec.unsupported)}"
-                remedy = "if that lasts, see whether the pod-grouper runs (closeby controllers)"
-            return Condition(
-                reason=Reason.UNSUPPORTED,
-                object=f"Pod/{pod.key}",
-                field=pod.spec.unsupported[0],
-                message=message,
-                remedy=remedy,
-                blocking=True,
-            )
-        if pod.spec.invalid:
-            return Condition(
-                reason=Reason.INVALID_SPEC,
-                object=f"Pod/{pod.key}",
-                field=pod.spec.invalid[0].partition(" ")[0],
-                message=f"no API server accepts it: {some(pod.spec.invalid)}",
-                remedy="correct the manifest",
-                blocking=True,
-            )
-        if len(pod.spec.requests) > MOST_RESOURCES:
-            return Condition(
-                reason=Reason.UNSUPPORTED,
-                object=f"Pod/{pod.key}",
-                field="spec.containers[*].resources.requests",
-                message=f"it asks for {len(pod.spec.requests):,} different resources",
-                remedy=f"ask for at most {MOST_RESOURCES}",
-                blocking=True,
-            )
-        for plugin in self._tools.profile.pre_enqueue:
-            refusal = plugin.pre_enqueue(pod)
-            if refusal is not None:
-                return refusal
         return None
 
     def _settle(

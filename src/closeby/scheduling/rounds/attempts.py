@@ -6,7 +6,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Reason
 from closeby.objects.unexpected import Contained
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Outcome, failed, kind_of, name_of
@@ -40,10 +40,6 @@ class Attempts:
         self._give_back = give_back
         self._exclusives = Exclusives(tools, state)
         self._decider = Decider(tools, state, stand_ins)
-
-    def pre_enqueue(self, pod: Pod) -> Condition | None:
-        """Why a pod may not enter the queue yet; None when it may."""
-        return self._decider.pre_enqueue(pod)
 
     @property
     def some_have_places(self) -> bool:

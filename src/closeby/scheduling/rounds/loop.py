@@ -2,8 +2,6 @@
 
 from math import inf
 
-from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition
 from closeby.scheduling.events import Tick
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Output, Suspended
@@ -38,10 +36,6 @@ class Rounds:
         self._attempts = Attempts(tools, state, pending, stand_ins, give_back)
         self._alike = RefusedAlike(state, pending, self._attempts, tell)
         self._outcomes = OutcomeHandler(tools, state, pending, tell)
-
-    def pre_enqueue(self, pod: Pod) -> Condition | None:
-        """Why a pod may not enter the queue yet; None when it may."""
-        return self._attempts.pre_enqueue(pod)
 
     def decide(self, outputs: list[Output], tick: Tick) -> None:
         """Decide about the active items in the order of the queue, and append the decisions."""
