@@ -1,9 +1,8 @@
 """All exceptions that closeby raises on purpose: one tree.
 
 ``ClosebyError`` is the root, so that a program that uses closeby can tell its errors from others. A
-problem of a file, or one that a server reports, is data (``Problem``, ``ApiError``); ``RequestError`` carries
-such data where code raises it. Two children live in the modules that need them: ``WireError`` of the
-agents, and ``Unusable``, by which a command ends.
+problem of a file, or one that a server reports, is data (``Problem``, ``ApiError``). Two children live in the
+modules that need them: ``WireError`` of the agents, and ``Unusable``, by which a command ends.
 """
 
 from collections.abc import Iterable
@@ -13,14 +12,6 @@ from closeby.objects.problems import Problem
 
 class ClosebyError(Exception):
     """The root."""
-
-
-class RequestError(ClosebyError):
-    """A request to a server was not carried out; ``error`` says why, such as an ``ApiError``."""
-
-    def __init__(self, error: object) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 # What a user wrote

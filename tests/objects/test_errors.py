@@ -9,7 +9,6 @@ import pytest
 import closeby
 from closeby import errors
 from closeby.errors import ClosebyError, ConfigurationError
-from closeby.kube.client.errors import ApiError
 from closeby.objects.bounds import MESSAGE
 from closeby.objects.problems import Problem
 
@@ -47,13 +46,6 @@ def test_every_exception_is_a_child_of_the_root() -> None:
 def test_what_is_written_wrongly_is_still_a_value_error() -> None:
     for kind in (ConfigurationError, errors.QuantityError, errors.PluginLookupError, errors.ScoreError):
         assert issubclass(kind, ValueError)
-
-
-def test_an_answer_of_the_server_becomes_an_exception_where_one_is_raised() -> None:
-    answer = ApiError(404, "NotFound", "no such pod")
-    raised = errors.RequestError(answer)
-    assert raised.error is answer
-    assert str(raised) == str(answer)
 
 
 @pytest.mark.parametrize(

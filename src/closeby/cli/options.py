@@ -218,7 +218,7 @@ def logs(command: Command) -> Command:
     return with_log
 
 
-def manifests_option(help_text: str, *, required: bool = False) -> Callable[[Command], Command]:
+def manifests_option(help_text: str) -> Callable[[Command], Command]:
     """``-f``, as often as there are files; the command gets them as ``paths``."""
     return click.option(
         "-f",
@@ -227,23 +227,17 @@ def manifests_option(help_text: str, *, required: bool = False) -> Callable[[Com
         metavar="PATH",
         type=FILE_NAME,
         multiple=True,
-        required=required,
         help=help_text,
     )
 
 
-def reads_manifests(command: Command) -> Command:
-    """Adds ``-f``, ``--config`` and ``--keep-going``; the command gets them as ``sources``."""
-    return _reads_files(command, needed=True)
-
-
 def may_read_manifests(command: Command) -> Command:
-    """As ``reads_manifests``, but ``-f`` may be left out: the command says when it needs it."""
-    return _reads_files(command, needed=False)
+    """Adds ``-f``, ``--config`` and ``--keep-going``; the command gets them as ``sources``.
 
+    ``-f`` may be left out: the command says when it needs it.
+    """
 
-def _reads_files(command: Command, needed: bool) -> Command:
-    @manifests_option(MANIFESTS_HELP, required=needed)
+    @manifests_option(MANIFESTS_HELP)
     @configured
     @keeps_going
     @wraps(command)
@@ -256,7 +250,7 @@ def _reads_files(command: Command, needed: bool) -> Command:
 
 
 def reads_cluster_or_manifests(command: Command) -> Command:
-    """As ``reads_manifests``, but without ``-f`` the live cluster is read."""
+    """The same with options about a cluster: without ``-f`` the live one is read."""
 
     @manifests_option(f"{MANIFESTS_HELP}  [default: the live cluster]")
     @connects

@@ -38,7 +38,6 @@ class Outlook:
     ) -> None:
         self._pace = pace
         self._traffic = traffic
-        self._kinds: Ints = traffic.kinds
         self._kind_of = dict(zip((pod.uid for pod in pods), traffic.kinds.tolist(), strict=True))
         self._one_of = {kind: pod for pod, kind in zip(pods, traffic.kinds.tolist(), strict=True)}
         self._bounded: Bools = np.isfinite(traffic.limits)

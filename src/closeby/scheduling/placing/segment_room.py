@@ -278,7 +278,7 @@ class SegmentRoom:
                 return _in_order(evenly(whole, number), layer, first)
             shares = self._beside_used(inside, number) if depth == 0 else {}
             left = number - sum(shares.values())
-            rest_of = _Only(tree, layer.level, self._whole[depth], self._used) if shares else self
+            rest_of = _Only(tree, self._whole[depth], self._used) if shares else self
             for domain, count in fewest(rest_of, inside, layer.level, left, strategy, means) if left else ():
                 shares[domain] = count
             return sorted((domain, count * layer.size) for domain, count in shares.items())
@@ -294,7 +294,7 @@ class SegmentRoom:
         if layer.spread:
             chosen = _in_order(evenly(others, left), layer, first)
         else:
-            rest_of = _Only(tree, layer.level, self._whole[depth], np.asarray([first + index]))
+            rest_of = _Only(tree, self._whole[depth], np.asarray([first + index]))
             found = fewest(rest_of, inside, layer.level, left, strategy, means) if left else []
             chosen = sorted((domain, count * layer.size) for domain, count in found)
         return [*chosen, (Domain(layer.level, first + index), own * layer.size + rest)]
@@ -351,9 +351,8 @@ class SegmentRoom:
 class _Only:
     """Figures of one level without some of its domains."""
 
-    def __init__(self, tree: Tree, level: int, figures: Counts, left_out: Ints) -> None:
+    def __init__(self, tree: Tree, figures: Counts, left_out: Ints) -> None:
         self.tree = tree
-        self._level = level
         self._figures = figures.copy()
         self._figures[left_out] = 0
 

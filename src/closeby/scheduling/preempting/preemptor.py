@@ -84,7 +84,6 @@ class Preemptor:
     ) -> None:
         self._tools = tools
         self._state = state
-        self._plugin = plugin
         self._rule = rule = plugin.rule
         self._whose = whose
         self._trials = PreemptionTrials(tools, state, holdings, handle)

@@ -27,7 +27,6 @@ class PreemptionTrials:
     """Runs cycles without some pods. Every filter and all resources count, those of plugins too."""
 
     def __init__(self, tools: Tools, state: SchedulingState, holdings: Holdings, handle: Handle) -> None:
-        self._state = state
         self._holdings = holdings
         self._trial = TryOnly(handle)
         self._tools = tools.for_fork()
