@@ -15,6 +15,7 @@ from closeby.scheduling.preempting.domain_room import DomainRoom
 from closeby.scheduling.preempting.records import EvictionCost
 from closeby.scheduling.preempting.tried_sets import TriedSets
 from closeby.scheduling.preempting.units import MemberLimits, VictimCounts, VictimTally, VictimUnit
+from closeby.scheduling.preempting.victims import Victims, partly_free_in
 
 #: Units of a domain of which every set is judged.
 EXACT: Final = 20
@@ -55,6 +56,18 @@ class Clearing(Struct, kw_only=True, eq=False):
     nodes: int = 0
     #: Whether nothing was left untried.
     exact: bool = True
+
+    @classmethod
+    def among(cls, victims: Victims, *, soft: bool) -> "Clearing":
+        """The search among these victims; ``soft``: they may violate budgets."""
+        running = victims.running
+        return cls(
+            allowed=victims.allowed,
+            limits=running.limits,
+            slots=running.slots,
+            soft=soft,
+            partly_free=partly_free_in(running, victims.leaving),
+        )
 
     def cheapest(
         self, domain_room: DomainRoom, units: Sequence[VictimUnit], limit: EvictionCost | None
@@ -97,14 +110,10 @@ class Clearing(Struct, kw_only=True, eq=False):
 
     def costs(self, units: Sequence[VictimUnit]) -> EvictionCost:
         """What some units cost together."""
-        tally = self._tally_of(units)
-        return tally.cost._replace(partly_free=self.partly_free(tally.units))
-
-    def _tally_of(self, units: Sequence[VictimUnit]) -> VictimTally:
         tally = VictimTally(self.allowed, self.limits)
         for unit in units:
             tally.take(unit)
-        return tally
+        return self.found(tally).cost
 
     def found(self, tally: VictimTally) -> FoundVictims:
         """What is taken now."""

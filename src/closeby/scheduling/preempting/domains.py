@@ -22,7 +22,14 @@ from closeby.scheduling.preempting.records import DomainCost, EvictionCost, Kept
 from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.tried_sets import AT_ONCE, TOGETHER, TRIALS, TriedSets
 from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.victims import LeastCost, Units, Victims, in_order, partly_free_in, pods_of
+from closeby.scheduling.preempting.victims import (
+    LeastCost,
+    Units,
+    Victims,
+    in_order,
+    pods_of,
+    pods_of_leaving,
+)
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 #: Filters whose answers the arithmetic knows: resources, and what is true of a node whatever runs there.
@@ -91,7 +98,6 @@ class GangQuestion:
         self._counted = all(kind.plain for kind in kinds)
         self.wanted = sum(kind.wanted for kind in kinds)
         self._tried = 0
-        self._leaving: tuple[Pod, ...] = ()
 
     def holding(self) -> Ints:
         """The domains that would hold the gang if nothing ran there; by index at the level."""
@@ -140,14 +146,7 @@ class GangQuestion:
         domains = self._holding(room.could)
         if not len(domains):
             return None
-        self._leaving = tuple(running.pods[one] for one in victims.leaving.tolist())
-        clearing = Clearing(
-            allowed=victims.allowed,
-            limits=running.limits,
-            slots=running.slots,
-            soft=self.soft,
-            partly_free=partly_free_in(running, victims.leaving),
-        )
+        clearing = Clearing.among(victims, soft=self.soft)
         units = Units(victims, room, self.tree, self.level, self._trials.owners(self._gang))
         fits = [DomainCounts(self.tree, counts).of(self.level) for counts in room.fits]
         return _Search(clearing, self, units, room, fits, domains)
@@ -204,9 +203,10 @@ class GangQuestion:
     ) -> Iterator[DomainCandidate]:
         """The same domains without those that can't hold the gang even if all goes there that may go."""
         yield from islice(candidates, AT_ONCE)
+        leaving = pods_of_leaving(victims)
         while batch := list(islice(candidates, TOGETHER)):
             gone = dict.fromkeys(one for _, _, units, _ in batch for unit in units for one in unit.pods)
-            pods = (*self._leaving, *(victims.running.pods[one] for one in gone))
+            pods = (*leaving, *(victims.running.pods[one] for one in gone))
             most = self._trials.most(self._gang, self._one_of_each, pods)
             holding = None if most is None else set(self._holding(most).tolist())
             yield from (one for one in batch if holding is None or one[1].index in holding)
@@ -294,14 +294,13 @@ class GangQuestion:
 
     def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the gang goes without these pods and all that leaves anyway; None: it does not fit."""
-        leaving = (victims.running.pods[one] for one in victims.leaving.tolist())
-        return self._trials.place(self._gang, (*leaving, *pods))
+        return self._trials.place(self._gang, (*pods_of_leaving(victims), *pods))
 
     def _fits(self, victims: Victims, units: Sequence[VictimUnit]) -> tuple[Placed, ...] | None:
         """Where the gang goes without these units and all that leaves anyway; None: it does not fit."""
         self._tried += 1
         gone = dict.fromkeys(one for unit in units for one in unit.pods)
-        return self._trials.place(self._gang, (*self._leaving, *(victims.running.pods[one] for one in gone)))
+        return self.places_without(victims, [victims.running.pods[one] for one in gone])
 
 
 def with_kept(cost: DomainCost, kept: tuple[int, tuple[KeptPods, ...]] | None) -> DomainCost:

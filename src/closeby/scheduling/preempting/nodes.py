@@ -31,7 +31,7 @@ from closeby.scheduling.preempting.running_pods import RunningPods
 from closeby.scheduling.preempting.trials import PreemptionTrials
 from closeby.scheduling.preempting.tried_sets import AT_ONCE, TOGETHER, TriedSets, most_trials
 from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.victims import Units, Victims, in_order, partly_free_in, pods_of
+from closeby.scheduling.preempting.victims import Units, Victims, in_order, pods_of, pods_of_leaving
 from closeby.topology.tree import Tree
 
 #: Nodes of which the cost is shown in an explanation.
@@ -160,13 +160,7 @@ class PodQuestion:
     def _nodes(self, victims: Victims) -> "_Nodes":
         running, cluster = victims.running, self._tools.cluster
         room = room_of(cluster, running, self.rows, self.kinds, victims.leaving, victims.pods)
-        clearing = Clearing(
-            allowed=victims.allowed,
-            limits=running.limits,
-            slots=running.slots,
-            soft=self.soft,
-            partly_free=partly_free_in(running, victims.leaving),
-        )
+        clearing = Clearing.among(victims, soft=self.soft)
         owned = self._trials.owners(self._pod)
         units = Units(victims, room, self.tree, self.tree.node_level, owned)
         return _Nodes(cluster, self.tree, self.kinds[0], victims, room, units, clearing, self._trials)
@@ -337,8 +331,3 @@ def _some_alone(units: Sequence[VictimUnit]) -> bool:
 def _importance(running: RunningPods, unit: VictimUnit) -> tuple[object, ...]:
     """The most important first: by priority, gangs before pods, those that started first."""
     return -unit.priority, not unit.gang, float(running.started[list(unit.pods)].min()), unit.name
-
-
-def pods_of_leaving(victims: Victims) -> tuple[Pod, ...]:
-    """The pods that go anyway."""
-    return tuple(victims.running.pods[one] for one in victims.leaving.tolist())

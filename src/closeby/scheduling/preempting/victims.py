@@ -392,6 +392,11 @@ def pods_of(running: RunningPods, units: Iterable[VictimUnit]) -> tuple[Pod, ...
     return tuple(running.pods[one] for unit in units for one in unit.pods)
 
 
+def pods_of_leaving(victims: Victims) -> tuple[Pod, ...]:
+    """The pods that go anyway."""
+    return tuple(victims.running.pods[one] for one in victims.leaving.tolist())
+
+
 def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Pods by namespace and name, numbers as numbers."""
     return tuple(sorted(pods, key=lambda pod: (natural_key(pod.namespace), natural_key(pod.name), pod.uid)))
