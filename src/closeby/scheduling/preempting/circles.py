@@ -11,7 +11,7 @@ from closeby.scheduling.preempting.running_pods import RunningPods, owner_of
 #: Owners from which on those are forgotten that were not evicted for a day.
 _MANY: Final = 1024
 #: Seconds for which a victim that comes back does not preempt itself.
-PEACE: Final = 60.0
+COOLDOWN: Final = 60.0
 #: Seconds for which a victim that comes back waits before it is tried, and at most; they double with each
 #: eviction of the day.
 _BACKOFF: Final = 1.0
@@ -66,18 +66,18 @@ class Evictions:
                 if not counted:
                     del self._counted[owner]
 
-    def peace(self, pod: Pod, now: float) -> float | None:
+    def cooldown(self, pod: Pod, now: float) -> float | None:
         """Until when a pod does not preempt since its gang or owner was evicted; None if it may."""
         found = self._of.get(owner_of(pod))
         if found is None:
             return None
         # The sum is what the deadline is compared with: a difference of floats may fall short of it.
-        until = found[-1].when + PEACE
+        until = found[-1].when + COOLDOWN
         return until if now < until else None
 
     def backoff(self, pod: Pod, now: float) -> float:
         """Seconds for which a pod waits before it is tried, as its gang or owner was just evicted; else 0."""
-        if not self._of or self.peace(pod, now) is None:
+        if not self._of or self.cooldown(pod, now) is None:
             return 0.0
         today = sum(now - one.when < DAY for one in self._of[owner_of(pod)])
         return min(_BACKOFF * 2.0 ** min(today - 1, 16), _LONGEST_BACKOFF)

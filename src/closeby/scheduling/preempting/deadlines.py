@@ -1,4 +1,4 @@
-"""When items that were refused may preempt: not before their delay, their rest or their peace is over.
+"""When items that were refused may preempt: not before their delay, backoff or cooldown is over.
 
 All times are by the clock of the pods' times, in seconds.
 """

@@ -17,10 +17,10 @@ from closeby.scheduling.outcomes import ItemKind, kind_of
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
 
-#: Seconds for which a preemptor rests after its first plans came to nothing, and at most; they double.
-_REST: Final = 5.0
-_LONGEST_REST: Final = 600.0
-#: Plans of one preemptor that may come to nothing before it rests.
+#: Seconds for which a preemptor backs off after its first plans came to nothing, and at most; they double.
+_BACKOFF: Final = 5.0
+_LONGEST_BACKOFF: Final = 600.0
+#: Plans of one preemptor that may come to nothing before it backs off.
 _AT_ONCE: Final = 1
 
 
@@ -66,8 +66,8 @@ class Plans:
         self._sets: dict[frozenset[int], tuple[int, Hashable, Bools]] = {}
         self._set_number = 0
         self._ended: list[PreemptionEnded] = []
-        #: By preemptor: plans that came to nothing, and until when it rests (seconds since the epoch).
-        self._rests: dict[str, tuple[int, float]] = {}
+        #: By preemptor: plans that came to nothing, and until when it backs off (seconds since the epoch).
+        self._backoffs: dict[str, tuple[int, float]] = {}
 
     def __iter__(self) -> Iterator[PlanInForce]:
         return iter(tuple(self._plans.values()))
@@ -113,24 +113,24 @@ class Plans:
         if not self._plans:
             self._sets.clear()
         if why and now is not None:
-            count = self._rests.get(by, (0, 0.0))[0] + 1
-            rest = 0.0 if count <= _AT_ONCE else min(_REST * 2.0 ** min(count, 16), _LONGEST_REST)
-            self._rests[by] = count, now + rest
+            count = self._backoffs.get(by, (0, 0.0))[0] + 1
+            backoff = 0.0 if count <= _AT_ONCE else min(_BACKOFF * 2.0 ** min(count, 16), _LONGEST_BACKOFF)
+            self._backoffs[by] = count, now + backoff
         return True
 
     @property
-    def any_rests(self) -> bool:
+    def any_failed(self) -> bool:
         """Whether plans of any preemptor that waits came to nothing."""
-        return bool(self._rests)
+        return bool(self._backoffs)
 
-    def rest(self, by: str, now: float) -> float | None:
-        """Until when a preemptor rests whose plans came to nothing; None if it does not."""
-        until = self._rests[by][1] if by in self._rests else now
+    def backoff(self, by: str, now: float) -> float | None:
+        """Until when a preemptor backs off whose plans came to nothing; None if it does not."""
+        until = self._backoffs[by][1] if by in self._backoffs else now
         return until if now < until else None
 
     def forget(self, by: str) -> None:
         """The preemptor was placed, or is gone."""
-        self._rests.pop(by, None)
+        self._backoffs.pop(by, None)
 
     def take_ended(self) -> list[PreemptionEnded]:
         """The plans that ended since the last call."""

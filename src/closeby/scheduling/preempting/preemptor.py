@@ -106,7 +106,7 @@ class Preemptor:
         self._possible.begin(now)
 
     def take_due(self) -> list[str]:
-        """The items that may preempt from now on: their delay, rest or peace is over."""
+        """The items that may preempt from now on: their delay, backoff or cooldown is over."""
         return [] if self._now is None else self._deadlines.take_due(self._now)
 
     @property
@@ -313,7 +313,7 @@ class Preemptor:
 
     def refuses_alike(self, before: Pod, pod: Pod) -> bool:
         """Whether no pod makes room for one if none did for an equal one that was refused before."""
-        if self._plans or self._plans.any_rests or self._rule.delay or self._evictions:
+        if self._plans or self._plans.any_failed or self._rule.delay or self._evictions:
             return False
         if any(one.annotations and preemption_delay(one.annotations) for one in (before, pod)):
             return False
@@ -422,7 +422,7 @@ class Preemptor:
         if group is not None:
             own, created = group.preemption_delay or own, group.created or created
         delay = self._deadlines.delay(by, now, own, created)
-        waits = delay, self._plans.rest(by, now), self._evictions.peace(pod, now)
+        waits = delay, self._plans.backoff(by, now), self._evictions.cooldown(pod, now)
         until = max((one for one in waits if one is not None), default=None)
         if until is not None:
             self._deadlines.wake(key, until)
