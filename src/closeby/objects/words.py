@@ -4,11 +4,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import accumulate, groupby
+from typing import Final
 
 from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
 
 _DIGITS = re.compile(r"(\d+)")
+#: Ranges of names that are written out.
+_MOST_RANGES: Final = 4
 #: Control characters but tab and newline, and those that turn the direction of writing.
 _STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -121,14 +124,14 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
-def names_text(names: Sequence[str], most: int = 4) -> str:
+def names_text(names: Sequence[str]) -> str:
     """Names as ranges where only one number differs: ``worker-0..7``, ``job-0-0..3, job-1-0``."""
     ranges = _ranges(sorted(names, key=natural_key))
-    if len(ranges) <= most:
+    if len(ranges) <= _MOST_RANGES:
         return ", ".join(ranges)
-    left = len(names) - most + 1
+    left = len(names) - _MOST_RANGES + 1
     return (
-        f"{', '.join(ranges[: most - 1])} and {left} more"
+        f"{', '.join(ranges[: _MOST_RANGES - 1])} and {left} more"
         if len(ranges) == len(names)
         else (f"{ranges[0]} … {ranges[-1]}")
     )

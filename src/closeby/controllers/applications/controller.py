@@ -6,7 +6,7 @@ there for people and for other tools.
 """
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,12 +25,11 @@ from closeby.controllers.applications.status import (
 from closeby.controllers.counting import COSTS_KNOWN, Counting, costs_condition, costs_problem
 from closeby.controllers.running import News
 from closeby.controllers.statuses import Key, SeenStatus, desired_status, namespace_of, seen, validity
-from closeby.kube.client.waiting import RequestPace
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.changes import Deleted
 from closeby.kube.watch.resources import PODS, Resource, Watched
 from closeby.kube.writing.events import Events
-from closeby.kube.writing.statuses import INSISTENCE, StatusWriter
+from closeby.kube.writing.statuses import StatusWriter
 from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.applications import AppGroup
@@ -59,22 +58,15 @@ class AppGroupController:
         writer: Writer,
         say: Say,
         *,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-        insistence: RequestPace = INSISTENCE,
         counting: Counting | None = None,
     ) -> None:
-        """``clock`` never goes back, ``now`` is in seconds since the epoch.
-
-        ``counting``: which costs the scheduler goes by; None: it is unknown whether costs are known.
-        """
+        """``counting``: which costs the scheduler goes by; None: it is unknown whether costs are known."""
         self._wish = None if counting is None else counting.wish
         self._networks = None if counting is None else KnownNetworks(counting)
         self.events = Events(writer, say)
-        self._now = now
-        self.work: WorkQueue[Key] = WorkQueue(clock, namespace_of)
+        self.work: WorkQueue[Key] = WorkQueue(time.monotonic, namespace_of)
         self._writer = writer
-        self._statuses = StatusWriter(self.work, self.events, say, clock=clock, insistence=insistence)
+        self._statuses = StatusWriter(self.work, self.events, say)
         self._groups: dict[Key, tuple[SeenStatus, AppGroup | Condition]] = {}
         #: The kinds that were listed.
         self._resources: set[Resource] = set()
@@ -99,7 +91,7 @@ class AppGroupController:
         if found is None:
             return
         it, group = found
-        now = self._now()
+        now = time.time()
         calculation = self._calculation(key, group, now)
         members = self._members.get(it.key, {}).values()
         wanted = app_group_status(it, group, calculation, members)

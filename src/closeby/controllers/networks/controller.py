@@ -8,7 +8,7 @@ without ``metricProvider``.
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final
 
 from msgspec import Struct
@@ -92,13 +92,10 @@ class NetworkTopologyController:
         timing: Timing | None = None,
         prometheus: PrometheusAccess | None = None,
         counting: Counting | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
     ) -> None:
-        """``clock`` never goes back, ``now`` is in seconds since the epoch.
+        """``counting``: which costs the scheduler goes by; no others are measured.
 
-        ``counting``: which costs the scheduler goes by; no others are measured. None: all are, and objects
-        do not learn whether theirs count.
+        None: all are, and objects do not learn whether theirs count.
         """
         self._say = say
         self._scope = None if counting is None else counting.scope
@@ -106,16 +103,14 @@ class NetworkTopologyController:
         self._counts: dict[Key, Counts] = {}
         self._timing = timing or Timing()
         self._prometheus = prometheus or PrometheusAccess()
-        self._clock = clock
-        self._now = now
         self.events = Events(writer, say)
         #: Which server each object wants to have asked.
         self._servers: dict[Key, Hashable] = {}
-        self.work: WorkQueue[Key] = WorkQueue(clock, namespace_of, places=_PLACES, shares=self._servers.get)
-        self._writer = writer
-        self._statuses = StatusWriter(
-            self.work, self.events, say, clock=clock, insistence=self._timing.insistence
+        self.work: WorkQueue[Key] = WorkQueue(
+            time.monotonic, namespace_of, places=_PLACES, shares=self._servers.get
         )
+        self._writer = writer
+        self._statuses = StatusWriter(self.work, self.events, say, insistence=self._timing.insistence)
         self._nodes: dict[str, NetworkPlace] = {}
         self._networks: dict[Key, _Known] = {}
         self._memory = Memory(is_operators=self._is_operators)
@@ -178,8 +173,8 @@ class NetworkTopologyController:
         if reading.measured and it.is_kep:
             measured = await self._measure(key, it.uid, reading)
             measurement = measured.measurement
-            self.work.add(key, after=max(0.0, measured.due - self._clock()))
-        limit = Limit(self._now(), self._timing.max_age)
+            self.work.add(key, after=max(0.0, measured.due - time.monotonic()))
+        limit = Limit(time.time(), self._timing.max_age)
         async with self._calculating:
             nodes = dict(self._nodes)
             # Many links take long enough to keep the loop from other work: a lease, say.
@@ -192,7 +187,7 @@ class NetworkTopologyController:
             return
         wanted = self._counted(key, latest.it, wanted)
         events = self._not_counted(key, latest.it)
-        await self._statuses.keep(key, desired_status(self._writer, latest.it, wanted, self._now(), events))
+        await self._statuses.keep(key, desired_status(self._writer, latest.it, wanted, time.time(), events))
 
     def _counted(self, key: Key, it: SeenStatus, wanted: WantedStatus) -> WantedStatus:
         """With the condition that says whether the object counts."""
@@ -248,16 +243,16 @@ class NetworkTopologyController:
         asked = self._asked(key, settings)
         if isinstance(asked, Failure):
             self._memory.forget(key)
-            return MeasuredCosts(uid, settings, Measurement(failure=asked), self._clock() + every)
+            return MeasuredCosts(uid, settings, Measurement(failure=asked), time.monotonic() + every)
         before = self._memory.get(key)
         if before is not None and (before.uid != uid or before.settings != settings):
             before = None
-        if before is not None and self._clock() < before.due:
+        if before is not None and time.monotonic() < before.due:
             return before
         known = before.measurement if before is not None else Measurement()
         new = await self._ask(key, asked, settings, known)
         wait = every if new.failure is None else min(every, self._timing.retry)
-        measured = MeasuredCosts(uid, settings, new, self._clock() + wait)
+        measured = MeasuredCosts(uid, settings, new, time.monotonic() + wait)
         if key in self._networks:
             for gone in self._memory.keep(key, measured):
                 self.work.add(gone)
@@ -286,7 +281,7 @@ class NetworkTopologyController:
             return Measurement(latencies=known.latencies, time=known.time, failure=failure)
         if failed:
             self._say("latencies recovered", object=f"NetworkTopology/{key[1]}")
-        return Measurement(latencies=answer, time=self._now())
+        return Measurement(latencies=answer, time=time.time())
 
 
 def _told(address: Address, query: str, cause: Cause) -> str:

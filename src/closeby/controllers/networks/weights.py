@@ -77,12 +77,11 @@ def weights_of(
     nodes: Mapping[str, NetworkPlace],
     algorithm: str = "",
     *,
-    most_nodes: int = MOST_NODES,
     longest: int = LONGEST_LIST,
 ) -> NetworkWeights | None:
     """The costs between ``nodes``; None if none of them was measured.
 
-    Regions come first, then zones, then (up to ``most_nodes`` nodes) the nodes; what makes the entry longer
+    Regions come first, then zones, then (up to ``MOST_NODES`` nodes) the nodes; what makes the entry longer
     than ``longest`` bytes is left out.
     """
     known, unknown_names = _between_nodes(links, nodes)
@@ -100,11 +99,11 @@ def weights_of(
     ]
     costs: Sequence[Mapping[str, object]] = ()
     paths = _closed(known, name)
-    if len(nodes) <= most_nodes:
+    if len(nodes) <= MOST_NODES:
         filled = _filled(paths, zones, regions, nodes)
         costs = outline.fitting("nodes", _cost_list(_closed(filled, name), nodes))
     else:
-        why = f"costs between nodes are listed up to {most_nodes:,} nodes, and there are {len(nodes):,}"
+        why = f"costs between nodes are listed up to {MOST_NODES:,} nodes, and there are {len(nodes):,}"
         outline.omitted.append(why)
     return NetworkWeights(
         entry={"algorithmName": name}

@@ -67,18 +67,16 @@ def told_namespace(environment: Mapping[str, str] = os.environ) -> str | None:
     return environment.get("POD_NAMESPACE") or None
 
 
-def own_namespace(
-    environment: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
-) -> str | None:
+def own_namespace() -> str | None:
     """The namespace in which this process runs as a pod; None where it is not a pod.
 
     Never that of a kubeconfig's context, which says where a user likes to look.
     """
-    named = told_namespace(environment)
+    named = told_namespace()
     if named is not None:
         return named
     try:
-        return (service_account / "namespace").read_text().strip() or None
+        return (SERVICE_ACCOUNT / "namespace").read_text().strip() or None
     except OSError:
         return None
 

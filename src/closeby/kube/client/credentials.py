@@ -66,15 +66,14 @@ def basic(username: str, password: str) -> Fixed:
 class TokenFile:
     """A token in a file that is replaced from time to time."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._clock = clock
         self._header: str | None = None
         self._until = 0.0
 
     async def authorization(self) -> str | Problem:
         """The header, at most a minute old."""
-        if self._header is None or self._clock() >= self._until:
+        if self._header is None or time.monotonic() >= self._until:
             return self._read()
         return self._header
 
@@ -92,7 +91,7 @@ class TokenFile:
         if not is_header_token(token):
             return not_a_token(f"the token file {self._path}")
         self._header = f"Bearer {token}"
-        self._until = self._clock() + REREAD_AFTER
+        self._until = time.monotonic() + REREAD_AFTER
         return self._header
 
 
@@ -106,11 +105,8 @@ class Credential(Struct, frozen=True):
 class Renewed:
     """A credential that is asked for again before it ends; requests that come together ask once."""
 
-    def __init__(
-        self, ask: Callable[[], Awaitable[Credential | Problem]], clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[Credential | Problem]]) -> None:
         self._ask = ask
-        self._clock = clock
         #: One for each event loop that asks: the lead is held in another than everything else.
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._known: Credential | None = None
@@ -131,13 +127,13 @@ class Renewed:
         self._known = None
 
     def _stale(self) -> bool:
-        return self._until is not None and self._clock() >= self._until
+        return self._until is not None and time.time() >= self._until
 
     async def _renew(self) -> Problem | None:
         given = await self._ask()
         if isinstance(given, Problem):
             return given
-        now = self._clock()
+        now = time.time()
         self._known = given
         if given.ends is None:
             self._until = None

@@ -29,12 +29,12 @@ STEPS: Final = 10_000
 _BINS: Final = 100
 
 
-def pack(items: Sequence[int], rooms: Counts, *, spread: bool, alone: bool, steps: int = STEPS) -> Packed:
+def pack(items: Sequence[int], rooms: Counts, *, spread: bool, alone: bool) -> Packed:
     """Each item into one bin. The fewest bins, then the tightest; with ``spread`` as many as there can be.
 
     ``alone``: a bin takes one item.
     """
-    search = _Packing(items, steps, 1 if alone else len(items))
+    search = _Packing(items, 1 if alone else len(items))
     # Of bins only the largest count: so many as there are items.
     order = np.argsort(-rooms, kind="stable")
     smallest = min(items, default=0)
@@ -72,11 +72,11 @@ def _tightened(search: "_Packing", usable: Counts, rooms: Counts, chosen: list[i
 class _Packing:
     """Depth-first, the largest item first; equal states are judged once."""
 
-    def __init__(self, items: Sequence[int], steps: int, most: int) -> None:
+    def __init__(self, items: Sequence[int], most: int) -> None:
         self._items = items
         self._order = sorted(range(len(items)), key=lambda one: -items[one])
         #: Each step looks at all bins.
-        self._left = steps * _BINS
+        self._left = STEPS * _BINS
         self._most = most
         self.steps = 0
         self.exact = True
