@@ -103,6 +103,29 @@ def test_places_are_held_in_one_rack_and_nothing_else_goes_there() -> None:
     assert site.free() == 0
 
 
+def test_a_limit_that_counts_for_a_time_falls_for_places_too_and_stays_fallen() -> None:
+    site = Site()
+    layer = Layer(level="rack", size=1, max_domains=1, relax_after=60.0)
+    group = asked(6, constraint=None, layers=(layer,), created=0.0)
+    site.engine.handle(PlacesAsked(group), Tick(10.0))
+    assert (site.where(), site.engine.next_relaxation) == ({}, 60.0)
+    site.engine.handle(Tick(60.0))
+    assert len(site.where()) == 6
+    site.engine.handle(PodUpserted(real(1)[0]), Tick(61.0))
+    assert "train-pod-0" in site.where()
+    assert site.engine.state.groups[group.key].layers[0].max_domains is None
+
+
+def test_places_that_are_withdrawn_leave_no_deadline_behind() -> None:
+    site = Site()
+    layer = Layer(level="rack", size=1, max_domains=1, relax_after=60.0)
+    group = asked(6, constraint=None, layers=(layer,), created=0.0)
+    site.engine.handle(PlacesAsked(group), Tick(10.0))
+    site.take(PlacesWithdrawn(group.key))
+    assert site.engine.next_relaxation is None
+    assert not site.engine.state.relaxing.written
+
+
 def test_a_pod_that_waits_takes_its_place_in_the_turn_in_which_places_are_found() -> None:
     site = Site()
     site.take(NodeDeleted("a2"), NodeDeleted("b1"))

@@ -404,7 +404,7 @@ class Engine:
         match event:
             case GroupChanged(group):
                 before = self.state.groups.get(group.key)
-                group = self.state.groups[group.key] = self.state.note_layers(group)
+                group = self.state.put_group(group)
                 if before is not None and replace(before, plan=group.plan, ranks=group.ranks) == group:
                     return
                 self._invalidations.gang(group.key)
@@ -415,9 +415,7 @@ class Engine:
                     self._pending.requeue(group.key)
             case GroupDeleted(key):
                 self._note_gang(key)
-                self.state.groups.pop(key, None)
-                self.state.exclusive.pop(key, None)
-                self.state.relaxing.leave(key)
+                self.state.drop_group(key)
                 self._invalidations.gang(key)
                 self._pending.requeue(key)
 

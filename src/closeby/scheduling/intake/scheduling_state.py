@@ -59,8 +59,8 @@ class SchedulingState:
         self.priorities.take(event)
         return True
 
-    def note_layers(self, group: PodGroup) -> PodGroup:
-        """Remember what the layers of a gang are about; returns it with those that count now."""
+    def put_group(self, group: PodGroup) -> PodGroup:
+        """A gang's object appeared or changed; returns it with the layers that count now."""
         if self.relaxing.written or group.relaxing:
             group = self.relaxing.enter(group)
         layers = (*group.layers, *(layer for one in group.subgroups for layer in one.layers))
@@ -68,7 +68,14 @@ class SchedulingState:
             self.exclusive[group.key] = None
         else:
             self.exclusive.pop(group.key, None)
+        self.groups[group.key] = group
         return group
+
+    def drop_group(self, key: str) -> None:
+        """A gang's object is gone."""
+        self.groups.pop(key, None)
+        self.exclusive.pop(key, None)
+        self.relaxing.leave(key)
 
     def relax(self, key: str, clock: float) -> bool:
         """From now on a gang counts as at that time; whether it has changed."""

@@ -159,8 +159,7 @@ class StandIns:
             put += self._more(group, one, own, more, group.plan if believed else {})
         names = {one.name for one in asked.sets}
         gone += [one.uid for one in self._places.standing(group.key) if one.labels.get(POD_SET) not in names]
-        self._state.groups[group.key] = replace(group, plan={}, ranks={})
-        self._state.note_layers(group)
+        self._state.put_group(replace(group, plan={}, ranks={}))
         self._replace(dict.fromkeys(gone), put)
         written = {one.uid for one in put if one.node_name is not None}
         if written:
@@ -176,8 +175,7 @@ class StandIns:
         self._own.discard(key)
         self._inherited.discard(key)
         self._replace([one.uid for one in self._places.standing(key)])
-        self._state.groups.pop(key, None)
-        self._state.exclusive.pop(key, None)
+        self._state.drop_group(key)
         self._news.add(key)
 
     # Pods that come and go
@@ -423,8 +421,8 @@ class StandIns:
             of_subgroup[one.template.subgroup] += len(self._places.numbers(key, one.name))
         subgroups = tuple(replace(one, min_member=of_subgroup[one.name]) for one in group.subgroups)
         # Where its stand-ins are is known from them, not from what was written.
-        self._state.groups[key] = replace(
-            group, min_member=of_subgroup.total(), subgroups=subgroups, plan={}, ranks={}
+        self._state.put_group(
+            replace(group, min_member=of_subgroup.total(), subgroups=subgroups, plan={}, ranks={})
         )
 
     def _are_apart(self, key: str) -> bool:
