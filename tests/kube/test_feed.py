@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from closeby.kube.client.errors import ApiError
-from closeby.kube.state.awaited_kinds import AwaitedKinds, with_claims
+from closeby.kube.state.awaited_kinds import AwaitedKinds, uses_volumes
 from closeby.kube.state.feed import Fed, Feed
 from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, upserted
 from closeby.kube.watch.resources import (
@@ -177,7 +177,7 @@ def test_volumes_come_change_and_go() -> None:
 def awaited(
     follow: Callable[[], None] = lambda: None, listed: Callable[[], bool] = lambda: True
 ) -> AwaitedKinds:
-    return AwaitedKinds(ABOUT_VOLUMES, "the claims and volumes", with_claims, follow, listed)
+    return AwaitedKinds(ABOUT_VOLUMES, "the claims and volumes", uses_volumes, follow, listed)
 
 
 def test_pods_with_claims_wait_until_volumes_are_listed() -> None:

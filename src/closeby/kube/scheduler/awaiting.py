@@ -8,14 +8,14 @@ when that is over: one with many AppGroups does not hold back the others.
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Final
 
 import msgspec
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Transport
-from closeby.kube.state.awaited_kinds import AwaitedKinds, with_claims
+from closeby.kube.state.awaited_kinds import AwaitedKinds, no_pod, uses_volumes
 from closeby.kube.state.following import Following
 from closeby.kube.state.unknown_groups import APP_GROUP, UnknownGroups
 from closeby.kube.watch.changes import read_object, read_page
@@ -104,19 +104,22 @@ class AwaitedOwners(_Awaited):
 
 
 def awaited_kinds(following: Following) -> tuple[AwaitedKinds, AwaitedKinds]:
-    """What is followed from the first pod on that needs it: volumes, and owners that select pods."""
+    """What is followed from the first pod on that needs it: volumes, and owners that select pods.
 
-    def awaited(kinds: frozenset[str], what: str) -> AwaitedKinds:
+    Which pods depend on their owners the profile says (``awaiting``).
+    """
+
+    def awaited(kinds: frozenset[str], what: str, concerns: Callable[[Pod], bool]) -> AwaitedKinds:
         return AwaitedKinds(
             kinds,
             what,
+            concerns,
             follow=lambda: following.follow(kinds),
             listed=lambda: following.follows_all(kinds),
         )
 
-    volumes = awaited(ABOUT_VOLUMES, "the claims and volumes")
-    volumes.concerns = with_claims
-    return volumes, awaited(ABOUT_OWNERS, "the workloads")
+    volumes = awaited(ABOUT_VOLUMES, "the claims and volumes", uses_volumes)
+    return volumes, awaited(ABOUT_OWNERS, "the workloads", no_pod)
 
 
 def awaiting(

@@ -18,7 +18,7 @@ def no_pod(pod: Pod) -> bool:
     return False
 
 
-def with_claims(pod: Pod) -> bool:
+def uses_volumes(pod: Pod) -> bool:
     """Whether a pod depends on volumes."""
     return bool(pod.spec.claims or pod.spec.attached_disks)
 
@@ -30,9 +30,9 @@ class AwaitedKinds:
         self,
         kinds: Collection[str],
         what: str,
-        concerns: Callable[[Pod], bool] = no_pod,
-        follow: Callable[[], None] = lambda: None,
-        listed: Callable[[], bool] = lambda: True,
+        concerns: Callable[[Pod], bool],
+        follow: Callable[[], None],
+        listed: Callable[[], bool],
     ) -> None:
         """``what``: these kinds in words; ``concerns``: whether a pod depends on them.
 
