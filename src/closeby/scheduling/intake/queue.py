@@ -229,12 +229,12 @@ class SchedulingQueue:
     def add_unschedulable(
         self,
         key: str,
-        hints: ClusterEvent = ANY_EVENT,
-        now: float | None = None,
-        need: Need | None = None,
-        steps: int = 0,
+        hints: ClusterEvent,
+        now: float | None,
+        need: Need | None,
+        steps: int,
         *,
-        preempts: bool = False,
+        preempts: bool,
     ) -> None:
         """The item was refused at ``now``, after so many steps. It waits for an event among its ``hints``.
 

@@ -62,8 +62,8 @@ class Filler:
         table: ClassTable,
         statement: Statement,
         flat_tree: Callable[[], Tree],
-        before_pod: Callable[[Pod], None] | None = None,
-        pod_by_pod: bool = False,
+        before_pod: Callable[[Pod], None] | None,
+        pod_by_pod: bool,
     ) -> None:
         self._cluster = cluster
         self._table = table

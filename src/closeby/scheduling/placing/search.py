@@ -132,9 +132,9 @@ class Search:
         statement: Statement,
         filler: Filler,
         budget: Budget,
-        apart: Mapping[str, Distinctions] = {},
+        apart: Mapping[str, Distinctions],
         *,
-        every: bool = False,
+        every: bool,
     ) -> None:
         """``apart``: leaves of which every way to place them is tried (see ``parts.entangled``).
 

@@ -55,9 +55,7 @@ class DomainChoice(Struct, frozen=True, kw_only=True, eq=False):
 class GangQuestion:
     """One gang that looks for a domain to clear."""
 
-    def __init__(
-        self, tools: Tools, trials: PreemptionTrials, gang: WaitingGang, *, soft: bool = False
-    ) -> None:
+    def __init__(self, tools: Tools, trials: PreemptionTrials, gang: WaitingGang, *, soft: bool) -> None:
         """``soft``: victims may violate budgets."""
         self.soft = soft
         self._tools = tools

@@ -67,7 +67,7 @@ def _key_of(one: NodeCandidate) -> tuple[_Key, NaturalKey]:
 class PodQuestion:
     """One plain pod that looks for a node to clear."""
 
-    def __init__(self, tools: Tools, trials: PreemptionTrials, pod: Pod, *, soft: bool = True) -> None:
+    def __init__(self, tools: Tools, trials: PreemptionTrials, pod: Pod, *, soft: bool) -> None:
         """``soft``: victims may violate budgets."""
         self.soft = soft
         self._tools = tools

@@ -108,7 +108,7 @@ class Units:
         room: NodeRoom,
         tree: Tree,
         level: int,
-        owned: Sequence[OwnedDomain] = (),
+        owned: Sequence[OwnedDomain],
     ) -> None:
         """``owned``: domains that other gangs have for themselves and that keep the item off."""
         self._victims = victims
