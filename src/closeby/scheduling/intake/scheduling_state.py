@@ -164,14 +164,13 @@ class SchedulingState:
         self.members.setdefault(key, Members()).done[pod.uid] = pod
         self._done[pod.uid] = key
 
-    def forget_finished(self, uid: str) -> str | None:
-        """The object of a member that had done its work is gone; returns the gang's key, if it was one."""
+    def forget_finished(self, uid: str) -> None:
+        """The object of a member that had done its work is gone; unknown ones are fine."""
         key = self._done.pop(uid, None)
         if key is not None:
             members = self.members[key]
             del members.done[uid]
             self._let_go(key, members)
-        return key
 
     def done(self, key: str) -> tuple[str | None, ...]:
         """The subgroups of a gang's members that have done their work, one for each.
