@@ -316,6 +316,11 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
         return self.phase in ("Succeeded", "Failed")
 
 
+def gang_key(pod: Pod) -> str:
+    """``namespace/name`` of the gang that a pod names."""
+    return f"{pod.namespace}/{pod.group}"
+
+
 class PriorityClass(Struct, frozen=True, kw_only=True):
     """``global_default`` applies to pods that name no class."""
 

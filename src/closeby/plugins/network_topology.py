@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from closeby.objects.arrays import Scores
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.scheduling.extension import (
     Candidate,
     Handle,
@@ -160,11 +160,11 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
         return None if gone is None else lambda: self._add(pod, gone)
 
     def _add(self, pod: Pod, member: tuple[Seniority, int]) -> None:
-        self._members.setdefault(f"{pod.namespace}/{pod.group}", {})[pod.uid] = member
+        self._members.setdefault(gang_key(pod), {})[pod.uid] = member
 
     def _drop(self, pod: Pod) -> tuple[Seniority, int] | None:
         """Forgets a member, and its gang with the last one."""
-        gang = f"{pod.namespace}/{pod.group}"
+        gang = gang_key(pod)
         members = self._members.get(gang, {})
         gone = members.pop(pod.uid, None)
         if gone is not None and not members:
@@ -172,5 +172,5 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
         return gone
 
     def _record(self, pod: Pod) -> int | None:
-        members = self._members.get(f"{pod.namespace}/{pod.group}")
+        members = self._members.get(gang_key(pod))
         return min(members.values())[1] if members else None

@@ -14,11 +14,11 @@ from msgspec import Struct
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ClusterEvent
-from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Outcome, Output, item_key, namespace_of, outcomes_of
 from closeby.scheduling.placing.deciding import pre_enqueue
 from closeby.scheduling.placing.places_for_pods import PlacesForPods

@@ -15,7 +15,7 @@ from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.natural import natural_key
 from closeby.objects.ownership import Family, families_of, names_of, owners_of, set_of
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.words import plural
@@ -255,7 +255,7 @@ class _Expander:
         if not tasked:
             return
         for key, pod in self._pods.items():
-            group_key = f"{pod.namespace}/{pod.group}"
+            group_key = gang_key(pod)
             task = pod.annotations.get(TASK_SPEC) or pod.labels.get(TASK_SPEC)
             if pod.group is None or group_key not in tasked or pod.subgroup is not None or not task:
                 continue

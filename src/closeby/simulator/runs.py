@@ -13,7 +13,7 @@ from closeby.applications.registry import placed_replicas
 from closeby.applications.traffic import EdgeCost
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
-from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
 from closeby.objects.reasons import Condition
 from closeby.plugins.registry import dependency_cost, profile_for
 from closeby.reading.configuration import Configuration
@@ -197,7 +197,7 @@ class Simulation:
         self._pods = tuple(sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name))
         self._groups = tuple(sorted(expansion.groups, key=_by_name))
         self._finished_groups = frozenset(
-            f"{pod.namespace}/{pod.group}" for pod in expansion.pods if pod.finished and pod.group is not None
+            gang_key(pod) for pod in expansion.pods if pod.finished and pod.group is not None
         )
         measured = asked.measure(self.engine.profile.measured)
         world = _World(surroundings_of(manifests, expansion.pods), self._groups, measured, asked.networks)
@@ -409,7 +409,7 @@ def _places(engine: Engine, groups: Iterable[PodGroup], pods: Iterable[Pod]) -> 
     for pod in pods:
         slot = engine.cluster.placement(pod.uid)
         if pod.group is not None and slot is not None:
-            members.setdefault(f"{pod.namespace}/{pod.group}", []).append((pod, slot))
+            members.setdefault(gang_key(pod), []).append((pod, slot))
     return {
         group.key: place_of(_tree_of(engine, group) or engine.topologies.flat(), members[group.key])
         for group in groups

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from closeby.objects.natural import natural_key
 from closeby.objects.ownership import is_long_running, is_pinned
 from closeby.objects.places import is_for_places, workload_of
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.objects.times import utc
 from closeby.objects.words import names_text, plural
 from closeby.scheduling.fork import Change
@@ -103,7 +103,7 @@ def job_of(pod: Pod) -> tuple[str, str]:
         key = f"{pod.namespace}/{workload_of(pod.group)}"
         return f"{_PLACES}{key}", f"Workload {key}"
     if pod.group is not None:
-        return f"podgroup/{pod.namespace}/{pod.group}", f"{pod.namespace}/{pod.group}"
+        return f"podgroup/{pod.namespace}/{pod.group}", gang_key(pod)
     kind, _, name = pod.owner.partition("/")
     if kind == "Job":
         return f"job/{pod.namespace}/{name}", f"Job {pod.namespace}/{name}"

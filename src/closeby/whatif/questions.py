@@ -9,11 +9,10 @@ from msgspec.structs import replace
 from closeby.applications.registry import Application, app_group_key
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.objects.words import names_text, path_text, plural, span_text
 from closeby.scheduling.fork import Change
 from closeby.scheduling.gangs.rosters import constraints_of
-from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.placing.tools import Placed
 from closeby.topology.constraints import Levels
 from closeby.whatif.records import Counterfactual, JobEntry, Kind, WhereEntry

@@ -31,8 +31,8 @@ from closeby.kube.gangs.start_events import (
     Undo,
     WritePlan,
 )
+from closeby.objects.pods import gang_key
 from closeby.scheduling.events import BindFailed, BindingsWithdrawn
-from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Binding
 from closeby.scheduling.placing.rechecking import NEVER, Recheck
 

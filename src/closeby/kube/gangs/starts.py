@@ -29,9 +29,9 @@ from closeby.kube.gangs.start_events import (
 from closeby.kube.gangs.status import GangStanding
 from closeby.kube.state.gated_pods import GatedPods
 from closeby.kube.state.ownership import OwnGangs
+from closeby.objects.pods import gang_key
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import BindFailed, BindingsWithdrawn
-from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Binding, Place
 
 

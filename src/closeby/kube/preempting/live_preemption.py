@@ -39,7 +39,7 @@ from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.pod_statuses import PodStatuses
 from closeby.kube.writing.writer import Reference, Verdict, Written, pod_reference
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.objects.recorded import PreemptionStatus
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
@@ -52,7 +52,6 @@ from closeby.scheduling.events import (
     PreemptionRestored,
     VictimEvicted,
 )
-from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Outcome
 from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
 from closeby.scheduling.preempting.rule import PreemptionRule, rule_of

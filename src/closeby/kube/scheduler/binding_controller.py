@@ -33,6 +33,7 @@ from closeby.kube.writing.placements import PlacementWriter
 from closeby.kube.writing.pod_statuses import PodStatuses
 from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Note, Writer, Written, pod_reference
+from closeby.objects.pods import gang_key
 from closeby.objects.reasons import Reason
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
@@ -51,7 +52,6 @@ from closeby.scheduling.events import (
     TopologyDeleted,
     VolumeRefused,
 )
-from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.outcomes import Binding, Decision, Leftover, Released, Reserved
 
 #: Seconds within which volumes must be bound, where no VolumeBinding says so.

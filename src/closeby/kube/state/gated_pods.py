@@ -22,10 +22,9 @@ from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import PODS, Resource
 from closeby.objects.bounds import line, whole_number
 from closeby.objects.labels import RANK
-from closeby.objects.pods import Pod, PodSpec, Requirement
+from closeby.objects.pods import Pod, PodSpec, Requirement, gang_key
 from closeby.reading.decoding.keys import PLACED_ON, PLACEMENT_GATE
 from closeby.reading.dialects.grouping import is_gated
-from closeby.scheduling.intake.scheduling_state import gang_key
 
 #: Seconds after which a scheduler that says nothing about a pod is said to be silent.
 SILENT_AFTER: Final = 60.0

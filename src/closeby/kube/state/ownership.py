@@ -6,9 +6,9 @@ engine knows only those that wait for us.
 """
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
 from closeby.objects.words import plural
-from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 
 
 def scheduler_of(pod: Pod) -> str:

@@ -38,7 +38,7 @@ from closeby.objects.garbage import collector_paused
 from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.pods import Pod, PriorityClass, gang_key
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
 from closeby.objects.selectors import Namespace, PodOwner
@@ -285,7 +285,7 @@ class _Reader:
     def _has_its_word(self, pod: Pod) -> bool:
         if pod.group is None:
             return says_it_has_none(pod)
-        return f"{pod.namespace}/{pod.group}" in self._grouped
+        return gang_key(pod) in self._grouped
 
 
 def _asked_in(asking: Mapping[str, PodGroup]) -> str:

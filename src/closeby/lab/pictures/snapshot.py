@@ -12,7 +12,7 @@ from closeby.lab.pictures.scene import CPU, GPU, Scene, Tenant, amount_text, wit
 from closeby.lab.pictures.segmented import segmented_run
 from closeby.objects.arrays import Floats, Ints
 from closeby.objects.nodes import is_gpu
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.objects.words import plural
 from closeby.quality.needs import gpus_of, node_gpus
 from closeby.quality.placements import Placements, level_names, placements
@@ -87,7 +87,7 @@ def _groups(run: Run) -> list[tuple[str | None, list[Pod]]]:
             continue
         application = run.engine.applications.of(pod)
         if pod.group is not None:
-            gangs.setdefault(f"{pod.namespace}/{pod.group}", []).append(pod)
+            gangs.setdefault(gang_key(pod), []).append(pod)
         elif application is not None:
             # Each service on its own, so that the map shows which of them is where.
             gangs.setdefault(f"{application.key}/{workload_name(pod)}", []).append(pod)

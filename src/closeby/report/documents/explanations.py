@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.labels import API_VERSION
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
 from closeby.objects.recorded import (
@@ -317,7 +317,7 @@ def _now(entries: Sequence[PodEntry]) -> NowEntry:
 
 
 def _explain_gang(run: Run, key: str, live: Live | None, found: Answers) -> Explanation:
-    pods = [pod for pod in run.pods if pod.group is not None and f"{pod.namespace}/{pod.group}" == key]
+    pods = [pod for pod in run.pods if pod.group is not None and gang_key(pod) == key]
     outcome = run.gang_outcomes.get(key)
     group = next((one for one in run.groups if one.key == key), None)
     domains = domain_lines(run, group, outcome, pods)
@@ -387,7 +387,7 @@ def _explain_pod(run: Run, key: str, live: Live | None, found: Answers) -> Expla
 
 def _explain_member(run: Run, pod: Pod, live: Live | None, found: Answers) -> Explanation:
     """A member of a gang is decided with its gang."""
-    gang = f"{pod.namespace}/{pod.group}"
+    gang = gang_key(pod)
     whole = _explain_gang(run, gang, live, found)
     entry = next(one for one in whole.pods if one.name == pod.name)
     outcome = run.gang_outcomes.get(gang)

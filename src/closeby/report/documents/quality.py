@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from closeby.objects.natural import natural_key
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.quality.best import best_place
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
 from closeby.quality.placements import level_names
@@ -99,7 +99,7 @@ def _members(run: Run) -> dict[str, Members]:
             binding = run.bindings.get(pod.uid)
             rank = run.engine.state.rank(pod) if binding is None else binding.rank
             place = (0, rank) if rank is not None else (1, natural_key(pod.name))
-            found.setdefault(f"{pod.namespace}/{pod.group}", []).append((place, pod, slot))
+            found.setdefault(gang_key(pod), []).append((place, pod, slot))
     return {
         key: [(pod, slot) for _, pod, slot in sorted(rows, key=lambda row: row[0])]
         for key, rows in found.items()

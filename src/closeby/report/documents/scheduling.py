@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from closeby.objects.labels import API_VERSION
 from closeby.objects.natural import natural_key
-from closeby.objects.pods import DEFAULT_SCHEDULER, Pod
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
 from closeby.objects.reasons import Reason, ReasonToken
 from closeby.objects.recorded import ReservationStatus
 from closeby.plugins.configurations import DEFAULT
@@ -297,7 +297,7 @@ def group_entries(run: Run, *, optimum: bool = False) -> tuple[GroupEntry, ...]:
     members: dict[str, list[Pod]] = {}
     for pod in run.pods:
         if pod.group is not None:
-            members.setdefault(f"{pod.namespace}/{pod.group}", []).append(pod)
+            members.setdefault(gang_key(pod), []).append(pod)
     minimum: dict[str, int | None] = dict.fromkeys(members)
     minimum.update({group.key: group.min_member for group in run.groups})
     qualities = gang_qualities(run, optimum=optimum)
@@ -388,7 +388,7 @@ def _explain(run: Run, counterfactuals: Mapping[str, tuple[Counterfactual, ...]]
 
 def buckets_of(run: Run, pod: Pod) -> tuple[tuple[str, ...], ...] | None:
     """The buckets of a pod's gang, as pod names in the order they were made; None when it has none."""
-    outcome = None if pod.group is None else run.gang_outcomes.get(f"{pod.namespace}/{pod.group}")
+    outcome = None if pod.group is None else run.gang_outcomes.get(gang_key(pod))
     return None if outcome is None else outcome.buckets
 
 

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from closeby.objects.groups import PodGroup
+from closeby.objects.pods import gang_key
 from closeby.scheduling.gangs.places import segment_places
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.intake.members import member_order
@@ -35,7 +36,7 @@ def segment_entries(run: Run, group: PodGroup, leaf: str) -> tuple[SegmentEntry,
     layerings = constraints_of(group, engine.topologies, engine.profile.close_by_default).layerings
     if leaf not in layerings:
         return ()
-    own = [pod for pod in run.pods if f"{pod.namespace}/{pod.group}" == group.key]
+    own = [pod for pod in run.pods if gang_key(pod) == group.key]
     placed = [
         (pod, engine.cluster.placement(pod.uid)) for pod in own if not leaf or (pod.subgroup or "") == leaf
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from closeby.objects.ownership import owners_of
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
 from closeby.objects.words import plural_noun
@@ -285,7 +285,7 @@ def belongs_to(run: "Run", pod: Pod, subject: Subject) -> bool:
 def _subjects(run: "Run") -> list[Subject]:
     """Gangs, also those that only pods name, then applications, then pods; each in the order of the run."""
     gangs = dict.fromkeys(group.key for group in run.groups)
-    gangs.update(dict.fromkeys(f"{pod.namespace}/{pod.group}" for pod in run.pods if pod.group is not None))
+    gangs.update(dict.fromkeys(gang_key(pod) for pod in run.pods if pod.group is not None))
     return [
         *(Subject(GANG, key, key, ItemKind.GANG) for key in gangs),
         *(Subject(APP_GROUP, one.key, one.key, ItemKind.APPLICATION) for one in run.engine.applications),
@@ -296,7 +296,7 @@ def _subjects(run: "Run") -> list[Subject]:
 def _item(run: "Run", pod: Pod) -> tuple[str, ItemKind]:
     """The work item with which a pod is decided: ``namespace/name``, and what it is."""
     if pod.group is not None:
-        return f"{pod.namespace}/{pod.group}", ItemKind.GANG
+        return gang_key(pod), ItemKind.GANG
     application = run.engine.applications.of(pod)
     return (pod.key, ItemKind.POD) if application is None else (application.key, ItemKind.APPLICATION)
 

@@ -11,6 +11,7 @@ from closeby.cluster.resources import main_resources, offered, taking_pods
 from closeby.objects.arrays import Amounts
 from closeby.objects.labels import API_VERSION, HOSTNAME
 from closeby.objects.natural import natural_key
+from closeby.objects.pods import gang_key
 from closeby.quality.placements import NODE_LEVEL, level_names
 from closeby.report.documents.common import ConditionEntry, condition_entries
 from closeby.report.documents.fits import FitEntry, GangSize, fit_entry, in_units
@@ -179,7 +180,7 @@ class _Columns:
         self.free = np.asarray(free, dtype=np.int64).reshape(len(rows), size) * self.usable
         self.tenants: dict[int, Counter[str]] = {}
         for pod, slot in cluster.placed_pods():
-            gang = "" if pod.group is None else f"{pod.namespace}/{pod.group}"
+            gang = "" if pod.group is None else gang_key(pod)
             self.tenants.setdefault(slot, Counter())[gang] += 1
 
 

@@ -6,6 +6,7 @@ from string import ascii_uppercase
 from rich.text import Text
 
 from closeby.cluster.resources import main_resources
+from closeby.objects.pods import gang_key
 from closeby.objects.words import path_text, plural
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
@@ -67,7 +68,7 @@ def _marked(run: Run, marks: Mapping[str, tuple[str, str]]) -> dict[int, tuple[s
     cells: dict[int, tuple[str, str]] = {}
     for uid, binding in run.bindings.items():
         pod = binding.pod
-        mark = marks.get(f"{pod.namespace}/{pod.group}" if pod.group is not None else "")
+        mark = marks.get(gang_key(pod) if pod.group is not None else "")
         slot = run.engine.cluster.placement(uid)
         if mark is not None and slot is not None:
             cells[slot] = (mark[0], f"bold {mark[1]}")

@@ -6,7 +6,7 @@ from math import inf
 from closeby.applications.registry import Applications, app_group_key
 from closeby.objects.groups import Exclusive, PodGroup
 from closeby.objects.ownership import is_long_running
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.objects.reasons import Condition
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted, PriorityClassChanged, PriorityClassDeleted
 from closeby.scheduling.extension import QueuedItem
@@ -98,7 +98,7 @@ class SchedulingState:
 
     def group_of(self, pod: Pod) -> PodGroup | None:
         """The gang a pod names, None if it names none or that is not there."""
-        return None if pod.group is None else self.groups.get(f"{pod.namespace}/{pod.group}")
+        return None if pod.group is None else self.groups.get(gang_key(pod))
 
     def add(self, pod: Pod, placed: bool, rank: int | None = None) -> None:
         """Note a pod that waits or holds a node; ``rank`` is what it was given, if that is known."""
@@ -419,8 +419,3 @@ class SchedulingState:
         group = self.groups.get(key)
         others = (*self.placed(key), *members.done.values())
         return PriorityInput(group, waiting, others, self.planned(key).keys(), gated)
-
-
-def gang_key(pod: Pod) -> str:
-    """The key of the gang that a pod names."""
-    return f"{pod.namespace}/{pod.group}"

@@ -11,12 +11,12 @@ import numpy as np
 
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Exclusive, Layer, PodGroup
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.scheduling.extension import Undo
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.intake.members import Members
-from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.tools import Tools, WaitingGang
 from closeby.topology.tree import Tree
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from closeby.objects.bounds import whole_number
 from closeby.objects.groups import Layer, PodGroup, Remainder
 from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet, is_for_places
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 
 
@@ -239,7 +239,7 @@ def set_of(pod: Pod) -> tuple[str, str] | None:
     """The gang and the pod set of one that stands in; None for any other pod."""
     if pod.group is None or not is_for_places(pod.group):
         return None
-    return f"{pod.namespace}/{pod.group}", pod.labels.get(POD_SET, "")
+    return gang_key(pod), pod.labels.get(POD_SET, "")
 
 
 def asks_otherwise(before: PodGroup, group: PodGroup) -> bool:

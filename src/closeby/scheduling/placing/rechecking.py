@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.groups import PodGroup
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, gang_key
 from closeby.objects.reasons import Condition, Reason, ReasonToken
 from closeby.objects.words import path_text
 from closeby.scheduling.extension import Scope
 from closeby.scheduling.gangs.places import place_of, split_part
 from closeby.scheduling.gangs.rosters import constraints_of, missing, tree_of
-from closeby.scheduling.intake.scheduling_state import SchedulingState, gang_key
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Binding, ItemKind, Place, kind_of, namespace_of
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import (

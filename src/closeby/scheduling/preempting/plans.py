@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from closeby.objects.arrays import Bools
-from closeby.objects.pods import Pod
-from closeby.scheduling.intake.scheduling_state import gang_key
+from closeby.objects.pods import Pod, gang_key
 from closeby.scheduling.outcomes import ItemKind, kind_of
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.records import Preemption, PreemptionEnded

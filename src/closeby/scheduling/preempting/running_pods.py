@@ -18,12 +18,11 @@ from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import PodGroup
 from closeby.objects.ownership import is_pinned
 from closeby.objects.places import POD_SET
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.reading.decoding.preemption_requests import protection_request
 from closeby.reading.dialects.kueue import QUEUE_NAME
 from closeby.scheduling.gangs.rosters import leaf_names
 from closeby.scheduling.intake.budgets import NONE, SEVERAL
-from closeby.scheduling.intake.scheduling_state import gang_key
 from closeby.scheduling.preempting.units import MemberLimits
 
 #: What Kueue writes on pods of workloads that it admitted.

@@ -10,7 +10,7 @@ from closeby.objects.arrays import Bools, Ints, Scores, widen
 from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import is_accelerator
-from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec, gang_key
 from closeby.reading.decoding.preemption_requests import minimum_request
 from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -241,7 +241,7 @@ class VictimColumns:
 
     def _holder(self, pod: Pod, row: int) -> int:
         """The number of a pod's holder, which has it from now on."""
-        key = pod.uid if pod.group is None else f"{pod.namespace}/{pod.group}"
+        key = pod.uid if pod.group is None else gang_key(pod)
         number = self._gangs.get(key) if pod.group is not None else None
         if number is None:
             holder = Holder(key=key, gang=pod.group is not None, owner=owner_of(pod), members=[])
