@@ -80,14 +80,17 @@ def test_own_anti_affinity() -> None:
     assert allowed(plugin, pod("web", "web", PodAffinity(forbidden=(near("db"),)))) == "b1 b2 bare"
 
 
-@pytest.mark.parametrize("kind", ["required", "forbidden"])
-def test_nodes_that_refuse_for_the_same_reason_have_the_same_message(kind: str) -> None:
+@pytest.mark.parametrize(
+    "affinity",
+    [PodAffinity(required=(near("none", HOSTNAME),)), PodAffinity(forbidden=(near("db", HOSTNAME),))],
+    ids=["near", "apart"],
+)
+def test_nodes_that_refuse_for_the_same_reason_have_the_same_message(affinity: PodAffinity) -> None:
     nodes = [Node(name=name, labels={HOSTNAME: name}) for name in ("n1", "n2", "n3")]
     plugin = plugin_on(*nodes)
-    terms = (near("db" if kind == "forbidden" else "none", HOSTNAME),)
     for name in ("n1", "n2"):
         place(plugin.handle.cluster, pod(f"db-{name}", "db"), name)
-    web = pod("web", "web", PodAffinity(**{kind: terms}))
+    web = pod("web", "web", affinity)
     assert plugin.rejection(STATE, web, 0) == plugin.rejection(STATE, web, 1)
 
 
