@@ -427,6 +427,53 @@ class TestOptionalSubgroups:
         assert drawn.used("b") == {"c1": 4}
         assert not drawn.engine.unschedulable
 
+    @pytest.mark.parametrize("required", [None, "zone"])
+    def test_the_minimum_is_enough_where_the_gang_or_a_parent_asks_for_a_domain(
+        self, required: str | None
+    ) -> None:
+        #   Each of one and two needs a rack, and one of its two subgroups; no rack holds both of them.
+        groups = [
+            subgroup("one", required="rack"),
+            *(subgroup(name, 2, parent="one") for name in ("one-x", "one-y")),
+            subgroup("two", required="rack"),
+            *(subgroup(name, 2, parent="two") for name in ("two-x", "two-y")),
+        ]
+        groups = [replace(one, min_subgroups=None if one.parent else 1) for one in groups]
+        drawn = world("zone-a rack-1 : a1=3\nzone-a rack-2 : b1=2 b2=1")
+        group = gang(required=required, subgroups=groups)
+        drawn.run(group, members=members(*(one for one in groups if one.parent)))
+        assert (len(drawn.used("one-")), len(drawn.used("two-"))) == (1, 1)
+        assert (sum(drawn.used("one-").values()), sum(drawn.used("two-").values())) == (2, 2)
+        assert set(drawn.left("train").values()) == {Reason.GANG_DOES_NOT_FIT}
+
+    def test_one_that_fits_is_enough_without_any_constraint(self) -> None:
+        groups = [subgroup("a", 1), subgroup("b", 3)]
+        drawn = world("zone-a rack-1 : a1=1")
+        drawn.run(self.some(1, *groups), members=members(*groups))
+        assert drawn.used() == {"a1": 1}
+        assert drawn.left("train") == {f"b-{index}": Reason.GANG_DOES_NOT_FIT for index in range(3)}
+
+    def test_pods_of_another_size_that_fit_nowhere_may_stay_out(self) -> None:
+        groups = [subgroup("a", 2), subgroup("b", 2)]
+        drawn = world("zone-a rack-1 : a1=2\nzone-a rack-2 : b1=2")
+        large = pods("train", 2, spec(gpu=8), subgroup="b")
+        drawn.run(self.some(1, *groups), members=[*pods("train", 2, subgroup="a"), *large])
+        assert drawn.used() == {"a1": 2}
+
+    def test_what_is_left_out_goes_beyond_the_domain_that_is_only_preferred(self) -> None:
+        groups = [subgroup(name, 2) for name in ("a", "b", "c")]
+        drawn = world("zone-a rack-1 : a1=2\nzone-a rack-2 : b1=1\nzone-b rack-3 : c1=2")
+        drawn.run(self.some(1, *groups), members=members(*groups))
+        assert drawn.used() == {"a1": 2, "c1": 2}
+        assert set(drawn.left("train").values()) == {Reason.GANG_DOES_NOT_FIT}
+
+    def test_what_is_left_out_stays_in_the_domain_that_is_required(self) -> None:
+        groups = [subgroup(name, 2) for name in ("a", "b", "c")]
+        drawn = world("zone-a rack-1 : a1=2\nzone-a rack-2 : b1=1\nzone-b rack-3 : c1=2")
+        group = replace(self.some(1, *groups), constraint=gang(required="zone").constraint)
+        drawn.run(group, members=members(*groups))
+        assert drawn.used() == {"a1": 2}
+
     def test_all_are_placed_when_all_fit(self) -> None:
         groups = [subgroup(name, 2, required="rack") for name in ("a", "b", "c")]
         drawn = world("zone-a rack-1 : a1=2\nzone-a rack-2 : b1=4")

@@ -259,7 +259,8 @@ class PartView(Protocol):
     name: str
     #: Its constraint in terms of a tree; None when it asks for nothing.
     levels: Levels | None
-    #: Pods that must find a place; how many there are in all, with those beyond the minimum.
+    #: Pods that must find a place, not counting parts that may stay out; how many there are in all, with
+    #: those beyond the minimum.
     needed: int
     wanted: int
     #: Slots of members that already hold a node.

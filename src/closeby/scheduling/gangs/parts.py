@@ -65,8 +65,15 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
         for child in self.children:
             yield from child.leaves()
 
+    @property
+    def fewest(self) -> int:
+        """How many pods at least are placed with this part: fewer than ``needed`` where some may stay out."""
+        if not self.children:
+            return len(self.core)
+        return sum(sorted(child.fewest for child in self.children)[: self.min_children])
+
     def needed(self) -> tuple[Pod, ...]:
-        """All pods below this part that must find a place."""
+        """All pods below this part that must find a place, with those of the parts that may stay out."""
         leaves = tuple(self.leaves())
         # Of a single leaf the very tuple, which is then known to hold equal pods.
         return leaves[0].core if len(leaves) == 1 else tuple(pod for leaf in leaves for pod in leaf.core)
@@ -153,8 +160,8 @@ class SearchedPart:
         self.levels = part.levels
         self.scope = scope
         #: Pods that must find a place; how many there are in all, with those beyond the minimum.
-        self.needed = sum(len(leaf.core) for leaf in part.leaves())
-        self.wanted = self.needed + sum(len(leaf.extra) for leaf in part.leaves())
+        self.needed = part.fewest
+        self.wanted = sum(len(leaf.core) + len(leaf.extra) for leaf in part.leaves())
         #: Slots of members that already run.
         self.anchors = part.all_anchors()
         self._demand = demand
@@ -163,6 +170,7 @@ class SearchedPart:
         self._capacity = capacity
         self._counts: dict[tuple[str, int], DomainCounts] = {}
         self._most = most
+        self._may_leave_out = part.may_leave_out
 
     def domain_in(self, tree: Tree) -> Domain:
         """The domain of ``tree`` inside which the part must stay."""
@@ -172,8 +180,11 @@ class SearchedPart:
         """How many pods of the part fit each domain of a level, up to rounding for unequal pods.
 
         At least ``needed`` exactly where every class of pods fits on its own, and 0 where fewer of them are
-        let in beside each other than must be; shape (tree.count(level),).
+        let in beside each other than must be; shape (tree.count(level),). Where parts of it may stay out, it
+        is also at least ``needed`` where so many pods fit, whichever they are.
         """
+        if self._may_leave_out:
+            return self._of_any_class(tree, level)
         most = None if self._most is None else self._most(tree, level)
         room = self._by_class(tree, level)
         return room if most is None else np.where(most >= self.needed, room, 0)
@@ -186,6 +197,14 @@ class SearchedPart:
             scaled = self._level(tree, index, level) * self._asked // len(share.pods)
             least = scaled if least is None else np.minimum(least, scaled)
         return np.zeros(tree.count(level), dtype=np.int64) if least is None else least
+
+    def _of_any_class(self, tree: Tree, level: int) -> Counts:
+        """Fewer than all pods wherever one class of them does not fit as a whole."""
+        everyone = self._by_class(tree, level)
+        found = np.zeros(tree.count(level), dtype=np.int64)
+        for index, share in enumerate(self._demand):
+            found += np.minimum(self._level(tree, index, level), len(share.pods))
+        return np.where(everyone >= self._asked, everyone, np.minimum(found, self._asked - 1))
 
     def pieces(self, tree: Tree, level: int) -> Counts | None:
         """How many domains of its coarsest layer the part needs in each domain; None: it has no layers."""

@@ -98,7 +98,12 @@ class Growth:
         return self._place(search, minimum, {})
 
     def beyond(self, search: Search, minimum: Part) -> tuple[Left, ...]:
-        """The same; a member that finds no room there may go wherever no required level forbids it."""
+        """The same; a member that finds no room there may go wherever no required level forbids it.
+
+        So may a subgroup that was left out, as a whole, if the gang is near each other without it.
+        """
+        if minimum.may_leave_out:
+            self._more_parts(search, minimum, NodeSet())
         return self._place(search, minimum, self._required(minimum, NodeSet()))
 
     def _place(self, search: Search, minimum: Part, required: Mapping[str, NodeSet]) -> tuple[Left, ...]:
@@ -134,6 +139,20 @@ class Growth:
                     why = self._why_left(leaf, share, *chosen)
                     leftover += [(pod, *why) for pod in left]
         return tuple(leftover)
+
+    def _more_parts(self, search: Search, part: Part, scope: NodeSet) -> None:
+        """Place what was left out below a part of which something is placed."""
+        confined = self._confined(part, scope)
+        if confined is None:
+            return
+        for child in part.children:
+            leaves = list(child.leaves())
+            left_out = bool(child.fewest) and not any(leaf.name in search.chosen for leaf in leaves)
+            if child.children and not left_out:
+                self._more_parts(search, child, confined)
+            elif left_out and not any(True for _ in search.alternatives(child, confined)):
+                for leaf in leaves:  # What was tried last is no place for single members of it.
+                    search.chosen.pop(leaf.name, None)
 
     def _more_segments(
         self,
@@ -263,17 +282,22 @@ class Growth:
         """
         if not part.children:
             return {part.name: scope}
-        if part.levels is not None and part.levels.required is not None:
-            placed = {pod.uid: slot for pod, slot in self._state.placed}
-            core = (pod.uid for leaf in part.leaves() for pod in leaf.core)
-            taken = (*part.all_anchors(), *(placed[uid] for uid in core if uid in placed))
-            held = _required_of(part, taken[0]) if taken else None
-            if held is None:
-                return {}
-            scope = scope.narrowed(held, self._tools.cluster.capacity)
+        confined = self._confined(part, scope)
+        if confined is None:
+            return {}
         return {
-            name: inner for child in part.children for name, inner in self._required(child, scope).items()
+            name: inner for child in part.children for name, inner in self._required(child, confined).items()
         }
+
+    def _confined(self, part: Part, scope: NodeSet) -> NodeSet | None:
+        """A scope as far as the level that a part requires allows; None where it has no member yet."""
+        if part.levels is None or part.levels.required is None:
+            return scope
+        placed = {pod.uid: slot for pod, slot in self._state.placed}
+        core = (pod.uid for leaf in part.leaves() for pod in leaf.core)
+        taken = (*part.all_anchors(), *(placed[uid] for uid in core if uid in placed))
+        held = _required_of(part, taken[0]) if taken else None
+        return None if held is None else scope.narrowed(held, self._tools.cluster.capacity)
 
 
 def _why_no_segment(budget: Budget) -> tuple[ReasonToken, str]:
