@@ -350,6 +350,49 @@ def test_unequal_segments_of_a_kind_each_have_a_rack() -> None:
     assert len(found.used(by="rack")) == 4
 
 
+def halves(*layers: Layer, minimum: int = 4, **fields: Any) -> PodGroup:
+    """A gang of two subgroups with these layers each."""
+    below = [replace(subgroup(name, minimum), layers=layers) for name in ("x", "y")]
+    return gang(min_member=2 * minimum, subgroups=below, **fields)
+
+
+HALVES = [pod for name in ("x", "y") for pod in pods("train", 4, subgroup=name)]
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"size": 2}, {"counts": (2, 2)}, {"counts": (1, 3)}], ids=["equal", "counted", "uneven"]
+)
+def test_segments_of_subgroups_each_have_a_rack(sizes: dict[str, Any]) -> None:
+    #   Each rack has room for both subgroups, and the gang wants to be close.
+    found = world(FOUR_RACKS, levels=BLOCKS)
+    found.run(halves(Layer(level="rack", exclusive=Exclusive.KIND, **sizes)), members=HALVES)
+    cut = sizes["counts"][0] if "counts" in sizes else 2
+    own = [racks(found, at, end, name) for name in "xy" for at, end in ((0, cut), (cut, 4))]
+    assert sorted(own, key=min) == [{"r1"}, {"r2"}, {"r3"}, {"r4"}]
+
+
+def test_subgroups_that_want_racks_for_themselves_can_not_be_in_one() -> None:
+    found = world(FOUR_RACKS, levels=BLOCKS)
+    asked = halves(Layer(level="rack", size=4, exclusive=Exclusive.KIND), required="rack")
+    found.run(asked, members=HALVES)
+    assert found.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
+
+@pytest.mark.parametrize("sizes", [{"size": 2}, {"counts": (1, 3)}], ids=["equal", "uneven"])
+def test_subgroups_keep_out_of_a_rack_in_which_others_run(sizes: dict[str, Any]) -> None:
+    #   Rack r1 is the tightest that has room for all.
+    found = world("a r1 : a1=9\na r2 : a2=12", levels=BLOCKS)
+    found.run(members=pods(None, 1, prefix="plain", on="a1"))
+    found.run(halves(Layer(level="rack", exclusive=Exclusive.ALL, **sizes)), members=HALVES)
+    assert racks(found, 0, 4, "x") == racks(found, 0, 4, "y") == {"r2"}
+
+
+def test_segments_of_subgroups_are_not_on_a_node_without_their_level() -> None:
+    found = world("a - : a1=8\na r1 : a2=6 a3=6", levels=BLOCKS)
+    found.run(halves(Layer(level="rack", size=2)), members=HALVES)
+    assert racks(found, 0, 4, "x") == racks(found, 0, 4, "y") == {"r1"}
+
+
 def test_a_leader_that_starts_alone_goes_where_its_workers_fit_too() -> None:
     """As with a LeaderWorkerSet: the workers come once the leader has a node."""
     layer = Layer(level="rack", size=8, remainder=Remainder.ALLOW, exclusive=Exclusive.KIND)

@@ -148,6 +148,9 @@ class SegmentRoom:
         ``pods`` are those of whole segments of a layer, and perhaps of a smaller last one.
         """
         while depth < len(self.layers) and self.layers[depth].level <= inside.level:
+            layer = self.layers[depth]
+            if not self._takes(inside, depth) or (layer.exclusive is Exclusive.KIND and pods > layer.size):
+                return None
             depth += 1
         if depth == len(self.layers):
             return [(inside, pods)] if self._counts.inside(inside) >= pods else None
@@ -181,7 +184,8 @@ class SegmentRoom:
         inner = depth + 1 < len(self.layers)
         unit = self._unit(depth + 1) if inner else 1
         if layer.level <= inside.level:
-            first, rooms = 0, np.asarray([self._total(inside, depth + 1)])
+            free = self._total(inside, depth + 1) if self._takes(inside, depth) else 0
+            first, rooms = 0, np.asarray([free])
         else:
             first, end = self.tree.within(inside, layer.level)
             rooms = self._open(depth, self._units(depth))[first:end]
@@ -237,6 +241,12 @@ class SegmentRoom:
         if layer.exclusive is Exclusive.KIND and not layer.counts:
             whole = np.minimum(whole, 1)
         return whole
+
+    def _takes(self, inside: Domain, depth: int) -> bool:
+        """Whether the domain of a layer's level around a domain takes a segment of it."""
+        layer, barred = self.layers[depth], self.barred[depth]
+        around = self.tree.ancestor(inside, layer.level).index
+        return bool(self.tree.labelled[layer.level][around]) and not (barred is not None and barred[around])
 
     def _total(self, inside: Domain, depth: int) -> int:
         if depth == len(self.layers):
