@@ -281,6 +281,21 @@ def test_kais_segments_without_the_leader() -> None:
     }
 
 
+def test_segments_without_a_leader_that_has_the_template_of_its_workers() -> None:
+    more = "subGroupPolicy: {subGroupSize: 2, subGroupPolicyType: LeaderExcluded}, "
+    worker = f"{NET}, kai.scheduler/segment-topology-required-placement: {RACK}"
+    worker += f", kai.scheduler/topology-required-placement: {BLOCK}"
+    group = expanded(leader_worker_set(5, more=more, worker=worker)).groups[0]
+    layer = Layer(level=RACK, size=2, remainder=Remainder.ALLOW, topology="cluster-topology")
+    assert parts(group) == {"leader": (1, None, ()), "worker": (4, None, (layer,))}
+    assert (group.constraint and group.constraint.required, group.layers) == (BLOCK, ())
+    alone = f"leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology: {RACK}"
+    found = expanded(leader_worker_set(5, alone, more))
+    (workers,) = [one for one in found.groups[0].subgroups if one.name == "worker"]
+    assert [(one.level, one.size, one.exclusive) for one in workers.layers] == [(RACK, 2, Exclusive.KIND)]
+    assert [pod.subgroup for pod in found.pods] == ["leader", *["worker"] * 4] * 2
+
+
 @pytest.mark.parametrize(
     ("keys", "field", "blocking"),
     [

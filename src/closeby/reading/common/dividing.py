@@ -45,7 +45,11 @@ def divided(
     whole = one_template or (len(set(together.values())) == 1 and together.keys() == sets.keys())
     if not subgroups and whole and (constraint is None or first.constraint in (None, constraint)):
         # Of one template: without a leaderTemplate a leader and its workers have one, and belong together.
-        constraint, layers = constraint or first.constraint, layers or first.layers
+        constraint = constraint or first.constraint
+        if all(one.layers == first.layers for one in own.values()):
+            layers = layers or first.layers
+        else:  # The workers alone have segments.
+            subgroups = _subgroups((), sets, {i: _Own(layers=one.layers) for i, one in own.items()}, {})
     elif subgroups or any(one != _Own() and one != _Own(constraint) for one in own.values()):
         subgroups = _subgroups(subgroups, sets, own, together)
     twice = next((pods.layers for i, pods in sets.items() if asks[i].layers and pods.layers), ())
