@@ -181,7 +181,7 @@ def test_node_affinity_with_all_operators() -> None:
         {"key": "c", "operator": "Exists"},
         {"key": "d", "operator": "DoesNotExist"},
         {"key": "e", "operator": "Gt", "values": ["5"]},
-        {"key": "f", "operator": "Lt", "values": ["-5"]},
+        {"key": "f", "operator": "Lt", "values": ["15"]},
     ]
     names = [{"key": "metadata.name", "operator": "In", "values": ["n"]}]
     affinity = {
@@ -200,7 +200,7 @@ def test_node_affinity_with_all_operators() -> None:
                 Requirement("c", "Exists"),
                 Requirement("d", "DoesNotExist"),
                 Requirement("e", "Gt", ("5",)),
-                Requirement("f", "Lt", ("-5",)),
+                Requirement("f", "Lt", ("15",)),
             )
         ),
         NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n",)),)),
@@ -226,6 +226,8 @@ def test_no_required_affinity_is_not_the_same_as_one_without_terms() -> None:
         ("{key: a, operator: Exists, values: [b]}", ".values", "operator Exists takes no values"),
         ("{key: a, operator: Gt, values: [b]}", ".values", "operator Gt needs exactly one whole number"),
         ("{operator: Exists}", ".key", "is missing; name a label"),
+        ("{key: a b, operator: DoesNotExist}", ".key", "'a b' is not a label key"),
+        ("{key: a, operator: NotIn, values: [b, c d]}", ".values", "'c d' is not a label value"),
     ],
 )
 def test_a_node_affinity_term_that_no_api_server_accepts_matches_nothing(

@@ -8,6 +8,7 @@ from msgspec import field
 
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
+from closeby.objects.labels import is_label, is_label_key
 from closeby.objects.pods import NodeSelectorTerm, PreferredTerm, Requirement, Toleration
 from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.selectors import Refusal
@@ -79,7 +80,7 @@ def required_terms(
     found = []
     for i, term in enumerate(affinity.required.node_selector_terms or ()):
         try:
-            found.append(_term(term, (*_REQUIRED, i)))
+            found.append(_of_labels(_term(term, (*_REQUIRED, i)), (*_REQUIRED, i), values=True))
         except FieldError as error:
             refused.append((error.path, error.message, error.remedy))
     return tuple(found)
@@ -101,7 +102,9 @@ def preferred_terms(affinity: NodeAffinityWire | None, refused: list[Refusal]) -
         try:
             if not 1 <= preferred.weight <= 100:
                 raise FieldError((*_PREFERRED, i, "weight"), f"is {preferred.weight}", "use 1 to 100")
-            term = _term(preferred.preference or TermWire(), (*_PREFERRED, i, "preference"))
+            path = (*_PREFERRED, i, "preference")
+            # The API server takes any value here.
+            term = _of_labels(_term(preferred.preference or TermWire(), path), path, values=False)
         except FieldError as error:
             refused.append((error.path, error.message, error.remedy))
         else:
@@ -136,6 +139,23 @@ def _term(term: TermWire, path: Path) -> NodeSelectorTerm:
         tuple(requirement(one, (*path, "matchExpressions", i)) for i, one in enumerate(expressions)),
         tuple(_field(one, (*path, "matchFields", i)) for i, one in enumerate(fields)),
     )
+
+
+def _of_labels(term: NodeSelectorTerm, path: Path, *, values: bool) -> NodeSelectorTerm:
+    """The term of a pod, if a node can have the labels that it names (with their ``values``): also one that
+    keeps off them matches nothing otherwise.
+
+    Raises:
+        FieldError: a key or a value that no label has.
+    """
+    for i, one in enumerate(term.expressions):
+        where = (*path, "matchExpressions", i)
+        if not is_label_key(one.key):
+            raise FieldError((*where, "key"), f"{quoted(one.key)} is not a label key", "name a label")
+        for value in one.values if values else ():
+            if not is_label(one.key, value):
+                raise FieldError((*where, "values"), f"{quoted(value)} is not a label value", "correct it")
+    return term
 
 
 def _field(wire: RequirementWire, path: Path) -> Requirement:
