@@ -321,6 +321,8 @@ def test_each_job_of_a_job_set_has_a_domain() -> None:
     assert (group.min_member, group.layers) == (9, (ALONE,))
     group = the_gang(job_set(replicated("driver", 1, 1), replicated("workers", 2, 3, of_job=key)))
     assert parts(group) == {"driver": (1, None, ()), "workers": (6, None, (ALONE,))}
+    group = the_gang(job_set(replicated("workers", 3, 3, key)))
+    assert (group.conditions, group.layers) == ((), (ALONE,)), "in the pod template, where JobSet looks"
 
 
 def test_node_pools_that_are_labelled_by_hand_are_not_supported() -> None:

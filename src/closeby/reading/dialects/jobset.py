@@ -129,7 +129,8 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
         at_most(jobs * size, (*path, "replicas"))
         prefix = f"{owner.name}-{job.name}"
         names = () if over else [f"{prefix}-{j}-{pod}" for j in range(jobs) for pod in range(size)]
-        layers, unsupported = _exclusive(owner, i, template.meta, size)
+        pod_meta = job_spec.template.meta if job_spec.template else Meta()
+        layers, unsupported = _exclusive(owner, i, template.meta, pod_meta, size)
         pods = owner.pod_set(
             job.name,
             names,
@@ -158,14 +159,20 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     return owner.workload(pod_sets, suspended=bool(spec.suspend))
 
 
-def _exclusive(owner: Owner, index: int, template: Meta, size: int) -> tuple[tuple[Layer, ...], list[str]]:
+def _exclusive(
+    owner: Owner, index: int, template: Meta, pods: Meta, size: int
+) -> tuple[tuple[Layer, ...], list[str]]:
     """The layer of jobs that have a domain each, and what can't be honoured: where nodes are labelled by hand
     for each job, the controller alone knows the pods' node selectors.
+
+    JobSet's webhook reads the annotation of the pods, to which the controller gives those of the others.
     """
     called = object_id("JobSet", owner.namespace, owner.name)
+    part = f"spec.replicatedJobs[{index}].template"
     places = {
-        f"spec.replicatedJobs[{index}].template.metadata.annotations": template.annotation_map,
+        f"{part}.metadata.annotations": template.annotation_map,
         "metadata.annotations": owner.meta.annotation_map,
+        f"{part}.spec.template.metadata.annotations": pods.annotation_map,
     }
     for part, annotations in places.items():
         layers = exclusive_layer(annotations, JOBSET_EXCLUSIVE, called, part, size=size)
