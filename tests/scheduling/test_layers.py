@@ -350,6 +350,25 @@ def test_unequal_segments_of_a_kind_each_have_a_rack() -> None:
     assert len(found.used(by="rack")) == 4
 
 
+def test_a_replaced_worker_returns_to_its_segment_where_its_leader_has_none() -> None:
+    #   A LeaderWorkerSet counts its leader as 0, so that segments of two are 1 and 2, 3 and 4.
+    below = [subgroup("leader"), replace(subgroup("worker", 4), layers=(Layer(level="rack", size=2),))]
+    (leader,) = pods("train", 1, subgroup="leader", on="b1")
+    workers = [
+        replace(one, index=at, node_name=node_)
+        for at, node_, one in zip(
+            range(1, 5), ("a1", "a2", "a3", "a3"), pods("train", 4, subgroup="worker", on="a1"), strict=True
+        )
+    ]
+    found = world(FOUR_RACKS, levels=BLOCKS)
+    members = [replace(leader, index=0), *workers]
+    found.run(gang(min_member=5, subgroups=below), members=members)
+    found.tell(PodDeleted(workers[1].uid))
+    again = replace(workers[1], name="again", uid="again", node_name=None, phase="Pending")
+    found.run(members=[again])
+    assert by(found, "rack", "again") == ["r1"]
+
+
 def halves(*layers: Layer, minimum: int = 4, **fields: Any) -> PodGroup:
     """A gang of two subgroups with these layers each."""
     below = [replace(subgroup(name, minimum), layers=layers) for name in ("x", "y")]

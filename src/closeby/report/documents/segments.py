@@ -6,6 +6,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.pods import gang_key
 from closeby.scheduling.gangs.places import segment_places
 from closeby.scheduling.gangs.rosters import constraints_of
+from closeby.scheduling.gangs.segments import first_index
 from closeby.scheduling.intake.members import member_order
 from closeby.simulator.runs import Run
 from closeby.whatif.records import DomainPath
@@ -42,6 +43,8 @@ def segment_entries(run: Run, group: PodGroup, leaf: str) -> tuple[SegmentEntry,
     ]
     members = [(pod, slot) for pod, slot in placed if slot is not None]
     ranks = {} if leaf else engine.state.ranks(group.key)
+    others = [pod for pod in own if (pod.subgroup or "") != leaf] if leaf else []
+    first = first_index([pod for pod, _ in members], others)
     return tuple(
         SegmentEntry(
             level=one.level,
@@ -51,5 +54,5 @@ def segment_entries(run: Run, group: PodGroup, leaf: str) -> tuple[SegmentEntry,
             together=one.together,
             domains=one.domains,
         )
-        for one in segment_places(layerings[leaf], members, member_order, ranks)
+        for one in segment_places(layerings[leaf], members, member_order, ranks, first)
     )

@@ -65,16 +65,20 @@ class SegmentPlace(Struct, frozen=True, kw_only=True):
 
 
 def segment_places(
-    layering: Layering, members: Sequence[tuple[Pod, int]], order: Order, ranks: Mapping[str, int] = {}
+    layering: Layering,
+    members: Sequence[tuple[Pod, int]],
+    order: Order,
+    ranks: Mapping[str, int] = {},
+    first: int = 0,
 ) -> tuple[SegmentPlace, ...]:
     """Where the segments of some members with their slots are, layer by layer.
 
-    ``ranks``: as of ``numbered``.
+    ``ranks`` and ``first``: as of ``numbered``.
     """
     if not members:
         return ()
     tree, slots = layering.tree, slots_of(members)
-    numbers = numbered(layering, (), members, 0, order, ranks).running
+    numbers = numbered(layering, (), members, 0, order, ranks, first).running
     in_order = np.argsort(numbers, kind="stable")
     found = []
     for layer, ids in zip(layering.layers, layering.ids(numbers), strict=True):

@@ -13,7 +13,14 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.common.trees import children_of
 from closeby.scheduling.gangs.parts import Part
-from closeby.scheduling.gangs.segments import Layering, Order, SegmentNumbers, layering_of, numbered
+from closeby.scheduling.gangs.segments import (
+    Layering,
+    Order,
+    SegmentNumbers,
+    first_index,
+    layering_of,
+    numbered,
+)
 from closeby.topology.constraints import Levels, closest, resolve
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
@@ -140,10 +147,23 @@ def _with_segments(
             members.done.get(name, 0),
             order,
             ranks,
+            first_index(*_by_leaf(name, members.waiting, running)) if name and running else 0,
         )
         for name, layering in layerings.items()
     }
     return replace(members, segments=segments)
+
+
+def _by_leaf(
+    leaf: str, waiting: Mapping[str, Sequence[Pod]], running: Mapping[str, Sequence[tuple[Pod, int]]]
+) -> tuple[list[Pod], list[Pod]]:
+    """The members of a leaf, and those of all others."""
+    own: list[Pod] = []
+    others: list[Pod] = []
+    for name in {*waiting, *running}:
+        found = own if name == leaf else others
+        found += [*waiting.get(name, ()), *(pod for pod, _ in running.get(name, ()))]
+    return own, others
 
 
 def missing(group: PodGroup, members: Roster) -> str | None:

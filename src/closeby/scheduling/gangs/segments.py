@@ -244,17 +244,19 @@ def numbered(
     done: int,
     order: Order,
     ranks: Mapping[str, int] = {},
+    first: int = 0,
 ) -> SegmentNumbers:
     """Which number each member has: by its index where the nodes of those that run agree with that.
 
     ``ranks``: by uid, of the members that have one already, where ranks run through this leaf alone.
+    ``first``: the lowest index of the leaf's members.
     """
     if not running and not done and not ranks:
         numbers = np.arange(len(waiting), dtype=np.intp)
         return SegmentNumbers(layering=layering, waiting=numbers, running=numbers[:0])
     slots = np.asarray([slot for _, slot in running], dtype=np.intp)
     pods = [*waiting, *(pod for pod, _ in running)]
-    for numbers in _numberings(pods, len(waiting), order, layering.layers[0].size, ranks):
+    for numbers in _numberings(pods, len(waiting), order, layering.layers[0].size, ranks, first):
         found = SegmentNumbers(
             layering=layering, waiting=numbers[: len(waiting)], running=numbers[len(waiting) :], done=done
         )
@@ -265,8 +267,18 @@ def numbered(
     return SegmentNumbers(layering=layering, waiting=free, running=inferred, done=done, inferred=True)
 
 
+def first_index(own: Sequence[Pod], others: Sequence[Pod]) -> int:
+    """Where the indices of a leaf's members begin: behind those of other leaves that are counted with them,
+    as the workers of a LeaderWorkerSet are with their leader.
+    """
+    counted = {(pod.part, pod.job, pod.role) for pod in own}
+    before = {pod.index for pod in others if (pod.part, pod.job, pod.role) in counted}
+    behind = all(pod.index is not None and pod.index >= len(before) for pod in own)
+    return len(before) if len(counted) == 1 and behind and before == set(range(len(before))) else 0
+
+
 def _numberings(
-    pods: Sequence[Pod], waiting: int, order: Order, size: int, ranks: Mapping[str, int]
+    pods: Sequence[Pod], waiting: int, order: Order, size: int, ranks: Mapping[str, int], first: int
 ) -> Iterator[Ints]:
     """The members' own index (of several jobs, each a segment) where that tells them all apart; then their
     ranks, where each has one that runs; then their place among all. An index that no gang reaches says
@@ -276,7 +288,7 @@ def _numberings(
         each = size if len({pod.job for pod in pods}) > 1 else 0
         own = [(pod.job, pod.index) for pod in pods if pod.index is not None and pod.index >= 0]
         whole = not each or all(index < each for _, index in own)
-        numbers = [job * each + index for job, index in own]
+        numbers = [job * each + index - first for job, index in own]
         if len(set(own)) == len(pods) and whole and min(numbers) >= 0 and max(numbers) < MOST_PODS:
             yield np.asarray(numbers, dtype=np.intp)
     given = np.asarray([ranks.get(pod.uid, -1) for pod in pods] if ranks else [], dtype=np.intp)
