@@ -192,6 +192,9 @@ def test_an_ephemeral_volume_of_a_former_pod_is_not_taken() -> None:
     own = claim("p-tmp", "disks", controller=pod.uid)
     assert allowed(binding(own), pod) == "a1 a2 b1"
     assert allowed(binding(claim("p-tmp", "disks", controller="older")), pod) == ""
+    by_hand = claim("p-tmp", "disks")
+    assert allowed(binding(by_hand), pod) == ""
+    assert allowed(binding(replace(by_hand, uid="")), pod) == "a1 a2 b1"
 
 
 def test_volumes_of_one_node_are_counted_and_given_smallest_first() -> None:

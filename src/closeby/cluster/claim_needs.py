@@ -36,7 +36,9 @@ def need_of(key: str, one: PodClaim, uid: str, facts: Facts) -> ClaimNeed:
         return ClaimNeed(ClaimState.NOT_FOUND, shared)
     if claim.terminating:
         return ClaimNeed(ClaimState.TERMINATING, shared)
-    if one.naming is ClaimName.AFTER_POD and claim.controller not in ("", uid):
+    # What a manifest says of a claim that is still to be created has neither an owner nor a uid.
+    made = bool(claim.uid or claim.controller)
+    if one.naming is ClaimName.AFTER_POD and made and claim.controller != uid:
         return ClaimNeed(ClaimState.FOREIGN, shared)
     if claim.lost:
         return ClaimNeed(ClaimState.LOST, shared)
