@@ -212,10 +212,10 @@ def test_node_affinity_with_all_operators() -> None:
 
 def test_no_required_affinity_is_not_the_same_as_one_without_terms() -> None:
     assert read_pod({}).spec.required_affinity is None
-    assert (
-        read_pod({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}}).spec.required_affinity
-        == ()
-    )
+    spec = read_pod({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}}).spec
+    assert spec.required_affinity == ()
+    path = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
+    assert spec.invalid == (f"{path} is empty, so that no node matches",)
 
 
 @pytest.mark.parametrize(

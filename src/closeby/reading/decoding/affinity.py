@@ -77,8 +77,12 @@ def required_terms(
     """
     if affinity is None or affinity.required is None:
         return None
-    found = []
-    for i, term in enumerate(affinity.required.node_selector_terms or ()):
+    found, terms = [], affinity.required.node_selector_terms or ()
+    if not terms:
+        refused.append(
+            (_REQUIRED, "is empty, so that no node matches", "name a term, or remove the affinity")
+        )
+    for i, term in enumerate(terms):
         try:
             found.append(_of_labels(_term(term, (*_REQUIRED, i)), (*_REQUIRED, i), values=True))
         except FieldError as error:

@@ -27,7 +27,7 @@ from closeby.reading.common.layers import WHOLE_NUMBER, whole_number
 from closeby.reading.common.podgroups import PlacementAsk, new_group
 from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import KUEUE_REQUIRED, VOLCANO_MODE, VOLCANO_TIER
+from closeby.reading.decoding.keys import VOLCANO_MODE, VOLCANO_TIER
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.selectors import LabelSelectorWire
 from closeby.reading.decoding.wire import Wire, WithSpec
@@ -235,14 +235,14 @@ def policy_conditions(wish: NetworkTopologyWire | None, owner: str, field: str) 
     if wish is None:
         return (_unsupported(owner, field, "a partition of the pods", hard=False),)
     tier = wish.highest_tier_name or wish.highest_tier_allowed
-    asked = "HyperNode tiers" if tier is None else f"HyperNode tier {tier}"
+    tiers = "HyperNode tiers" if tier is None else f"HyperNode tier {tier}"
+    asked = f"{tiers} for pods that labels other than {TASK_SPEC} and {PARTITION} divide"
     hard = (wish.mode or "hard") != "soft"
-    return (_unsupported(owner, f"{field}.networkTopology", asked, hard=hard),)
+    return (_unsupported(owner, field, asked, hard=hard),)
 
 
 def _unsupported(owner: str, field: str, asked: str, *, hard: bool) -> Condition:
-    instead = f"remove it, and name a level of a Topology in the annotation {KUEUE_REQUIRED} instead"
-    remedy = instead if hard else "it is ignored"
+    remedy = "divide them as partitionPolicy of a Volcano Job does, or remove it" if hard else "it is ignored"
     return Condition(
         reason=Reason.UNSUPPORTED,
         object=owner,
