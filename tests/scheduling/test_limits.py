@@ -42,25 +42,25 @@ def allowed(limit: DomainLimit, taken: tuple[int, ...]) -> bool:
     return not taken[0] and all(number - least <= limit.max_skew for number in used)
 
 
-@given(limits(), st.integers(1, 10))
+@given(limits(), st.integers(1, 10), st.integers(1, 4))
 def test_pods_are_shared_out_exactly_when_some_way_keeps_the_limit(
-    drawn: tuple[DomainLimit, list[int]], wanted: int
+    drawn: tuple[DomainLimit, list[int]], wanted: int, size: int
 ) -> None:
     limit, fits = drawn
     room = room_of(limit, np.asarray(fits))
     ways = [
         way
         for way in product(*(range(int(most) + 1) for most in room))
-        if sum(way) == wanted and allowed(limit, way)
+        if sum(way) == wanted and allowed(limit, tuple(number * size for number in way))
     ]
-    found = bounds(limit, room, wanted)
+    found = bounds(limit, room, wanted, size)
     assert (found is not None) == bool(ways)
     if found is not None:
         assert all(found.least <= found.most)
         between = product(*(range(int(low), int(high) + 1) for low, high in zip(*found, strict=True)))
         chosen = [way for way in between if sum(way) == wanted]
         assert chosen
-        assert all(allowed(limit, way) for way in chosen)
+        assert all(allowed(limit, tuple(number * size for number in way)) for way in chosen)
 
 
 @given(limits(), st.data())

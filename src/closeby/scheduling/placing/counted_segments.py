@@ -52,7 +52,7 @@ class _Free(Struct, frozen=True, eq=False):
     members: Ints
 
 
-class _Run(Struct, frozen=True, eq=False):
+class SegmentRun(Struct, frozen=True, eq=False):
     """Equal pods, in the order of their numbers, that go to segments of one layer inside some nodes."""
 
     layering: Layering
@@ -94,7 +94,9 @@ class CountedSegments(SegmentPlacer):
         yield from self._in_candidates(run, part, proposes, strict=strict)
         self._statement.rollback(mark)
 
-    def _in_candidates(self, run: _Run, part: Part, proposes: Proposes, *, strict: bool) -> Iterator[None]:
+    def _in_candidates(
+        self, run: SegmentRun, part: Part, proposes: Proposes, *, strict: bool
+    ) -> Iterator[None]:
         scope, layering, share = run.inside, run.layering, run.share
         rest = replace(part, core=run.pods, extra=())
         demand = (Share(share.pod_class, run.pods),)
@@ -176,7 +178,7 @@ class CountedSegments(SegmentPlacer):
                 return None
         return top
 
-    def _place(self, run: _Run, room: SegmentRoom | None, *, strict: bool) -> bool:
+    def _place(self, run: SegmentRun, room: SegmentRoom | None, *, strict: bool) -> bool:
         """Place whole segments (and perhaps a smaller last one) of a layer."""
         if strict:
             return self._share_out(run, self._room(run, strict=True) if room is None else room)
@@ -192,7 +194,7 @@ class CountedSegments(SegmentPlacer):
                 run = replace(run, pods=run.pods[count:], numbers=run.numbers[count:], wanted=left)
         return not run.pods or self._share_out(run, self._room(run, strict=False))
 
-    def _share_out(self, run: _Run, room: SegmentRoom) -> bool:
+    def _share_out(self, run: SegmentRun, room: SegmentRoom) -> bool:
         tree, strategy = run.layering.tree, self._group.strategy
         domain = run.inside.domain_in(tree)
         means = mean_scores(self._table, run.share.pod_class, tree)
@@ -212,10 +214,14 @@ class CountedSegments(SegmentPlacer):
                 self._budget.spent = True
         return shares is not None and self._into(run, shares)
 
-    def _into(self, run: _Run, shares: Sequence[tuple[Domain, int]]) -> bool:
+    def _at_once(self, share: Share) -> bool:
+        """Whether pods need not be placed one by one."""
+        return self._filler.at_once(share)
+
+    def _into(self, run: SegmentRun, shares: Sequence[tuple[Domain, int]]) -> bool:
         """Place pods into domains that have room for them, in the order of both."""
         tree, strategy, pods = run.layering.tree, self._group.strategy, run.pods
-        if not self._filler.at_once(run.share):
+        if not self._at_once(run.share):
             at = 0
             for domain, count in shares:
                 candidate = Candidate(tree=tree, domain=domain)
@@ -255,19 +261,19 @@ class CountedSegments(SegmentPlacer):
         self._statement.assume(pods, np.concatenate(found))
         return True
 
-    def _counts(self, run: _Run) -> DomainCounts:
+    def _counts(self, run: SegmentRun) -> DomainCounts:
         capacity = self._cluster.capacity
         return scoped_counts(self._table, run.share.pod_class, run.layering.tree, run.inside, capacity)
 
-    def _room(self, run: _Run, *, strict: bool, used: Ints | None = None) -> SegmentRoom:
+    def _room(self, run: SegmentRun, *, strict: bool, used: Ints | None = None) -> SegmentRoom:
         barred = self._rules.barred(run.layering)
         return SegmentRoom(run.layering, self._counts(run), barred, strict=strict, used=used)
 
     def _run(
         self, part: Part, layering: Layering, share: Share, members: Ints, inside: NodeSet, depth: int = 0
-    ) -> _Run:
+    ) -> SegmentRun:
         """Some members of a part, in the order of their numbers."""
         order = members[np.argsort(part.numbers[members], kind="stable")]
         whole = len(order) == len(part.core) and bool((np.diff(order) == 1).all())
         pods = part.core if whole else tuple([part.core[at] for at in order.tolist()])
-        return _Run(layering, share, pods, part.numbers[order], inside, depth, len(pods))
+        return SegmentRun(layering, share, pods, part.numbers[order], inside, depth, len(pods))

@@ -26,45 +26,55 @@ class DomainBounds(NamedTuple):
     most: Counts
 
 
-def bounds(limit: DomainLimit, room: Counts, wanted: int) -> DomainBounds | None:
+def bounds(
+    limit: DomainLimit, room: Counts, wanted: int, size: int = 1, lowest: int = 0
+) -> DomainBounds | None:
     """Between what ``wanted`` pods may be shared out among domains with this much room; None if they can't.
 
     Any choice between the bounds that adds up to ``wanted`` keeps the limit; ``room`` has shape (domains,).
+    Pods that stay together, ``size`` each time, are counted so, here and in what is returned. ``lowest``: the
+    least domain of a spread must hold so many.
     """
     nothing = np.zeros(len(room), dtype=np.int64)
     if limit.eligible is None:
-        most = np.minimum(room, np.maximum(1 - limit.counts, 0))
+        most = np.minimum(room, np.maximum(1 - limit.counts, 0) // size)
         most[0] = room[0]
         return DomainBounds(nothing, most) if int(most.sum()) >= wanted else None
-    found = _spread(limit, limit.eligible, room, wanted)
-    if found is None:
-        return None
-    least, most = found
-    return DomainBounds(np.where(limit.eligible, np.maximum(least - limit.counts, 0), 0), most)
+    return _spread(limit, limit.eligible, room, wanted, size, lowest)
 
 
-def _spread(limit: DomainLimit, eligible: Bools, room: Counts, wanted: int) -> tuple[int, Counts] | None:
-    """How many pods the least domain is to hold, and the most that domains may take then."""
+def _spread(
+    limit: DomainLimit, eligible: Bools, room: Counts, wanted: int, size: int, lowest: int
+) -> DomainBounds | None:
+    """The bounds of a spread constraint."""
     if not eligible.any():
         return None
-    lowest = highest = 0
+    low = highest = 0
     if int(eligible.sum()) >= limit.min_domains:
-        lowest = int(limit.counts[eligible].min())
-        highest = int((limit.counts + room)[eligible].min())
+        low = int(limit.counts[eligible].min())
+        highest = int((limit.counts + room * size)[eligible].min())
     # More fit the higher the least domain is, and all up to ``highest`` can be reached.
-    while lowest < highest:
-        middle = (lowest + highest) // 2
-        if int(_up_to(limit, room, middle).sum()) >= wanted:
-            highest = middle
+    low, high = max(low, lowest), highest
+    while low < high:
+        middle = (low + high) // 2
+        if int(_up_to(limit, room, middle, size).sum()) >= wanted:
+            high = middle
         else:
-            lowest = middle + 1
-    most = _up_to(limit, room, lowest)
-    return (lowest, most) if int(most.sum()) >= wanted else None
+            low = middle + 1
+    for least in range(low, highest + 1):
+        most = _up_to(limit, room, least, size)
+        needed = np.where(eligible, np.maximum(-((limit.counts - least) // size), 0), 0)
+        if int(most.sum()) < wanted or int(needed.sum()) > wanted:
+            return None
+        # Of pods that stay together a domain may lack some, and have too many with those.
+        if bool((needed <= most).all()):
+            return DomainBounds(needed, most)
+    return None
 
 
-def _up_to(limit: DomainLimit, room: Counts, least: int) -> Counts:
+def _up_to(limit: DomainLimit, room: Counts, least: int, size: int) -> Counts:
     """The most that domains may take while the least one holds ``least``."""
-    most: Counts = np.minimum(room, np.maximum(least + limit.max_skew - limit.counts, 0))
+    most: Counts = np.minimum(room, np.maximum(least + limit.max_skew - limit.counts, 0) // size)
     most[0] = 0
     return most
 

@@ -67,8 +67,7 @@ class Refusing:
         if search.spent:
             return self._spent(volumes)
         if any(one.binds for one in self._gang.constraints.layerings.values()):
-            text = shortfall(self._tools, self._group, self._gang.parts(everyone=False))
-            return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text + constrained)
+            return self._segments_apart(constrained, equal=len(search.demand) == 1)
         if search.most:
             text = f"{search.most} of at least {self._group.min_member} members find a place"
             return self._refused(Reason.GANG_DOES_NOT_FIT, text)
@@ -82,6 +81,19 @@ class Refusing:
             text = subgroups_apart(self._tools, self._group, self._gang.parts(everyone=False))
             return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text)
         return self._no_domain(search.demand, levels, levels.required, constrained)
+
+    def _segments_apart(self, constrained: str, *, equal: bool) -> GangRefusal:
+        """Where segments find no domains, or equal pods no places in these beside each other."""
+        text = shortfall(self._tools, self._group, self._gang.parts(everyone=False))
+        levels = self._gang.constraints.levels.values()
+        free = all(one.required is None for one in levels) and not self._state.anchors
+        reason = Reason.TOPOLOGY_PLACEMENT_FAILED
+        if not text:
+            text = "there is room in the cluster, "
+            text += "but no choice of domains holds all segments as their layers require"
+            if constrained and equal and free:
+                reason = Reason.GANG_DOES_NOT_FIT
+        return self._refused(reason, text + constrained)
 
     def _reserved(self, need: Need | None) -> GangRefusal | None:
         """Where the gang lacks nothing but the nodes which are reserved for another one."""

@@ -118,7 +118,7 @@ def _most(room: SegmentRoom, part: Part, whole: Part, pods: int) -> int:
 def shortfall(tools: Tools, group: PodGroup, whole: Part) -> str:
     """Which segment of a gang that was refused found no domain, and how many did, as a sentence.
 
-    Of several layers the finest one is named of which there is too little room.
+    Of several layers the finest one is named of which there is too little room. Empty: each finds one alone.
     """
     for part in whole.leaves():
         layering = part.layering
@@ -136,7 +136,7 @@ def shortfall(tools: Tools, group: PodGroup, whole: Part) -> str:
         found = _largest(tools, group, part, layering) or _bound(tools, part, whole)
         if found:
             return found
-    return "there is room in the cluster, but no choice of domains holds all segments as their layers require"
+    return ""
 
 
 def _beside_their_own(tools: Tools, part: Part, layering: Layering) -> str:

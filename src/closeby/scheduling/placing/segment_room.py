@@ -66,6 +66,11 @@ class SegmentRoom:
         """Whole segments of the layer of a level that fit in each domain, as ``DomainCounts.of``."""
         return self._whole[next(i for i, layer in enumerate(self.layers) if layer.level == level)]
 
+    def cost_of(self, rest: int) -> Counts:
+        """How many whole segments fewer each domain of the coarsest layer holds beside a smaller one."""
+        beside = self._beside(0, rest)
+        return np.where(beside < 0, _NEVER, self._whole[0] - beside)
+
     def depth_of(self, number: int) -> int:
         """The place among those that are followed of a layer, or of the next one that is."""
         return next((i for i, one in enumerate(self.followed) if one >= number), len(self.followed))

@@ -1,7 +1,8 @@
 """Places a gang, or a subgroup, that has layers: its members in segments that each have a domain.
 
-Equal pods go by counting (``counted_segments``), which finds a way wherever there is one. Other pods are
-searched segment by segment, as if each were a subgroup.
+Equal pods go by counting (``counted_segments``), which finds a way wherever there is one; those with a hard
+spread among themselves too (``limited_segments``). Other pods are searched segment by segment, as if each
+were a subgroup.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.placing.counted_segments import CountedSegments, Proposes
 from closeby.scheduling.placing.like_segments import LikeSegments
+from closeby.scheduling.placing.limited_segments import LimitedSegments
 from closeby.scheduling.placing.segment_rules import SegmentAttempt, SegmentRules, running
 from closeby.topology.constraints import Levels
 
@@ -37,6 +39,7 @@ class SegmentSearch:
     """Places parts with layers on one statement."""
 
     def __init__(self, attempt: SegmentAttempt) -> None:
+        self._attempt = attempt
         self._cluster = attempt.tools.cluster
         self._table = attempt.tools.table
         self._filler = attempt.filler
@@ -64,6 +67,9 @@ class SegmentSearch:
             for strict in (True, False) if layering.prefers else (True,):
                 yield from self._counted.ways(part, layering, scope, demand[0], proposes, strict)
         certain = counted
+        if len(demand) == 1 and not exactly and not layering.uneven:
+            limited = LimitedSegments(self._attempt, self._rules)
+            certain = yield from limited.limited_ways(part, layering, scope, proposes)
         if exactly and not counted:
             certain = yield from self._like.ways(part, layering, scope, demand, proposes)
         if certain and not every:
