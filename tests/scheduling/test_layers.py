@@ -412,6 +412,41 @@ def test_segments_of_subgroups_are_not_on_a_node_without_their_level() -> None:
     assert racks(found, 0, 4, "x") == racks(found, 0, 4, "y") == {"r1"}
 
 
+def workers_beside(level: str, other: tuple[Layer, ...], *inner: Layer) -> tuple[PodGroup, list[Pod]]:
+    """Workers in one segment that has a domain for itself, and a larger subgroup, which is placed first."""
+    layers = (Layer(level=level, size=2, exclusive=Exclusive.KIND), *inner)
+    below = [replace(subgroup("worker", 2), layers=layers), replace(subgroup("other", 3), layers=other)]
+    sizes = {"worker": 2, "other": 3}
+    members = [pod for name, count in sizes.items() for pod in pods("train", count, subgroup=name)]
+    return gang(min_member=5, subgroups=below), members
+
+
+@pytest.mark.parametrize("other", [(), (Layer(level="rack", size=3),)], ids=["no layers", "another layer"])
+@pytest.mark.parametrize("inner", [(), (Layer(level=HOSTNAME, counts=(1, 1)),)], ids=["counted", "searched"])
+def test_segments_of_a_kind_may_be_beside_a_subgroup_that_has_none(
+    inner: tuple[Layer, ...], other: tuple[Layer, ...]
+) -> None:
+    asked, members = workers_beside("rack", other, *inner)
+    found = world("a r1 : a1=3 a2=2", levels=BLOCKS).run(asked, members=members)
+    assert racks(found, 0, 2, "worker") == racks(found, 0, 3, "other") == {"r1"}
+    # One that is replaced returns to it.
+    found.tell(PodDeleted(members[0].uid))
+    del found.where["worker-0"]
+    found.run(members=[replace(members[0], uid="again")])
+    assert racks(found, 0, 2, "worker") == {"r1"}
+
+
+@pytest.mark.parametrize("level", ["block", "rack"])
+def test_segments_of_a_kind_keep_apart_whatever_the_level_of_each(level: str) -> None:
+    other = Layer(level="rack" if level == "block" else "block", size=3, exclusive=Exclusive.KIND)
+    asked, members = workers_beside(level, (other,))
+    found = world("a r1 : a1=4\na r2 : a2=5\nb r3 : b1=5", levels=BLOCKS).run(asked, members=members)
+    assert len(found.where) == 5
+    assert not found.used("worker", by="block").keys() & found.used("other", by="block").keys()
+    alone = world("a r1 : a1=4\na r2 : a2=5", levels=BLOCKS).run(asked, members=members)
+    assert (alone.where, alone.reason("train")) == ({}, Reason.TOPOLOGY_PLACEMENT_FAILED)
+
+
 def test_a_leader_that_starts_alone_goes_where_its_workers_fit_too() -> None:
     """As with a LeaderWorkerSet: the workers come once the leader has a node."""
     layer = Layer(level="rack", size=8, remainder=Remainder.ALLOW, exclusive=Exclusive.KIND)

@@ -44,9 +44,10 @@ class Part(Struct, frozen=True, kw_only=True, eq=False):
     short: tuple[Pod, ...] = ()
     #: Set when too few members have appeared: none of them is placed now, for this reason.
     lack: str | None = None
-    #: Whether no other member of the gang may be in the domain that it requires: a segment that has it for
-    #: itself.
+    #: Whether no other member of the leaf may be in the domain that it requires: a segment that has it for
+    #: itself. Then the slots of all members of the leaf that already run.
     alone: bool = False
+    beside: tuple[int, ...] = ()
 
     @property
     def layering(self) -> Layering | None:

@@ -4,7 +4,7 @@ The gang holds its domains by the members that are there, also those that are be
 has to be written down.
 """
 
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.intake.members import Members
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.placing.tools import Tools, WaitingGang
+from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang, running_members
 from closeby.topology.tree import Tree
 
 #: Pods of these owners are on each node, and take no domain from a gang.
@@ -50,6 +50,14 @@ class _Holding(NamedTuple):
     from_the_kind: Ints
 
 
+class _Kinds(NamedTuple):
+    """By leaf of a gang, where its segments have domains for themselves, and what tells that."""
+
+    group: PodGroup
+    stamp: Hashable
+    levels: Mapping[str, Sequence[tuple[Tree, int]]]
+
+
 class Exclusives:
     """Answers from the pods that hold nodes now."""
 
@@ -59,7 +67,10 @@ class Exclusives:
         #: By gang; good for the nodes and topologies of this stamp.
         self._known: dict[str, _Holding] = {}
         self._stamp: Hashable = None
+        #: Of the gang that was asked about last.
+        self._kinds: _Kinds | None = None
         tools.taken = self.taken
+        tools.taken_by_own = self.taken_by_own
 
     def keep_off(self, key: str) -> None:
         """Note which nodes an item must keep off, as others have their domains for themselves."""
@@ -105,6 +116,41 @@ class Exclusives:
             found.append(barred)
         return found
 
+    def taken_by_own(self, group: PodGroup, leaf: str, placed: Sequence[Placed]) -> Ints:
+        """Slots off which segments of a leaf keep that have domains for themselves among those of their kind.
+
+        Those of members of the leaf, and all in the domains that segments of other leaves have so.
+        ``placed``: members that were placed in this cycle.
+        """
+        kinds = self._kinds_of(group)
+        own: list[int] = []
+        others: dict[tuple[str, int], list[int]] = {}
+        for pod, slot in (*running_members(self._tools, self._state, group.key), *placed):
+            name = pod.subgroup or ""
+            if name == leaf:
+                own.append(slot)
+                continue
+            for tree, level in kinds.get(name, ()):
+                others.setdefault((tree.name, level), []).append(slot)
+        found = [np.asarray(own, dtype=np.intp)]
+        trees = {tree.name: tree for some in kinds.values() for tree, _ in some}
+        for (tree_name, level), slots in others.items():
+            found.append(_in_the_same(trees[tree_name], level, np.asarray(slots, dtype=np.intp)))
+        return np.concatenate(found)
+
+    def _kinds_of(self, group: PodGroup) -> Mapping[str, Sequence[tuple[Tree, int]]]:
+        """By leaf, tree and level of the domains that its segments have for themselves (``kind``)."""
+        stamp, known = self._structure(), self._kinds
+        if known is None or known.group is not group or known.stamp != stamp:
+            close = self._tools.profile.close_by_default
+            layerings = constraints_of(group, self._tools.topologies, close).layerings
+            levels = {
+                leaf: [(own.tree, one.level) for one in own.layers if one.exclusive is Exclusive.KIND]
+                for leaf, own in layerings.items()
+            }
+            known = self._kinds = _Kinds(group, stamp, levels)
+        return known.levels
+
     def _all_but(self, group: PodGroup) -> Iterator[int]:
         for pod, slot in self._tools.cluster.placed_pods():
             own = pod.group == group.name and pod.namespace == group.namespace
@@ -135,8 +181,8 @@ class Exclusives:
 
     def _holdings(self, lifted: Container[str]) -> Iterator[tuple[str, _Holding]]:
         """What each gang has for itself that has any member on a node; of ``lifted`` ones some are off it."""
-        cluster, groups, members = self._tools.cluster, self._state.groups, self._state.members
-        stamp = cluster.structure, cluster.node_count, self._tools.topologies.version
+        groups, members = self._state.groups, self._state.members
+        stamp = self._structure()
         if stamp != self._stamp or len(self._known) > 2 * len(self._state.exclusive):
             self._known.clear()
             self._stamp = stamp
@@ -156,6 +202,11 @@ class Exclusives:
             ):
                 found = self._known[owner] = self._held_by(owner, group, own)
             yield owner, found
+
+    def _structure(self) -> Hashable:
+        """Changes with the nodes and with the topologies."""
+        cluster = self._tools.cluster
+        return cluster.structure, cluster.node_count, self._tools.topologies.version
 
     def _held_by(self, owner: str, group: PodGroup, members: Members) -> _Holding:
         nodes: dict[Exclusive, list[Ints]] = {one: [_NO_SLOTS] for one in Exclusive}

@@ -188,6 +188,7 @@ class Search:
             attempt = SegmentAttempt(
                 tools=self._tools,
                 group=self._group,
+                leaf=part.name,
                 statement=self._statement,
                 filler=self._filler,
                 budget=self.budget,
@@ -378,14 +379,18 @@ class Search:
         return self._not_taken(part, proposed) if part.alone and proposed is not None else proposed
 
     def _not_taken(self, part: Part, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
-        """Those of the candidates for a part with a domain for itself in which no other member is by now."""
+        """Those of the candidates for a segment with a domain for itself in which no other is by now.
+
+        Where other leaves are is not in its scope.
+        """
         levels = part.levels
         if levels is None or levels.required is None:
             return candidates
         tree, level, own = levels.tree, levels.required, set(part.all_anchors())
-        others = [slot for slot in self._state.anchors if slot not in own]
-        slots = np.concatenate([self._statement.slots, np.asarray(others, dtype=np.intp)])
-        taken = frozenset(tree.owners_of_slots(slots, level).tolist())
+        leaf = part.needed()[0].subgroup if self._group.subgroups else None
+        slots = [slot for slot in part.beside if slot not in own]
+        slots += [slot for pod, slot in self._state.placed if leaf is None or pod.subgroup == leaf]
+        taken = frozenset(tree.owners_of_slots(np.asarray(slots, dtype=np.intp), level).tolist())
 
         def free(candidate: Candidate) -> bool:
             domain = candidate.domain

@@ -25,6 +25,8 @@ class SegmentAttempt(Struct, frozen=True, kw_only=True, eq=False):
 
     tools: Tools
     group: PodGroup
+    #: The leaf of which they are.
+    leaf: str
     statement: Statement
     filler: Filler
     budget: Budget
@@ -37,7 +39,9 @@ class SegmentRules:
     def __init__(self, attempt: SegmentAttempt) -> None:
         self._capacity = attempt.tools.cluster.capacity
         self._taken = attempt.tools.taken
+        self._taken_by_own = attempt.tools.taken_by_own
         self._group = attempt.group
+        self._leaf = attempt.leaf
         self._statement = attempt.statement
 
     def open(self, part: Part, layering: Layering, scope: NodeSet) -> NodeSet:
@@ -59,13 +63,19 @@ class SegmentRules:
         if self._taken is None or all(layer.exclusive is Exclusive.NONE for layer in layering.layers):
             return barred
         barred = self._taken(self._group, layering)
-        state = self._statement.state
-        own = np.asarray([*state.anchors, *(slot for _, slot in state.placed)], dtype=np.intp)
+        own = self._own()
         for layer, mask in zip(layering.layers, barred, strict=True):
             if layer.exclusive is Exclusive.KIND and mask is not None:
                 owners = layering.tree.owners_of_slots(own, layer.level)
                 mask[owners[owners >= 0]] = True
         return barred
+
+    def _own(self) -> Ints:
+        """Slots off which segments that begin now keep, as others of their kind and gang are there."""
+        state = self._statement.state
+        if self._leaf and self._taken_by_own is not None:
+            return self._taken_by_own(self._group, self._leaf, state.placed)
+        return np.asarray([*state.anchors, *(slot for _, slot in state.placed)], dtype=np.intp)
 
     def alone(self, part: Part, layering: Layering) -> bool:
         """Whether segments that need a domain each have one."""

@@ -137,9 +137,11 @@ def segment_tree(part: Part, layering: Layering, follow: Follow = Follow.ALL) ->
         inner = ids[depth][own]
         wanting = np.unique(inner[own < members])
         children = [
-            replace(build(f"{name}#{segment}", depth + 1, below, own[inner == segment]), alone=alone)
+            build(f"{name}#{segment}", depth + 1, below, own[inner == segment])
             for segment in wanting.tolist()
         ]
+        if alone:
+            children = [replace(child, alone=True, beside=part.anchors) for child in children]
         # Segments of which no member waits still hold others to the domain of the segment around them all.
         whole = own[~np.isin(inner, wanting)]
         if depth and len(whole):
