@@ -9,7 +9,7 @@ from closeby.objects.groups import Layer, LayerMode, PodGroup
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import GroupChanged, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of
-from tests.worlds import World, gang, pods, world
+from tests.worlds import World, gang, pods, spec, subgroup, world
 
 BLOCKS = ("block", "rack")
 FOUR_RACKS = """
@@ -80,6 +80,32 @@ def test_random_limits_hold_and_a_gang_that_fits_is_placed() -> None:
         found.where.update(kept)
         assert len(found.where) == count, f"seed {seed}: {found.outcome('train').message}"
         assert len(racks(found)) <= most, f"seed {seed}"
+
+
+def test_a_replaced_member_goes_back_to_the_racks_that_are_in_use() -> None:
+    """Of two that are replaced the other's takes that room first, and could be elsewhere in the block."""
+    layers = {"x": Layer(level="block", size=3), "y": Layer(level="rack", size=1, max_domains=1)}
+    below = [replace(subgroup(name, 3 if name == "x" else 4), layers=(one,)) for name, one in layers.items()]
+    members = [pod for one in below for pod in pods("train", one.min_member, subgroup=one.name)]
+    group = gang(min_member=7, subgroups=below, required="block")
+    found = world("a r1 : a1=4\na r2 : a2=4", levels=BLOCKS).run(group, members=members)
+    before = found.used("y", by="rack")
+    assert (len(found.where), len(before)) == (7, 1)
+    lost = [members[0], members[-1]]
+    found.tell(*(PodDeleted(pod.uid) for pod in lost))
+    for pod in lost:
+        del found.where[pod.name]
+    found.run(members=[replace(pod, uid=f"{pod.uid}-again") for pod in lost])
+    assert found.used("y", by="rack") == before
+
+
+def test_a_subgroup_leaves_the_only_rack_that_is_large_enough_to_one_that_needs_it() -> None:
+    """The larger subgroup is placed first, and its tightest node is in that rack."""
+    one = replace(subgroup("x", 2), layers=(Layer(level="rack", size=1, max_domains=1),))
+    group = gang(min_member=6, subgroups=[one, subgroup("y", 4)])
+    members = [*pods("train", 2, spec(gpu=2), subgroup="x"), *pods("train", 4, subgroup="y")]
+    found = world("a r1 : a1=4\na r2 : a2=3\nb r3 : b1=3", levels=BLOCKS).run(group, members=members)
+    assert (len(found.where), found.used("x", by="rack")) == (6, {"r1": 2})
 
 
 def ticked(found: World, now: float) -> dict[str, int]:

@@ -56,11 +56,11 @@ class SegmentRoom:
         self.followed = chosen
         self.layers: list[TreeLayer] = [layering.layers[i] for i in chosen]
         self.barred = [barred[i] for i in chosen]
+        self._limit = self.layers[0].max_domains if self.layers else None
+        self._used = np.zeros(0, dtype=np.intp) if used is None else used
         self._whole: list[Counts] = [np.zeros(0, dtype=np.int64)] * len(chosen)
         for depth in range(len(chosen) - 1, -1, -1):
             self._whole[depth] = self._open(depth, self._units(depth) // self._each(depth))
-        self._limit = self.layers[0].max_domains if self.layers else None
-        self._used = np.zeros(0, dtype=np.intp) if used is None else used
 
     def of(self, level: int) -> Counts:
         """Whole segments of the layer of a level that fit in each domain, as ``DomainCounts.of``."""
@@ -243,6 +243,10 @@ class SegmentRoom:
             whole = np.where(labelled, whole, 0)
         if barred is not None:
             whole = np.where(barred, 0, whole)
+        if depth == 0 and self._limit is not None and len(self._used) >= self._limit:
+            limited = np.zeros_like(whole)
+            limited[self._used] = whole[self._used]
+            whole = limited
         if layer.exclusive is Exclusive.KIND and not layer.counts:
             whole = np.minimum(whole, 1)
         return whole
@@ -287,7 +291,9 @@ class SegmentRoom:
         first, end = tree.within(inside, layer.level)
         whole = self._whole[depth][first:end]
         if not rest:
-            if int(whole.sum()) < number:
+            limited = depth == 0 and self._limit is not None
+            most = self._together(inside.level, depth)[inside.index] if limited else whole.sum()
+            if int(most) < number:
                 return None
             if layer.spread:
                 return _in_order(evenly(whole, number), layer, first)
