@@ -447,6 +447,23 @@ def test_segments_of_a_kind_keep_apart_whatever_the_level_of_each(level: str) ->
     assert (alone.where, alone.reason("train")) == ({}, Reason.TOPOLOGY_PLACEMENT_FAILED)
 
 
+@pytest.mark.parametrize("parent", [None, "both"])
+def test_a_gang_starts_without_a_subgroup_whose_members_have_not_all_appeared(parent: str | None) -> None:
+    layers = (Layer(level="rack", size=2),)
+    below = [replace(subgroup(name, 2, parent=parent), layers=layers) for name in ("x", "y")]
+    whole = [subgroup("both"), subgroup("z")] if parent else []
+    asked = replace(gang(min_member=1, subgroups=[*whole, *below]), min_subgroups=1)
+    present = [
+        *pods("train", 2, subgroup="x"),
+        *pods("train", 1, subgroup="y"),
+        *pods("train", 1, subgroup="z"),
+    ]
+    found = world(FOUR_RACKS, levels=BLOCKS).run(asked, members=present if parent else present[:3])
+    assert found.where.keys() == ({"z-0"} if parent else {"x-0", "x-1"})
+    found.run(members=pods("train", 2, subgroup="y")[1:])
+    assert len(found.where) == (5 if parent else 4)
+
+
 def test_a_leader_that_starts_alone_goes_where_its_workers_fit_too() -> None:
     """As with a LeaderWorkerSet: the workers come once the leader has a node."""
     layer = Layer(level="rack", size=8, remainder=Remainder.ALLOW, exclusive=Exclusive.KIND)

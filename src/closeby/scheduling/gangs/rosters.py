@@ -12,7 +12,7 @@ from closeby.objects.groups import Layer, PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.reading.common.trees import children_of
-from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.parts import NO_NUMBERS, Part
 from closeby.scheduling.gangs.segments import (
     Layering,
     Order,
@@ -260,7 +260,7 @@ def _part(
     lack = _lack(subgroup, below, members)
     if subgroup.name not in below:
         part = _leaf_part(subgroup.name, subgroup.min_member, members, constraints, everyone)
-        return part if lack is None else replace(part, core=(), extra=(), lack=lack)
+        return part if lack is None else _without_pods(part, lack)
     children = [_part(child, below, members, constraints, everyone) for child in below[subgroup.name]]
     if lack is not None:
         children = [_without_pods(child, lack) for child in children]
@@ -281,7 +281,7 @@ def _inner_part(
 
 def _without_pods(part: Part, lack: str) -> Part:
     children = tuple(_without_pods(child, lack) for child in part.children)
-    return replace(part, core=(), extra=(), children=children, lack=part.lack or lack)
+    return replace(part, core=(), extra=(), numbers=NO_NUMBERS, children=children, lack=part.lack or lack)
 
 
 def _leaf_part(name: str, minimum: int, members: Roster, constraints: Constraints, everyone: bool) -> Part:
