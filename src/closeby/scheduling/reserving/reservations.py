@@ -83,14 +83,17 @@ class _Hopeless(Struct, frozen=True):
 class _Held(Struct, frozen=True, eq=False):
     """What is reserved, and what it was worked out from."""
 
-    key: str
     place: SortKey
     priority: int
     shown: Reservation
     slots: Ints
-    names: tuple[str, ...]
     #: Cursor of the nodes' changes by then.
     nodes: int
+
+    @property
+    def key(self) -> str:
+        """The gang's."""
+        return self.shown.key
 
 
 class Reservations:
@@ -269,7 +272,7 @@ class Reservations:
 
     def _is_held(self, choice: ReservationChoice) -> bool:
         """Whether these nodes are reserved already."""
-        return self._held is not None and self._held.names == self._names_at(choice.slots)
+        return self._held is not None and self._held.shown.nodes == self._names_at(choice.slots)
 
     def _first(self, now: float) -> str | None:
         """The first gang in the queue that has waited long enough and is not hopeless."""
@@ -306,9 +309,9 @@ class Reservations:
         if untouched and not self._doubted and moment.now < self._next_look:
             self._held = replace(held, nodes=log.cursor)
             return True
-        slots = np.sort(self._slots_of(held.names))
+        slots = np.sort(self._slots_of(held.shown.nodes))
         suffice = partial(self._chooser.suffices, slots=slots)
-        if len(slots) < len(held.names) or not self._asked(suffice, self._gang(held.key), False):
+        if len(slots) < len(held.shown.nodes) or not self._asked(suffice, self._gang(held.key), False):
             return False
         self._stands(held, slots)
         return True
@@ -401,7 +404,7 @@ class Reservations:
         self._doubted = False
         place, priority = self._waiters[key].place, self._queue.priority(key)
         cursor = cluster.node_changes.cursor
-        self._held = _Held(key, place, priority, shown, slots, shown.nodes, cursor)
+        self._held = _Held(place, priority, shown, slots, cursor)
         self._backfill.forget()
 
     def _lift(self, held: _Held, why: str) -> Released:
