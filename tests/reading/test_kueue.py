@@ -100,7 +100,6 @@ KEY = "kueue.x-k8s.io/podset-{}-topology"
         ({"required": "example.com/rack"}, TopologyConstraint(required="example.com/rack"), False),
         ({"preferred": "rack"}, TopologyConstraint(preferred="rack"), False),
         ({"unconstrained": "true"}, None, True),
-        ({"unconstrained": "false"}, None, False),
         ({}, None, False),
     ],
 )
@@ -117,7 +116,8 @@ def test_what_a_template_asks_for(
         ({"required": "a", "preferred": "b"}, "exclude one another"),
         ({"preferred": "a", "unconstrained": "true"}, "exclude one another"),
         ({"required": "not a key"}, "'not a key' is not a label key"),
-        ({"unconstrained": "yes"}, "'yes' is neither true nor false"),
+        ({"unconstrained": "yes"}, "'yes' is not true"),
+        ({"unconstrained": "false"}, "'false' is not true"),
     ],
 )
 def test_contradictions_and_nonsense_keep_the_gang_waiting(annotations: dict[str, Any], said: str) -> None:

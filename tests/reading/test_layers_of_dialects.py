@@ -126,17 +126,18 @@ def test_kueues_slices_of_a_job_set() -> None:
     assert (group.min_member, group.constraint, group.layers) == (
         8,
         None,
-        (Layer(level=RACK, size=4),),
+        (Layer(level=RACK, size=4, remainder=Remainder.ALLOW),),
     )
     group = the_gang(job_set(replicated("workers", 1, 8, f"{WITHIN}, {SLICE}")))
     assert group.constraint == TopologyConstraint(required=BLOCK)
-    assert group.layers == (Layer(level=RACK, size=4),)
+    assert group.layers == (Layer(level=RACK, size=4, remainder=Remainder.ALLOW),)
 
 
 def test_slices_of_one_part_make_it_a_subgroup() -> None:
     group = the_gang(job_set(replicated("driver", 1, 1), replicated("workers", 2, 4, SLICE)))
     assert group.layers == ()
-    assert parts(group) == {"driver": (1, None, ()), "workers": (8, None, (Layer(level=RACK, size=4),))}
+    slices = (Layer(level=RACK, size=4, remainder=Remainder.ALLOW),)
+    assert parts(group) == {"driver": (1, None, ()), "workers": (8, None, slices)}
 
 
 def test_kueues_slices_of_several_layers() -> None:
@@ -168,7 +169,7 @@ def test_kueues_slices_of_several_layers() -> None:
             "add kueue.x-k8s.io/podset-slice-size",
         ),
         (SLICE.replace("'4'", "four"), "slice-size", "at least 1"),
-        (SLICE.replace("'4'", "'5'"), "slice-required-topology", "divides 8"),
+        (constraints((BLOCK, 6), (RACK, 3)), "constraints[0].topology", "divides 8"),
         (SLICE.replace("'4'", "'16'"), "slice-required-topology", "at most 8"),
         (f"{SLICE}, {WITHIN}, kueue.x-k8s.io/podset-group-name: g", "podset-group-name", "take out"),
         ("kueue.x-k8s.io/podset-group-name: g", "podset-group-name", "both pod sets"),

@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from closeby.objects.groups import Layer, TopologyConstraint
+from closeby.objects.groups import Layer, Remainder, TopologyConstraint
 from closeby.objects.pods import ClaimRequest, Pod
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
@@ -391,7 +391,8 @@ def test_kueues_sliced_job_set_has_a_layer() -> None:
     group = only_group(expand(read_manifests([str(shared_data("kueue/sample-jobset-tas-sliced.yaml"))])))
     assert group.conditions == ()
     assert group.constraint is None
-    assert group.layers == (Layer(level="cloud.provider.com/topology-rack", size=4),)
+    level = "cloud.provider.com/topology-rack"
+    assert group.layers == (Layer(level=level, size=4, remainder=Remainder.ALLOW),)
 
 
 def test_kais_pipeline() -> None:

@@ -168,3 +168,10 @@ def test_slurms_limit_of_switches_counts_until_the_latest_time_in_the_manifests(
     later = placed(limited("2026-11-23T11:50:00Z") + OTHER)["train"]
     assert None not in later
     assert len(set().union(*racks(later, 10))) == 3
+
+
+def test_the_last_slice_of_kueues_only_layer_may_be_a_smaller_one() -> None:
+    # Rack r0 has room for three, the others for four.
+    (nodes,) = placed(job(7, SLICE)).values()
+    assert [len(one) for one in racks(nodes, 4)] == [1, 1]
+    assert -1 not in set.union(*racks(nodes, 4))

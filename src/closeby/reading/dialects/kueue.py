@@ -223,9 +223,9 @@ def _closeness(annotations: Mapping[str, str], written: Wording) -> PlacementAsk
         names = " and ".join(map(written.called, given))
         return refuse(key, f"{names} exclude one another", "keep one of them")
     if key == KUEUE_UNCONSTRAINED:
-        if value not in ("true", "false"):
-            return refuse(key, f"{quoted(value)} is neither true nor false", 'write "true", or take it out')
-        return PlacementAsk(unconstrained=value == "true")
+        if value != "true":
+            return refuse(key, f"{quoted(value)} is not true", 'write "true", or take it out')
+        return PlacementAsk(unconstrained=True)
     if not is_label_key(value):
         return refuse(key, f"{quoted(value)} is not a label key", "name the nodeLabel of a topology's level")
     field = written.at(key)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted
-from closeby.objects.groups import ConstraintSource, Layer
+from closeby.objects.groups import ConstraintSource, Layer, Remainder
 from closeby.objects.labels import is_label_key
 from closeby.objects.reasons import Condition, few, invalid
 from closeby.reading.common.layers import WHOLE_NUMBER, size_of
@@ -76,7 +76,8 @@ def read_slices(
         return refused(KUEUE_SLICE, f"{quoted(level)} is not a label key", _LABEL)
     if size is None:
         return refused(KUEUE_SLICE_SIZE, f"{quoted(text)} is not a number of pods", WHOLE_NUMBER)
-    return (_layer(level, size, owner, written.at(KUEUE_SLICE), written.at(KUEUE_SLICE_SIZE)),), ()
+    layer = _layer(level, size, owner, written.at(KUEUE_SLICE), written.at(KUEUE_SLICE_SIZE))
+    return _alone((layer,)), ()
 
 
 def _layers(
@@ -102,13 +103,18 @@ def _layers(
             )
     if problems:
         return (), few(invalid(owner, *problem, blocking=True) for problem in problems)
-    return (
-        tuple(
-            _layer(one.topology, one.size, owner, f"{field}[{i}].topology", f"{field}[{i}].size")
-            for i, one in enumerate(wires)
-        ),
-        (),
+    layers = tuple(
+        _layer(one.topology, one.size, owner, f"{field}[{i}].topology", f"{field}[{i}].size")
+        for i, one in enumerate(wires)
     )
+    return _alone(layers), ()
+
+
+def _alone(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """The last slice may be a smaller one where there is one layer only (TASPartialSlices, Kueue 0.19.4)."""
+    if len(layers) > 1:
+        return layers
+    return tuple(msgspec.structs.replace(one, remainder=Remainder.ALLOW) for one in layers)
 
 
 def _layer(level: str, size: int, owner: str, field: str, size_field: str) -> Layer:
