@@ -23,7 +23,7 @@ from closeby.kube.watch.resources import PODS, Resource
 from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import GangTemplate, GangTemplates, PodGroup, Strategy
 from closeby.objects.pods import Pod, WorkloadRef
-from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, ResourceGroup
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.keys import MANAGED_BY
 from closeby.reading.dialects.grouping import undecided
@@ -307,7 +307,7 @@ def test_owners_above_the_workload_count_where_it_says_nothing() -> None:
 def test_a_queue_says_which_topology_is_meant() -> None:
     queues = Queues(
         {("a", "lq"): LocalQueue(namespace="a", name="lq", cluster_queue="cq")},
-        {"cq": ClusterQueue(name="cq", flavors=("f",))},
+        {"cq": ClusterQueue(name="cq", groups=(ResourceGroup(("f",)),))},
         {"f": ResourceFlavor(name="f", topology_name="fabric")},
     )
     template = {

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from closeby.objects.groups import TopologyConstraint
-from closeby.objects.pods import Toleration
-from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
+from closeby.objects.pods import PodSpec, Toleration
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, ResourceGroup
 from closeby.reading.dialects import kai, kueue
 from tests.golden.fixture import Golden
 from tests.reading.manifest_text import error_of, read_good
@@ -47,7 +47,11 @@ def queues(text: str = QUEUES) -> kueue.Queues:
 def test_queues_and_flavors() -> None:
     manifests = read_good(QUEUES)
     assert manifests.local_queues == (LocalQueue(namespace="ml", name="lq", cluster_queue="cq"),)
-    assert manifests.cluster_queues == (ClusterQueue(name="cq", flavors=("plain", "tas")),)
+    assert manifests.cluster_queues == (
+        ClusterQueue(
+            name="cq", groups=(ResourceGroup(("plain", "tas"), ("cpu",)), ResourceGroup(("tas",), ("gpu",)))
+        ),
+    )
     assert manifests.flavors == (
         ResourceFlavor(name="plain"),
         ResourceFlavor(
@@ -59,11 +63,63 @@ def test_queues_and_flavors() -> None:
     )
 
 
-def test_a_queue_leads_to_its_first_flavor_with_a_topology() -> None:
-    flavor = queues().flavor("ml", "lq")
-    assert flavor is not None
-    assert flavor.name == "tas"
-    assert queues().missing("ml", "lq") == ""
+def names(found: kueue.Choices) -> list[list[str]]:
+    return [[flavor.name for flavor in one] for one in found]
+
+
+def test_pods_that_a_topology_places_get_flavors_with_one() -> None:
+    pod = PodSpec(requests=(("cpu", 1000), ("gpu", 1)))
+    assert names(queues().choices("ml", "lq", pod, placed=True)) == [["tas"]]
+
+
+def test_one_flavor_of_each_group_that_gives_a_resource_which_the_pods_request() -> None:
+    cpu = PodSpec(requests=(("cpu", 1000),))
+    both = PodSpec(requests=(("cpu", 1000), ("gpu", 1)))
+    assert names(queues().choices("ml", "lq", cpu, placed=False)) == [["plain"]]
+    assert names(queues().choices("ml", "lq", both, placed=False)) == [["plain", "tas"]]
+
+
+FLAVORS = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: a}
+spec: {nodeLabels: {pool: a}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: b}
+spec: {nodeLabels: {pool: b}, nodeTaints: [{key: spot, effect: NoSchedule}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: c}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec: {resourceGroups: [{coveredResources: [cpu], flavors: [{name: a}, {name: b}, {name: c}]}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: lq, namespace: ml}
+spec: {clusterQueue: cq}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pod", "right"),
+    [
+        (PodSpec(), ["a", "c"]),
+        (PodSpec(tolerations=(Toleration("spot", "Exists"),)), ["a", "b", "c"]),
+        (PodSpec(node_selector=(("pool", "a"),)), ["a"]),
+        (PodSpec(node_selector=(("pool", "b"),), tolerations=(Toleration("spot", "Exists"),)), ["b"]),
+        (PodSpec(node_selector=(("zone", "x"),)), ["a", "c"]),
+    ],
+)
+def test_flavors_come_in_the_order_of_the_queue_less_those_that_do_not_suit(
+    pod: PodSpec, right: list[str]
+) -> None:
+    assert names(queues(FLAVORS).choices("ml", "lq", pod, placed=False)) == [[name] for name in right]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +132,6 @@ def test_a_queue_leads_to_its_first_flavor_with_a_topology() -> None:
 )
 def test_a_broken_way_says_where_it_breaks(without: str, missing: str) -> None:
     kept = [part for part in QUEUES.split("---") if f"kind: {without}\n" not in part]
-    assert queues("---".join(kept)).flavor("ml", "lq") is None
     assert queues("---".join(kept)).missing("ml", "lq") == missing
 
 

@@ -64,7 +64,7 @@ def test_a_workload_of_too_many_pods_gets_no_places() -> None:
 
 def test_slices_are_layers() -> None:
     one = question(pod_set(request={"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 4}))
-    assert one.layers == (Layer(level=RACK, size=4),)
+    assert one.layers == (Layer(level=RACK, size=4, remainder=Remainder.ALLOW),)
     slices = [{"topology": BLOCK, "size": 4}, {"topology": RACK, "size": 2}]
     several = question(pod_set(request={"required": BLOCK, "podsetSliceRequiredTopologyConstraints": slices}))
     assert several.layers == (Layer(level=BLOCK, size=4), Layer(level=RACK, size=2))
@@ -134,7 +134,7 @@ def test_a_request_that_only_numbers_the_pods_leaves_the_annotations() -> None:
         ({"required": RACK, "preferred": RACK}, "required"),
         ({"required": "no label"}, "required"),
         ({"podSetSliceSize": 4}, "podSetSliceSize"),
-        ({"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 3}, "podSetSliceRequiredTopology"),
+        ({"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 9}, "podSetSliceRequiredTopology"),
         ({"required": RACK, "podSetGroupName": "1"}, "podSetGroupName"),
     ],
 )

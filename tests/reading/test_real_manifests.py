@@ -91,9 +91,12 @@ def test_kais_aliases() -> None:
 
 
 def test_the_same_queue_with_two_meanings_is_an_error() -> None:
-    (error,) = read("kueue/sample-gpu-queues.yaml", "kueue/sample-queues.yaml").errors
-    assert error.object == "ResourceFlavor/tas-flavor"
-    assert "already defined differently in" in error.message
+    errors = read("kueue/sample-gpu-queues.yaml", "kueue/sample-queues.yaml").errors
+    assert [error.object for error in errors] == [
+        "ResourceFlavor/tas-flavor",
+        "ClusterQueue/tas-cluster-queue",
+    ]
+    assert all("already defined differently in" in error.message for error in errors)
 
 
 def test_the_online_boutique() -> None:

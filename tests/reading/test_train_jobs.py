@@ -2,7 +2,7 @@
 
 import pytest
 
-from closeby.objects.groups import Layer, TopologyConstraint
+from closeby.objects.groups import Layer, Remainder, TopologyConstraint
 from tests.lab.workload_text import expanded, names, only_group
 from tests.reading.manifest_text import error_of, read_good
 
@@ -55,7 +55,7 @@ def test_a_train_job_has_a_pod_for_each_node() -> None:
 def test_annotations_of_the_runtime_ask_for_places() -> None:
     keys = f"kueue.x-k8s.io/podset-slice-required-topology: {RACK}, kueue.x-k8s.io/podset-slice-size: '2'"
     group = only_group(expanded(train_job() + runtime(keys)))
-    assert (group.layers, group.conditions) == ((Layer(level=RACK, size=2),), ())
+    assert (group.layers, group.conditions) == ((Layer(level=RACK, size=2, remainder=Remainder.ALLOW),), ())
     volcano = "podGroupPolicy: {volcano: {networkTopology: {mode: hard, highestTierAllowed: 1}}}"
     assert only_group(expanded(train_job() + runtime(more=volcano))).constraint == TopologyConstraint(
         topology="hypernodes", required="hypernodes.closeby.dev/tier-1"

@@ -5,6 +5,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import whole_number
+from closeby.objects.nodes import Taint
 from closeby.objects.pods import Toleration
 from closeby.objects.reasons import Condition
 from closeby.objects.selectors import LabelSelector
@@ -85,19 +86,34 @@ class HyperNode(Struct, frozen=True, kw_only=True):
 
 
 class ResourceFlavor(Struct, frozen=True, kw_only=True):
-    """``node_labels`` (sorted) select the flavor's nodes; ``topology_name`` names their Topology."""
+    """``node_labels`` (sorted) select the flavor's nodes, which have ``taints``; ``topology_name`` names
+    their Topology.
+    """
 
     name: str
     node_labels: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    taints: tuple[Taint, ...] = ()
     topology_name: str | None = None
 
 
+class ResourceGroup(Struct, frozen=True):
+    """The flavors that give some resources (all of them where none is named), in their declared order."""
+
+    flavors: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+
+
 class ClusterQueue(Struct, frozen=True, kw_only=True):
-    """``flavors`` in their declared order, without repeats."""
+    """A pod set gets one flavor of each group that gives a resource which it requests."""
 
     name: str
-    flavors: tuple[str, ...] = ()
+    groups: tuple[ResourceGroup, ...] = ()
+
+    @property
+    def flavors(self) -> tuple[str, ...]:
+        """All of them, in their declared order, without repeats."""
+        return tuple(dict.fromkeys(name for group in self.groups for name in group.flavors))
 
 
 class LocalQueue(Struct, frozen=True, kw_only=True):

@@ -4,8 +4,9 @@ What exists already is counted: pods in the manifests that belong to a workload 
 what is missing is made. The outcome does not depend on the order of the manifests.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice, product
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -21,13 +22,29 @@ from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.keys import PLACEMENT_GATE
-from closeby.reading.dialects.gangs import BY_NATURE, gangs_of
-from closeby.reading.dialects.kueue import GATES, QUEUE_NAME, queues_of, unknown_references
+from closeby.reading.dialects.gangs import BY_NATURE, gangs_of, in_flavors, read_ask
+from closeby.reading.dialects.kueue import (
+    GATES,
+    MOST_CHOICES,
+    QUEUE_NAME,
+    Choices,
+    queues_of,
+    unknown_references,
+)
 from closeby.reading.dialects.loose import loose_gangs
 from closeby.reading.dialects.upstream import referred_gangs
 from closeby.reading.dialects.volcano import GROUP_SOURCE
 from closeby.reading.manifests import Manifests
 from closeby.reading.resolving import Resolving
+from closeby.scheduling.outcomes import PLAIN
+
+
+class InFlavors(Struct, frozen=True, kw_only=True):
+    """The pods of a work item, and its gang, with the node labels, tolerations and topology of flavors."""
+
+    flavors: tuple[str, ...]
+    group: PodGroup | None
+    pods: tuple[Pod, ...]
 
 
 class Expansion(Struct, frozen=True, kw_only=True):
@@ -36,6 +53,9 @@ class Expansion(Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
     groups: tuple[PodGroup, ...]
     conditions: tuple[Condition, ...] = ()
+    #: Where a queue of Kueue has several flavors for a work item: the item with each, by its key. The first
+    #: one is in ``pods`` and ``groups``.
+    choices: Mapping[str, tuple[InFlavors, ...]] = {}
 
 
 def expand(manifests: Manifests) -> Expansion:
@@ -72,7 +92,12 @@ class _Expander:
         self._conditions: list[Condition] = []
         #: Workloads and pods that wait for Kueue to admit them.
         self._admitted: list[str] = []
-        self._specs: dict[tuple[PodSpec, str], PodSpec] = {}
+        self._specs: dict[tuple[PodSpec, tuple[ResourceFlavor, ...] | None], PodSpec] = {}
+        #: Of pods that go through a queue: their pod set, as its workload and its position there.
+        self._sources: dict[str, tuple[str, int]] = {}
+        self._choices: dict[tuple[str, int], Choices] = {}
+        #: The subgroup of each pod set, by gang.
+        self._members: dict[str, Mapping[int, str | None]] = {}
 
     def run(self) -> Expansion:
         """The whole expansion."""
@@ -85,9 +110,10 @@ class _Expander:
         self._assign_tasks()
         self._claim()
         self._open_gates()
+        choices = self._give_flavors()
         if self._admitted:
             self._conditions.append(_not_admitted(self._admitted))
-        return _sorted(self._pods.values(), self._groups.values(), self._conditions)
+        return _sorted(self._pods.values(), self._groups.values(), self._conditions, choices)
 
     def _queue_users(self) -> Iterator[tuple[str, str, str]]:
         """Workloads and pods of their own that wait and name a queue of Kueue."""
@@ -117,28 +143,31 @@ class _Expander:
         for gang in asked.gangs:
             name = self._free_group_name(gang.group, workload.kind)
             groups.append(msgspec.structs.replace(gang.group, name=name))
+            self._members[groups[-1].key] = gang.members
             members.update({i: _Membership(name, subgroup) for i, subgroup in gang.members.items()})
         joined: set[str | None] = set()
         for i, pods in enumerate(sets):
             own = _Membership(pods.template.group, pods.template.subgroup)
             membership = members.get(i, own)
-            joined |= self._adopt(existing[i], membership, asked.flavor)
+            joined |= self._adopt(existing[i], membership)
             made = _Membership(*_shared(existing[i])) if _shared(existing[i])[0] else membership
-            joined |= self._make(workload, pods, existing[i], made, asked.flavor)
+            before = len(self._pods)
+            joined |= self._make(workload, pods, existing[i], made)
+            if i in asked.choices:
+                new = islice(reversed(self._pods), len(self._pods) - before)
+                self._choose((workload.id, i), asked.choices[i], existing[i], new)
         self._groups.update({group.key: group for group in groups if group.name in joined})
 
-    def _adopt(
-        self, pods: Sequence[Pod], membership: _Membership, flavor: ResourceFlavor | None
-    ) -> set[str | None]:
+    def _adopt(self, pods: Sequence[Pod], membership: _Membership) -> set[str | None]:
         """Pods that exist join the gang of their workload, unless they name another themselves."""
         joined = set()
         for pod in pods:
             if pod.finished:
                 continue
-            changed = self._flavored(pod, flavor)
+            changed = pod
             if pod.group is None and membership.group is not None:
                 subgroup = pod.subgroup or membership.subgroup
-                changed = msgspec.structs.replace(changed, group=membership.group, subgroup=subgroup)
+                changed = msgspec.structs.replace(pod, group=membership.group, subgroup=subgroup)
             self._pods[pod.key] = changed
             joined.add(changed.group)
         return joined
@@ -149,13 +178,12 @@ class _Expander:
         pods: PodSet,
         existing: Sequence[Pod],
         membership: _Membership,
-        flavor: ResourceFlavor | None,
     ) -> set[str | None]:
         """The pods of a set that are missing."""
         missing = pods.replicas - sum(not pod.finished for pod in existing)
         if missing <= 0:
             return set()
-        template = self._flavored(pods.template, flavor)
+        template = pods.template
         for (name, index), _ in zip(self._names(workload, pods, existing), range(missing), strict=False):
             key = f"{workload.namespace}/{name}"
             self._pods[key] = msgspec.structs.replace(
@@ -192,18 +220,21 @@ class _Expander:
 
     def _group_loose(self, loose: Sequence[Pod]) -> None:
         """Gangs of pods whose owner is not in the manifests."""
-        for pod in loose:
-            queue = pod.labels.get(QUEUE_NAME)
-            if queue:
-                flavor = self._queues.flavor(pod.namespace, queue)
-                self._pods[pod.key] = self._flavored(pod, flavor)
         grouped = (pod for pod in loose if pod.group is None and pod.workload_ref is None)
-        single = [self._pods[pod.key] for pod in grouped if not pod.finished]
+        single = [pod for pod in grouped if not pod.finished]
         for group, members in loose_gangs(single, self._queues):
             name = self._free_group_name(group, "pods")
             self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
             for pod in members:
                 self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
+        for pod in loose if self._queues.local else ():
+            queue = pod.labels.get(QUEUE_NAME)
+            if not queue:
+                continue
+            placed = read_ask(pod.annotations, pod.key).given
+            if choices := self._queues.choices(pod.namespace, queue, pod.spec, placed=placed):
+                joined = self._pods[pod.key]
+                self._choose((gang_key(joined) if joined.group else pod.key, 0), choices, (pod,))
         self._conditions += _without_owner(self._pods[pod.key] for pod in loose)
 
     def _group_referring(self) -> None:
@@ -237,10 +268,10 @@ class _Expander:
             if pod.node_name is not None or opened.isdisjoint(pod.spec.scheduling_gates):
                 continue
             gates = tuple(gate for gate in pod.spec.scheduling_gates if gate not in opened)
-            spec = self._specs.get((pod.spec, ""))
+            spec = self._specs.get((pod.spec, None))
             if spec is None:
                 spec = msgspec.structs.replace(pod.spec, scheduling_gates=gates)
-                self._specs[pod.spec, ""] = spec
+                self._specs[pod.spec, None] = spec
             self._pods[key] = msgspec.structs.replace(pod, spec=spec)
             if not GATES.isdisjoint(pod.spec.scheduling_gates):
                 self._admitted.append(f"Pod/{pod.key}")
@@ -277,23 +308,80 @@ class _Expander:
                 return group.name + suffix
         raise AssertionError("counting never ends")
 
-    def _flavored(self, pod: Pod, flavor: ResourceFlavor | None) -> Pod:
+    def _choose(
+        self, source: tuple[str, int], choices: Choices, existing: Sequence[Pod], new: Iterable[str] = ()
+    ) -> None:
+        """Note the flavors that the pods of a set may get: those that one of them was given, else any."""
+        given = [
+            one
+            for one in choices
+            for pod in existing
+            if (labels := {pair for flavor in one for pair in flavor.node_labels})
+            and not pod.finished
+            and labels.issubset(pod.spec.node_selector)
+        ]
+        self._choices[source] = tuple(given[:1]) or choices
+        self._sources.update(dict.fromkeys((*(pod.key for pod in existing), *new), source))
+
+    def _give_flavors(self) -> dict[str, tuple[InFlavors, ...]]:
+        """Give the waiting pods of queues their first flavors; returned are all choices of those work items
+        that have several, by the items' keys.
+        """
+        items: dict[str, dict[str, tuple[str, int]]] = {}
+        for key, source in self._sources.items():
+            pod = self._pods[key]
+            if pod.node_name is None and not pod.finished:
+                items.setdefault(gang_key(pod) if pod.group else PLAIN + key, {})[key] = source
+        found = {}
+        for item, members in items.items():
+            sources = tuple(dict.fromkeys(members.values()))
+            choices = islice(product(*(self._choices[source] for source in sources)), MOST_CHOICES)
+            ways = tuple(
+                self._in_flavors(item, members, dict(zip(sources, chosen, strict=True))) for chosen in choices
+            )
+            self._pods.update({pod.key: pod for pod in ways[0].pods})
+            if ways[0].group is not None:
+                self._groups[item] = ways[0].group
+            if len(ways) > 1:
+                found[item] = ways
+        return found
+
+    def _in_flavors(
+        self,
+        item: str,
+        members: Mapping[str, tuple[str, int]],
+        chosen: Mapping[tuple[str, int], tuple[ResourceFlavor, ...]],
+    ) -> InFlavors:
+        group = self._groups.get(item)
+        if group is not None:
+            subgroups = self._members.get(item, {0: None})
+            group = in_flavors(group, subgroups, {i: flavors for (_, i), flavors in chosen.items()})
+        pods = tuple(self._flavored(self._pods[key], chosen[source]) for key, source in members.items())
+        names = dict.fromkeys(flavor.name for flavors in chosen.values() for flavor in flavors)
+        return InFlavors(flavors=tuple(names), group=group, pods=pods)
+
+    def _flavored(self, pod: Pod, flavors: tuple[ResourceFlavor, ...]) -> Pod:
         """A waiting pod with the node labels and tolerations that Kueue would give it."""
-        if flavor is None or pod.node_name is not None:
-            return pod
-        spec = self._specs.get((pod.spec, flavor.name))
+        spec = self._specs.get((pod.spec, flavors))
         if spec is None:
-            spec = self._specs[pod.spec, flavor.name] = _with_flavor(pod.spec, flavor)
+            spec = pod.spec
+            for flavor in flavors:
+                spec = _with_flavor(spec, flavor)
+            self._specs[pod.spec, flavors] = spec
         return pod if spec == pod.spec else msgspec.structs.replace(pod, spec=spec)
 
 
 def _sorted(
-    pods: Iterable[Pod], groups: Iterable[PodGroup], conditions: Iterable[Condition] = ()
+    pods: Iterable[Pod],
+    groups: Iterable[PodGroup],
+    conditions: Iterable[Condition] = (),
+    choices: Mapping[str, tuple[InFlavors, ...]] = MappingProxyType({}),
 ) -> Expansion:
     return Expansion(
         pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))),
         groups=tuple(sorted(groups, key=lambda group: (group.namespace, group.name))),
         conditions=tuple(conditions),
+        choices=choices,
     )
 
 

@@ -4,6 +4,7 @@ A run is pure: the same objects and configuration give the same result, however 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from closeby.applications.traffic import EdgeCost
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
-from closeby.objects.reasons import Condition
+from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.registry import dependency_cost, profile_for
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
@@ -33,12 +34,21 @@ from closeby.scheduling.events import (
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.gangs.places import place_of
 from closeby.scheduling.gangs.rosters import constraints_of
-from closeby.scheduling.outcomes import Binding, ItemKind, Leftover, Outcome, Output, Place, outcomes_of
+from closeby.scheduling.outcomes import (
+    PLAIN,
+    Binding,
+    ItemKind,
+    Leftover,
+    Outcome,
+    Output,
+    Place,
+    outcomes_of,
+)
 from closeby.scheduling.preempting.records import Preemption
 from closeby.scheduling.preempting.rule import Preemptible
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.services import Measured
-from closeby.simulator.expansion import expand
+from closeby.simulator.expansion import InFlavors, expand
 from closeby.simulator.optimum import least_cost
 from closeby.simulator.surroundings import (
     Surroundings,
@@ -196,6 +206,8 @@ class Simulation:
         )
         self._pods = tuple(sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name))
         self._groups = tuple(sorted(expansion.groups, key=_by_name))
+        #: Work items that may be in one of several flavors of Kueue, by key.
+        self._choices = expansion.choices
         self._finished_groups = frozenset(
             gang_key(pod) for pod in expansion.pods if pod.finished and pod.group is not None
         )
@@ -241,12 +253,47 @@ class Simulation:
         if wall is not None:
             tick = Tick(0.0, wall=wall)
         gathered = _Gathered()
-        while gathered.take(self.engine.handle(tick)):
+        if self._choices:
+            # What one flavor refuses takes the next one before its successor in the queue has its turn.
+            tick = replace(tick, limit=1)
+        self._decide(gathered, tick)
+        while gathered.outdated and self._decide(gathered, tick, FlushUnschedulable()):
+            pass
+        return self._run(gathered)
+
+    def _decide(self, gathered: "_Gathered", tick: Tick, *events: Event) -> bool:
+        """Take in events and decide until nothing changes; returns whether anything was placed."""
+        turns = {
+            key: _InTurn(ways, preempt=self._asked.preempt)
+            for key, ways in self._choices.items()
+            if not any(pod.uid in gathered.bindings for pod in ways[0].pods)
+        }
+        ever = False
+        self.engine.handle(*events)
+        for begun in turns.values():
+            self._move(begun.now)
+        while True:
+            outputs = self.engine.handle(tick)
+            placed = gathered.take(outputs)
             # Victims end at once.
             self.engine.handle(*map(PodDeleted, gathered.evicted()))
-        while gathered.outdated and gathered.take(self.engine.handle(FlushUnschedulable(), tick)):
-            self.engine.handle(*map(PodDeleted, gathered.evicted()))
-        return self._run(gathered)
+            for outcome in outcomes_of(outputs):
+                turn = turns.get(outcome.key if outcome.is_gang else PLAIN + outcome.key)
+                if turn is not None and turn.passes(outcome):
+                    self._move(turn.now)
+            ever = ever or placed
+            if not placed and (tick.limit is None or not outcomes_of(outputs)):
+                return ever
+
+    def _move(self, into: InFlavors) -> None:
+        """Give a work item its flavors."""
+        group = into.group
+        if group is not None:
+            self._groups = tuple(group if one.key == group.key else one for one in self._groups)
+            self.engine.handle(GroupChanged(group))
+        pods = {pod.uid: pod for pod in into.pods}
+        self._pods = tuple(pods.get(pod.uid, pod) for pod in self._pods)
+        self.engine.handle(*map(PodUpserted, into.pods))
 
     def _run(self, gathered: "_Gathered") -> Run:
         return Run(
@@ -268,6 +315,50 @@ class Simulation:
             idle=self._idle,
             configuration=self._configuration,
         )
+
+
+#: No other flavor cures these.
+_IN_ANY_FLAVOR: Final = frozenset({Reason.GANG_INCOMPLETE, Reason.INVALID_SPEC, Reason.SCHEDULING_GATED})
+
+
+class _InTurn:
+    """One work item in one flavor of its queue after the other.
+
+    As Kueue does by default (``whenCanPreempt: TryNextFlavor``), it makes others leave only where no flavor
+    has room without that. In the end it is in the first one again.
+    """
+
+    def __init__(self, ways: Sequence[InFlavors], *, preempt: bool) -> None:
+        self._left = [*map(_without_victims, ways if preempt else ()), *ways, ways[0]]
+        self._refusals: dict[tuple[str, ...], Condition] = {}
+        self.now = self._left.pop(0)
+
+    def passes(self, outcome: Outcome) -> bool:
+        """Whether the item was refused and is to be tried in another flavor, which is ``now`` then."""
+        if not outcome.refused or outcome.preemptions or outcome.reason is None:
+            return False
+        if outcome.reason in _IN_ANY_FLAVOR or not self._left:
+            return False
+        said = f"ResourceFlavor {' and '.join(self.now.flavors)} is passed over: {outcome.message}"
+        self._refusals[self.now.flavors] = Condition(
+            reason=outcome.reason, object=f"PodGroup/{outcome.key}", message=said
+        )
+        into = self._left.pop(0)
+        if into.group is not None:
+            others = (one for flavors, one in self._refusals.items() if flavors != into.flavors)
+            group = replace(into.group, conditions=(*into.group.conditions, *others))
+            into = replace(into, group=group)
+        self.now = into
+        return True
+
+
+def _without_victims(way: InFlavors) -> InFlavors:
+    """The same, and nobody is to leave for it."""
+    group = way.group
+    if group is not None and group.preemption_policy:
+        group = replace(group, preemption_policy="Never")
+    pods = (replace(pod, spec=replace(pod.spec, preemption_policy="Never")) for pod in way.pods)
+    return replace(way, group=group, pods=tuple(pods))
 
 
 class _World(Struct, frozen=True):

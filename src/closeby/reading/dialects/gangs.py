@@ -4,7 +4,7 @@ What is written at the workload holds for all of its pods; what is written at a 
 pods of that template, and makes them a subgroup where the workload has several templates.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Final, TypeVar
 
 import msgspec
@@ -29,7 +29,8 @@ from closeby.reading.decoding.keys import (
 )
 from closeby.reading.decoding.preemption_requests import delay_problems, preemption_delay, protection_request
 from closeby.reading.dialects import kai, kubeflow, kueue, slurm, volcano
-from closeby.reading.dialects.kueue import GET_QUEUES, QUEUE_NAME, Queues
+from closeby.reading.dialects.kueue import GET_QUEUES, QUEUE_NAME, Choices, Queues
+from closeby.reading.dialects.slices import OF_FLAVOR
 
 #: Kinds whose pods can do nothing without one another: they are gangs without being asked. (So is Volcano's
 #: Job, which declares its gang itself.)
@@ -52,8 +53,9 @@ class AskedGang(Struct, frozen=True, kw_only=True):
     """What a workload asks for."""
 
     gangs: tuple[Gang, ...] = ()
-    #: Whose labels and tolerations Kueue would give the pods.
-    flavor: ResourceFlavor | None = None
+    #: Whose labels and tolerations Kueue may give the pods of each pod set, by position: the choices, best
+    #: first. The gangs are as with the first ones.
+    choices: Mapping[int, Choices] = {}
     #: What is reported where no gang carries it.
     conditions: tuple[Condition, ...] = ()
 
@@ -105,7 +107,6 @@ def gangs_of(
     ``instead``: what some of them ask for, whatever the annotations of their templates say.
     """
     queue = _queue(workload)
-    flavor = queues.flavor(workload.namespace, queue) if queue else None
     wishes = wish_conditions(workload.annotations, workload.id)
     wishes += wish_conditions(workload.labels, workload.id, "metadata.labels")
     wishes += delay_problems(workload.annotations, workload.id)
@@ -122,18 +123,36 @@ def gangs_of(
             named.add(given)
             ask = read_ask(_annotations(workload, pods), workload.id, _part(pods))
             overruled += [_overruled(workload, {given}, _part(pods))] if ask.given else []
+    choices = _choices(workload, queue, queues, owner_ask)
+    first = {i: one[0] for i, one in choices.items()}
     gangs = []
     for name, sets in by_gang.items():
         gang = _gang_of(workload, name, sets, owner_ask, queue, instead or {})
         if gang is not None:
-            gangs.append(_with_queue(gang, workload, queue, queues, flavor))
+            gang = Gang(in_flavors(gang.group, gang.members, first), gang.members)
+            gangs.append(_with_queue(gang, workload, queue, queues))
     conditions = wishes + _template_wishes(workload) + few(overruled)
     if gangs:
         carrying = tuple(Gang(_extended(gang.group, conditions), gang.members) for gang in gangs)
-        return AskedGang(gangs=carrying, flavor=flavor)
+        return AskedGang(gangs=carrying, choices=choices)
     if named and owner_ask.given:
         conditions += (*owner_ask.conditions, _overruled(workload, named))
-    return AskedGang(flavor=flavor, conditions=conditions)
+    return AskedGang(choices=choices, conditions=conditions)
+
+
+def _choices(
+    workload: Workload, queue: str | None, queues: Queues, owner_ask: PlacementAsk
+) -> dict[int, Choices]:
+    """The flavors that Kueue may give each pod set, where it is known which."""
+    if queue is None or not queues.local:
+        return {}
+    found = {}
+    for i, pods in enumerate(workload.pod_sets):
+        placed = owner_ask.given or read_ask(_annotations(workload, pods), workload.id).given
+        choices = queues.choices(workload.namespace, queue, pods.template.spec, placed=placed)
+        if choices:
+            found[i] = choices
+    return found
 
 
 def _gang_of(
@@ -273,39 +292,50 @@ def _with_batch_minimum(group: PodGroup, workload: Workload) -> PodGroup:
     return with_condition(group, Reason.INVALID_SPEC, field, message, remedy, owner=workload.id)
 
 
-def _with_queue(
-    gang: Gang, workload: Workload, queue: str | None, queues: Queues, flavor: ResourceFlavor | None
-) -> Gang:
-    """Constraints that name no topology get the queue's; it is reported where only the queue could say which
-    of several topologies is meant, and is not there to say it.
+def in_flavors(
+    group: PodGroup, members: Mapping[int, str | None], chosen: Mapping[int, Sequence[ResourceFlavor]]
+) -> PodGroup:
+    """A gang with flavors for its pod sets: constraints that leave their topology to them get theirs.
+
+    ``members``: the subgroup of each pod set, by position.
+    """
+    topologies = {
+        subgroup: flavor.topology_name
+        for i, subgroup in members.items()
+        for flavor in chosen.get(i, ())
+        if flavor.topology_name
+    }
+    if not topologies:
+        return group
+    any_of_them = next(iter(topologies.values()))
+    subgroups = tuple(_named(one, topologies.get(one.name, any_of_them)) for one in group.subgroups)
+    return msgspec.structs.replace(_named(group, any_of_them), subgroups=subgroups)
+
+
+def _with_queue(gang: Gang, workload: Workload, queue: str | None, queues: Queues) -> Gang:
+    """It is reported where only the queue could say which of several topologies is meant, and is not there to
+    say it.
     """
     group = gang.group
     places = [*_places(group), *(place for one in group.subgroups for place in _places(one))]
-    if queue is None or all(one.topology for one in places):
+    levels = {level for one in places if not one.topology for level in _levels(one)}
+    shared = sorted(levels & set(queues.shared_levels))
+    if queue is None or not shared:
         return gang
-    if flavor is None or flavor.topology_name is None:
-        levels = {level for one in places if not one.topology for level in _levels(one)}
-        shared = sorted(levels & set(queues.shared_levels))
-        if not shared:
-            return gang
-        message = (
-            f"several topologies have a level {shared[0]}, and the queue does not say which is meant: "
-            f"{queues.missing(workload.namespace, queue)}"
-        )
-        field = f'metadata.labels["{QUEUE_NAME}"]'
-        group = with_condition(
-            group,
-            Reason.TOPOLOGY_NOT_FOUND,
-            field,
-            message,
-            f"add what {GET_QUEUES} prints",
-            blocking=False,
-            owner=workload.id,
-        )
-        return Gang(group, gang.members)
-    name = flavor.topology_name
-    subgroups = tuple(_named(one, name) for one in group.subgroups)
-    return Gang(msgspec.structs.replace(_named(group, name), subgroups=subgroups), gang.members)
+    message = (
+        f"several topologies have a level {shared[0]}, and the queue does not say which is meant: "
+        f"{queues.missing(workload.namespace, queue)}"
+    )
+    group = with_condition(
+        group,
+        Reason.TOPOLOGY_NOT_FOUND,
+        f'metadata.labels["{QUEUE_NAME}"]',
+        message,
+        f"add what {GET_QUEUES} prints",
+        blocking=False,
+        owner=workload.id,
+    )
+    return Gang(group, gang.members)
 
 
 def _places(one: PodGroup | SubGroup) -> tuple[TopologyConstraint | Layer, ...]:
@@ -320,17 +350,20 @@ def _levels(place: TopologyConstraint | Layer) -> set[str]:
 
 
 _Part = TypeVar("_Part", PodGroup, SubGroup)
+_Place = TypeVar("_Place", TopologyConstraint, Layer)
 
 
 def _named(one: _Part, topology: str) -> _Part:
-    """A gang or subgroup whose levels are those of a topology, unless they name another."""
-    constraint = one.constraint
-    if constraint is not None and not constraint.topology:
-        constraint = msgspec.structs.replace(constraint, topology=topology)
-    layers = tuple(
-        layer if layer.topology else msgspec.structs.replace(layer, topology=topology) for layer in one.layers
-    )
+    """A gang or subgroup whose levels are those of a flavor's topology, unless they name one themselves."""
+    constraint = None if one.constraint is None else _of(one.constraint, topology)
+    layers = tuple(_of(layer, topology) for layer in one.layers)
     return msgspec.structs.replace(one, constraint=constraint, layers=layers)
+
+
+def _of(place: _Place, topology: str) -> _Place:
+    if place.topology and place.written.topology != OF_FLAVOR:
+        return place
+    return msgspec.structs.replace(place, topology=topology)
 
 
 def _is_gang(workload: Workload, queue: str | None) -> bool:

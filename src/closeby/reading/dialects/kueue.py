@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from itertools import islice, product
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -10,8 +11,10 @@ from msgspec import Struct
 from closeby.objects.bounds import quoted
 from closeby.objects.groups import ConstraintSource, TopologyConstraint
 from closeby.objects.labels import is_label_key
+from closeby.objects.nodes import PREFER_NO_SCHEDULE, Taint, tolerated
+from closeby.objects.pods import PodSpec
 from closeby.objects.reasons import Condition, Reason, few, invalid
-from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
+from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, ResourceGroup, Topology
 from closeby.objects.words import guess
 from closeby.reading.common.podgroups import PlacementAsk
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
@@ -26,9 +29,10 @@ from closeby.reading.decoding.keys import (
     KUEUE_SLICES,
     KUEUE_UNCONSTRAINED,
 )
+from closeby.reading.decoding.nodes import TaintWire
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec, namespace_of
-from closeby.reading.dialects.slices import SliceWire, Wording, group_problem, read_slices
+from closeby.reading.dialects.slices import OF_FLAVOR, SliceWire, Wording, group_problem, read_slices
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 #: A gang of plain pods: its name (label) and its size (annotation).
@@ -38,6 +42,10 @@ POD_GROUP_SIZE: Final = "kueue.x-k8s.io/pod-group-total-count"
 GATES: Final = frozenset(
     {"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology", "kueue.x-k8s.io/elastic-job"}
 )
+#: Sets of flavors that pods may get together, best first.
+Choices: TypeAlias = tuple[tuple[ResourceFlavor, ...], ...]
+#: Choices of flavors that are tried for one workload.
+MOST_CHOICES: Final = 64
 #: How to add what a queue refers to.
 GET_QUEUES: Final = "kubectl get localqueues,clusterqueues,resourceflavors.kueue.x-k8s.io -A -o yaml"
 
@@ -46,6 +54,7 @@ class FlavorSpecWire(Wire):
     """``spec`` of a ResourceFlavor."""
 
     node_labels: dict[str, str] | None = None
+    node_taints: list[TaintWire] | None = None
     tolerations: list[TolerationWire] | None = None
     topology_name: str | None = None
 
@@ -59,6 +68,7 @@ class FlavorNameWire(Wire, gc=False):
 class ResourceGroupWire(Wire):
     """``resourceGroups[]``."""
 
+    covered_resources: list[str] | None = None
     flavors: list[FlavorNameWire] | None = None
 
 
@@ -114,6 +124,7 @@ def read_flavor(document: Document, reading: DocumentReading) -> ResourceFlavor:
         name=reading.name(document, wire.meta),
         node_labels=tuple(sorted((spec.node_labels or {}).items())),
         tolerations=tolerations_of(spec.tolerations, ("spec", "tolerations")),
+        taints=tuple(Taint(one.key, one.value or "", one.effect) for one in spec.node_taints or ()),
         topology_name=spec.topology_name or None,
     )
 
@@ -126,8 +137,15 @@ def read_cluster_queue(document: Document, reading: DocumentReading) -> ClusterQ
     """
     wire = document.decode(WithSpec[ClusterQueueSpecWire])
     groups = (wire.spec.resource_groups if wire.spec else None) or []
-    names = [flavor.name for group in groups for flavor in group.flavors or ()]
-    return ClusterQueue(name=reading.name(document, wire.meta), flavors=tuple(dict.fromkeys(names)))
+    return ClusterQueue(
+        name=reading.name(document, wire.meta),
+        groups=tuple(
+            ResourceGroup(
+                tuple(one.name for one in group.flavors or ()), tuple(group.covered_resources or ())
+            )
+            for group in groups
+        ),
+    )
 
 
 def read_local_queue(document: Document, reading: DocumentReading) -> LocalQueue:
@@ -233,7 +251,7 @@ def _closeness(annotations: Mapping[str, str], written: Wording) -> PlacementAsk
         owner=written.owner,
         required=field,
         preferred=field,
-        topology="spec.topologyName of the ResourceFlavor of its queue",
+        topology=OF_FLAVOR,
     )
     constraint = (
         TopologyConstraint(required=value, written=source)
@@ -252,16 +270,37 @@ class Queues(Struct, frozen=True):
     #: Levels (their labels) that several unequal topologies have, so that only the queue says which is meant.
     shared_levels: Collection[str] = ()
 
-    def flavor(self, namespace: str, queue: str) -> ResourceFlavor | None:
-        """The first flavor of the queue that has a topology; None when there is none or a part is unknown."""
+    def choices(self, namespace: str, queue: str, pod: PodSpec, *, placed: bool) -> Choices:
+        """The flavors that a pod set may get, in Kueue's order; none where a part of the way is unknown.
+
+        A choice is one flavor of each resource group of which the pods request a resource. Kueue passes over
+        flavors whose labels contradict the pods' node selector, whose taints they do not tolerate, and those
+        without a topology where pods are ``placed`` by one (``flavorassigner.go``,
+        ``checkFlavorForPodSets`` and ``tas_flavorassigner.go``); pods that are not take flavors with a
+        topology only where the queue has no others.
+        """
         local = self.local.get((namespace, queue))
         cluster = self.cluster.get(local.cluster_queue) if local else None
-        names = cluster.flavors if cluster else ()
-        flavors = (self.flavors.get(name) for name in names)
-        return next((flavor for flavor in flavors if flavor and flavor.topology_name), None)
+        if cluster is None:
+            return ()
+        known = [flavor for name in cluster.flavors if (flavor := self.flavors.get(name))]
+        with_topology = placed or all(flavor.topology_name for flavor in known)
+        requested = {name for name, _ in pod.requests}
+        found = []
+        for group in cluster.groups:
+            if group.resources and requested and requested.isdisjoint(group.resources):
+                continue
+            flavors = [flavor for name in group.flavors if (flavor := self.flavors.get(name))]
+            like = [one for one in flavors if bool(one.topology_name) == with_topology] or flavors
+            keys = {key for flavor in flavors for key, _ in flavor.node_labels}
+            suiting = [one for one in like if _suits(one, pod, keys)]
+            found.append(suiting or like[:1])
+        # A flavor of several groups is taken for all of them.
+        chosen = islice(product(*filter(None, found)), MOST_CHOICES)
+        return tuple(dict.fromkeys(tuple(dict.fromkeys(one)) for one in chosen if one))
 
     def missing(self, namespace: str, queue: str) -> str:
-        """What is missing on the way to a flavor with a topology, for a message; empty when it was found."""
+        """What is missing on the way to a flavor with a topology, for a message."""
         local = self.local.get((namespace, queue))
         if local is None:
             return f"LocalQueue {namespace}/{queue} is not in the input"
@@ -269,11 +308,18 @@ class Queues(Struct, frozen=True):
         if cluster is None:
             return f"ClusterQueue {local.cluster_queue} is not in the input"
         unknown = [name for name in cluster.flavors if name not in self.flavors]
-        if self.flavor(namespace, queue) is not None:
-            return ""
         if unknown:
             return f"ResourceFlavor {unknown[0]} is not in the input"
         return f"no flavor of ClusterQueue {cluster.name} names a topology"
+
+
+def _suits(flavor: ResourceFlavor, pod: PodSpec, keys: Collection[str]) -> bool:
+    """Whether nothing written rules a flavor out; ``keys``: labels of its resource group's flavors."""
+    labels = dict(flavor.node_labels)
+    tolerations = (*pod.tolerations, *flavor.tolerations)
+    return all(labels.get(key) == value for key, value in pod.node_selector if key in keys) and all(
+        taint.effect == PREFER_NO_SCHEDULE or tolerated(tolerations, taint) for taint in flavor.taints
+    )
 
 
 def queues_of(

@@ -17,6 +17,8 @@ from closeby.reading.decoding.wire import Wire
 #: Layers of slices that Kueue has.
 MOST_LAYERS: Final = 3
 _JSON: Final = 'write [{"topology": LABEL, "size": PODS}, ...] with 1 to 3 entries, coarse to fine'
+#: Where the topology stands that Kueue's words leave to the queue.
+OF_FLAVOR: Final = "spec.topologyName of the ResourceFlavor of its queue"
 _LABEL: Final = "name the nodeLabel of a topology's level"
 
 
@@ -121,7 +123,7 @@ def _layer(level: str, size: int, owner: str, field: str, size_field: str) -> La
     source = ConstraintSource(
         owner=owner,
         required=field,
-        topology="spec.topologyName of the ResourceFlavor of its queue",
+        topology=OF_FLAVOR,
         size=size_field,
     )
     return Layer(level=level, size=size, written=source)
