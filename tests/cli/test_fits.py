@@ -1,5 +1,6 @@
 """`closeby topology --fits`: how many gangs of one size each level could take, now and if it were empty."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,7 +69,20 @@ def test_nodes_that_take_no_pods_are_left_out() -> None:
     [fit] = fits("1x8", *given)
 
     assert (fit["leftOut"], fit["leftOutBy"]) == (2, {"cordoned": 1, "taint team": 1})
+    assert fit["tolerated"] == 1
     assert levels(fit)["hostname"] == (4, 7)
+
+
+def test_the_toleration_that_admission_adds_is_a_setting(tmp_path: Path) -> None:
+    given = cluster()
+    [dedicated] = [one for one in given if one["metadata"]["name"] == "node-9"]
+    dedicated["spec"] = {"taints": [{"key": GPU, "effect": "NoSchedule"}]}
+    configuration = tmp_path / "config.yaml"
+    configuration.write_text("extendedResourceToleration: false")
+
+    [fit] = fits("1x8", *given, more=("--config", str(configuration)))
+
+    assert (fit["tolerated"], fit["leftOutBy"]) == (0, {f"taint {GPU}": 1})
 
 
 def test_a_footnote_says_which_nodes_are_left_out_and_how_to_use_them() -> None:

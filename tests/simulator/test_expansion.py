@@ -143,7 +143,7 @@ def test_a_suspended_job_makes_no_pods_and_says_so() -> None:
 def test_kueues_jobs_are_suspended_by_nature() -> None:
     expansion = expanded(job(QUEUED, spec="parallelism: 3, suspend: true"))
     assert len(expansion.pods) == 3
-    (condition,) = expansion.conditions
+    condition, _ = expansion.conditions
     assert (condition.reason, condition.object, condition.blocking) == (
         "SchedulingGated",
         "Job/default/train",
@@ -438,8 +438,87 @@ def test_a_queue_or_flavor_that_is_not_there_is_said(
     queue: str, cluster: str, flavor: str, user: str, meant: str
 ) -> None:
     train = job(f"labels: {{kueue.x-k8s.io/queue-name: {queue}}}")
-    (condition,) = expanded(KUEUE.format(cluster=cluster, flavor=flavor) + train).conditions
+    condition, _ = expanded(KUEUE.format(cluster=cluster, flavor=flavor) + train).conditions
     assert (condition.reason, condition.object) == ("InvalidSpec", user)
     assert condition.remedy.startswith(f"did you mean {meant}?")
-    assert expanded(KUEUE.format(cluster="cq", flavor="h100") + train.replace(queue, "team")).conditions == ()
-    assert expanded(train).conditions == ()
+    for text in (KUEUE.format(cluster="cq", flavor="h100") + train.replace(queue, "team"), train):
+        assert [one.reason for one in expanded(text).conditions] == ["Unsupported"]
+
+
+VOLCANO_JOB = """
+---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: vj}
+spec: {queue: heavy, tasks: [{name: w, replicas: 2, template: {spec: {containers: [{name: c}]}}}]}
+"""
+KAI_GROUP = """
+---
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: g}
+spec: {minMember: 1, queue: team-a}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "queue"),
+    [
+        (KUEUE.format(cluster="cq", flavor="h100") + job(QUEUED).replace("lq", "team"), "ClusterQueue/cq"),
+        (job(QUEUED), "LocalQueue/default/lq"),
+        (job("labels: {kai.scheduler/queue: team-a}"), "Queue/team-a"),
+        (KAI_GROUP, "Queue/team-a"),
+        (VOLCANO_JOB, "Queue/heavy"),
+        (VOLCANO_JOB.replace("heavy", "default"), None),
+    ],
+)
+def test_that_the_quota_of_a_queue_is_not_checked_is_said(text: str, queue: str | None) -> None:
+    found = [one.object for one in expanded(text).conditions if one.reason == "Unsupported"]
+    assert found == ([] if queue is None else [queue])
+
+
+def gpu_node(key: str) -> str:
+    return f"""
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: n}}
+spec: {{taints: [{{key: {key}, value: present, effect: NoSchedule}}]}}
+status: {{allocatable: {{nvidia.com/gpu: 8, pods: 110}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "tolerations"),
+    [
+        ("nvidia.com/gpu", "", [("nvidia.com/gpu", "NoSchedule")]),
+        # What no pod asks for, what is no extended resource, and what its author wrote already.
+        ("nvidia.com/other", "", []),
+        ("team", "", []),
+        ("nvidia.com/gpu", "tolerations: [{operator: Exists}], ", [("", "")]),
+    ],
+)
+def test_pods_that_no_api_server_has_seen_tolerate_the_taint_of_their_resource(
+    key: str, more: str, tolerations: list[tuple[str, str]]
+) -> None:
+    # plugin/pkg/admission/extendedresourcetoleration of Kubernetes
+    spec = f"spec: {{{more}containers: [{{name: c, resources: {{limits: {{nvidia.com/gpu: 1}}}}}}]}}"
+    text = f"""
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: j}}
+spec: {{template: {{{spec}}}}}
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: new}}, {spec}}}
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: old, creationTimestamp: "2026-01-01T00:00:00Z"}}, {spec}}}
+"""
+    expansion = expanded(gpu_node(key) + text)
+    found = {pod.name: [(one.key, one.effect) for one in pod.spec.tolerations] for pod in expansion.pods}
+    assert (found["j-0"], found["new"]) == (tolerations, tolerations)
+    assert found["old"] == [one for one in tolerations if not one[0]]
+    said = [one.reason for one in expansion.conditions]
+    assert said == (["TaintNotTolerated"] if key in dict(tolerations) else [])
+    never = expand(read_manifests(["-"], stdin=lambda: gpu_node(key) + text), tolerate=False)
+    assert all(len(pod.spec.tolerations) == len(found["old"]) for pod in never.pods)

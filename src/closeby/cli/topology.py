@@ -97,6 +97,7 @@ def command(
         levels=None if depth is None else tuple(range(-1, depth)),
         level_name=level,
         gangs=_gangs(run, size, resource),
+        tolerate=inputs.configuration.extended_resource_toleration,
         errors=inputs.errors,
     )
 

@@ -69,6 +69,12 @@ def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
+def admission_tolerations(resources: Iterable[str]) -> tuple[Toleration, ...]:
+    """What upstream's admission plugin ExtendedResourceToleration gives a pod that requests these."""
+    extended = (name for name in resources if "/" in name and "kubernetes.io/" not in name)
+    return tuple(Toleration(name, "Exists", "", NO_SCHEDULE) for name in sorted(extended))
+
+
 def describe(taint: Taint) -> str:
     """As kubectl writes it: ``key=value:effect``."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

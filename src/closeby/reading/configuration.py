@@ -34,6 +34,7 @@ _KEYS: Final = (
     "networkTopologyNamespaces",
     "tenantNetworkTopologies",
     "unknownAppGroupDelay",
+    "extendedResourceToleration",
     "plugins",
     "tiers",
     "actions",
@@ -72,6 +73,9 @@ class Configuration(Struct, frozen=True, kw_only=True):
     tenant_network_topologies: bool = False
     #: Seconds that a pod whose AppGroup is not known waits for it on a live cluster, at least.
     unknown_app_group_delay: float = UNKNOWN_APP_GROUP_DELAY
+    #: Whether pods that no API server has admitted yet tolerate taints called like an extended resource that
+    #: they request (``extendedResourceToleration``), as upstream's admission plugin of that name has it.
+    extended_resource_toleration: bool = True
     plugins: tuple[PluginEntry, ...] = ()
     source: str = "configuration"
     #: Sentences about what was understood and left aside.
@@ -140,6 +144,7 @@ class _Reader:
             unknown_app_group_delay=self._duration(
                 fields, "unknownAppGroupDelay", UNKNOWN_APP_GROUP_DELAY, "write `3s` or `500ms`"
             ),
+            extended_resource_toleration=self._switch(fields, "extendedResourceToleration") is not False,
             plugins=tuple(plugins),
             source=self._source,
             notices=tuple(self._notices),

@@ -15,18 +15,18 @@ from msgspec import Struct
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.natural import natural_key
+from closeby.objects.nodes import admission_tolerations, tolerated, tolerates
 from closeby.objects.ownership import Family, families_of, names_of, owners_of, set_of
 from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
-from closeby.reading.decoding.keys import PLACEMENT_GATE
+from closeby.reading.decoding.keys import PLACEMENT_GATE, QUEUE_KEYS, QUEUE_NAME
 from closeby.reading.dialects.gangs import BY_NATURE, gangs_of, in_flavors, read_ask
 from closeby.reading.dialects.kueue import (
     GATES,
     MOST_CHOICES,
-    QUEUE_NAME,
     Choices,
     queues_of,
     unknown_references,
@@ -58,14 +58,16 @@ class Expansion(Struct, frozen=True, kw_only=True):
     choices: Mapping[str, tuple[InFlavors, ...]] = {}
 
 
-def expand(manifests: Manifests) -> Expansion:
+def expand(manifests: Manifests, *, tolerate: bool = True) -> Expansion:
     """Every workload's pods, and a gang wherever a workload or a pod asks for one without a PodGroup.
+
+    ``tolerate``: pods that no API server has seen get the tolerations of ExtendedResourceToleration.
 
     Of a whole cluster what is there, and nothing else: making the rest is its controllers' business.
     """
     if manifests.whole:
         return _sorted(manifests.pods, manifests.groups)
-    return _Expander(manifests).run()
+    return _Expander(manifests).run(tolerate=tolerate)
 
 
 #: No gang by nature, but its annotations may ask for one.
@@ -99,7 +101,7 @@ class _Expander:
         #: The subgroup of each pod set, by gang.
         self._members: dict[str, Mapping[int, str | None]] = {}
 
-    def run(self) -> Expansion:
+    def run(self, *, tolerate: bool) -> Expansion:
         """The whole expansion."""
         self._conditions += unknown_references(self._queue_users(), self._queues)
         families = families_of(self._manifests.workloads, self._manifests.pods)
@@ -110,9 +112,12 @@ class _Expander:
         self._assign_tasks()
         self._claim()
         self._open_gates()
+        if tolerate:
+            self._tolerate()
         choices = self._give_flavors()
         if self._admitted:
             self._conditions.append(_not_admitted(self._admitted))
+        self._conditions += self._quotas(families.loose)
         return _sorted(self._pods.values(), self._groups.values(), self._conditions, choices)
 
     def _queue_users(self) -> Iterator[tuple[str, str, str]]:
@@ -123,6 +128,37 @@ class _Expander:
         for pod in self._manifests.pods:
             if QUEUE_NAME in pod.labels and not pod.owner and pod.node_name is None:
                 yield f"Pod/{pod.key}", pod.namespace, pod.labels[QUEUE_NAME]
+
+    def _quotas(self, loose: Sequence[Pod]) -> Iterator[Condition]:
+        """One condition for each queue that limits what is placed here; ``loose`` pods have no workload."""
+        users: dict[str, dict[str, None]] = {}
+        named = [
+            *(
+                (one.id, one.namespace, {**one.annotations, **one.labels})
+                for one in self._manifests.workloads
+            ),
+            *((f"PodGroup/{one.key}", one.namespace, one.annotations) for one in self._manifests.groups),
+            *((f"Pod/{one.key}", one.namespace, {**one.annotations, **one.labels}) for one in loose),
+        ]
+        for user, namespace, keys in named:
+            for key in QUEUE_KEYS:
+                name = keys.get(key)
+                if not name:
+                    continue
+                queue = f"Queue/{name}"
+                if key == QUEUE_NAME:
+                    local = self._queues.local.get((namespace, name))
+                    queue = (
+                        f"ClusterQueue/{local.cluster_queue}" if local else f"LocalQueue/{namespace}/{name}"
+                    )
+                users.setdefault(queue, {})[user] = None
+        for queue, its in sorted(users.items()):
+            whose = next(iter(its)) + (f" and {len(its) - 1:,} more" if len(its) > 1 else "")
+            yield Condition(
+                reason=Reason.UNSUPPORTED,
+                object=queue,
+                message=f"its quota is not checked: {whose} is placed as if there were enough",
+            )
 
     def _expand(self, family: Family) -> None:
         workload = family.owner
@@ -275,6 +311,40 @@ class _Expander:
             self._pods[key] = msgspec.structs.replace(pod, spec=spec)
             if not GATES.isdisjoint(pod.spec.scheduling_gates):
                 self._admitted.append(f"Pod/{pod.key}")
+
+    def _tolerate(self) -> None:
+        """Admit pods as an API server with the plugin ExtendedResourceToleration does."""
+        taints = {taint for node in self._manifests.nodes for taint in node.taints if "/" in taint.key}
+        there = {pod.key for pod in self._manifests.pods if pod.created is not None} if taints else set()
+        specs: dict[PodSpec, PodSpec] = {}
+        changed: dict[str, list[str]] = {}
+        for key, pod in self._pods.items() if taints else ():
+            if pod.node_name is not None or key in there:
+                continue
+            before = pod.spec
+            if before not in specs:
+                more = tuple(
+                    one
+                    for one in admission_tolerations(name for name, _ in before.requests)
+                    if any(tolerates(one, t) and not tolerated(before.tolerations, t) for t in taints)
+                )
+                tolerations = (*before.tolerations, *more)
+                specs[before] = msgspec.structs.replace(before, tolerations=tolerations) if more else before
+            if specs[before] is not before:
+                self._pods[key] = msgspec.structs.replace(pod, spec=specs[before])
+                for one in specs[before].tolerations[len(before.tolerations) :]:
+                    changed.setdefault(one.key, []).append(key)
+        self._conditions += (
+            Condition(
+                reason=Reason.TAINT_NOT_TOLERATED,
+                object=f"Pod/{min(pods)}",
+                field="spec.tolerations",
+                message=f"taint {key} counts as tolerated by {plural(len(pods), 'pod')}, "
+                "as the admission plugin ExtendedResourceToleration has it",
+                remedy="configure extendedResourceToleration: false where the cluster lacks it",
+            )
+            for key, pods in sorted(changed.items())
+        )
 
     def _assign_tasks(self) -> None:
         """Members of a Volcano PodGroup with minima per task are in the subgroup of their task."""
@@ -487,5 +557,5 @@ def _not_admitted(waiting: Sequence[str]) -> Condition:
     return Condition(
         reason=Reason.SCHEDULING_GATED,
         object=waiting[0],
-        message=f"Kueue has not admitted it{others}; placed as if it had, quota is not checked",
+        message=f"Kueue has not admitted it{others}; placed as if it had",
     )

@@ -190,7 +190,7 @@ class Simulation:
         self._unused = dict(sorted(manifests.others.items()))
         #: May still grow, until the decisions are made.
         self._explained = asked.explain if isinstance(asked.explain, bool) else set(asked.explain)
-        expansion = expand(manifests)
+        expansion = expand(manifests, tolerate=configuration.extended_resource_toleration)
 
         def profile(handle: Handle) -> Profile:
             handle.whole = manifests.whole

@@ -10,8 +10,8 @@ from closeby.objects.arrays import Counts
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.natural import natural_key
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
-from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod
+from closeby.objects.nodes import PREFER_NO_SCHEDULE, Node, admission_tolerations, tolerated
+from closeby.objects.pods import Pod, Toleration
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.objects.words import plural
@@ -40,6 +40,8 @@ class GivenCluster(Struct, frozen=True, kw_only=True, eq=False):
     others: tuple[Event, ...]
     #: The resource that a job's pods ask for.
     resource: str = GPU
+    #: Whether these have the tolerations that ExtendedResourceToleration adds.
+    tolerate: bool = True
     #: Pods of the manifests that wait: they are left aside.
     waiting: int = 0
     #: What is wrong with the manifests' objects as such.
@@ -49,6 +51,11 @@ class GivenCluster(Struct, frozen=True, kw_only=True, eq=False):
         """Put everything into an empty engine."""
         engine.handle(*(NodeUpserted(node) for node in self.nodes))
         engine.handle(*self.others)
+
+    @property
+    def tolerations(self) -> tuple[Toleration, ...]:
+        """What the pods of jobs tolerate."""
+        return admission_tolerations((self.resource,)) if self.tolerate else ()
 
     @property
     def running(self) -> tuple[Pod, ...]:
@@ -63,11 +70,11 @@ class ClusterRoom(Struct, frozen=True, eq=False):
     free: Counts
 
 
-def room_of(engine: Engine, resource: str) -> ClusterRoom:
+def room_of(engine: Engine, resource: str, tolerations: Sequence[Toleration] = ()) -> ClusterRoom:
     """The room of a cluster whose pods are those that stay; shapes (slots,).
 
-    Nodes that take no pods of the jobs have none: they are cordoned, not ready or tainted (but for the taint
-    with the resource's name, which pods that ask for it tolerate).
+    Nodes that take no pods of the jobs have none: they are cordoned, not ready or have a taint that the
+    jobs do not tolerate.
     """
     cluster = engine.cluster
     row = cluster.row_of.get(resource)
@@ -75,14 +82,16 @@ def room_of(engine: Engine, resource: str) -> ClusterRoom:
         none = np.zeros(cluster.capacity, dtype=np.int64)
         return ClusterRoom(none, none.copy())
     usable = np.array(
-        [node is not None and _takes_jobs(node, resource) for node in cluster.nodes], dtype=bool
+        [node is not None and _takes_jobs(node, tolerations) for node in cluster.nodes], dtype=bool
     )
     total = cluster.allocatable[row, : cluster.capacity] * usable
     return ClusterRoom(total, cluster.free(row, slice(0, cluster.capacity)) * usable)
 
 
-def _takes_jobs(node: Node, resource: str) -> bool:
-    kept_off = any(taint.effect != "PreferNoSchedule" and taint.key != resource for taint in node.taints)
+def _takes_jobs(node: Node, tolerations: Sequence[Toleration]) -> bool:
+    kept_off = any(
+        taint.effect != PREFER_NO_SCHEDULE and not tolerated(tolerations, taint) for taint in node.taints
+    )
     return node.ready and not node.unschedulable and not kept_off
 
 

@@ -133,7 +133,7 @@ class _Replay:
         self._settings = settings
         self._engine = engine
         self._tree = tree_of(engine, settings.wishes)
-        self._room = room_of(engine, cluster.resource)
+        self._room = room_of(engine, cluster.resource, cluster.tolerations)
         if jobs.gpus.any() and not self._room.total.any():
             raise UnrunnableError(
                 f"no node offers {cluster.resource}; name what jobs ask for with --resource"
@@ -142,7 +142,9 @@ class _Replay:
         self._queue = EventQueue(jobs.submitted)
         self._work = Work(jobs, settings.checkpoints)
         lasts = self._work.lasts if settings.deadlines else None
-        self._submitter = Submitter(jobs, cluster.resource, with_each, settings.wishes, settings.seed, lasts)
+        self._submitter = Submitter(
+            jobs, cluster.resource, with_each, settings.wishes, settings.seed, lasts, cluster.tolerations
+        )
         self._recorder = Recorder(jobs)
         self._now = 0.0
         #: The slots of each job that runs.
@@ -153,9 +155,9 @@ class _Replay:
         if settings.preempt and len(np.unique(jobs.priorities)) > 1 and not any(jobs.graphs):
             engine.preempt(Preemptible(times=self._times))
         self._pods: list[int] = jobs.pods.tolist()
-        self._too_large = too_many_pods(jobs, room_of(engine, "pods").free)
+        self._too_large = too_many_pods(jobs, room_of(engine, "pods", cluster.tolerations).free)
         self._too_large.update(too_large(jobs, self._room, self._tree, settings.wishes.bounds))
-        self._cpu = room_of(engine, CPU)
+        self._cpu = room_of(engine, CPU, cluster.tolerations)
         self._too_large.update(too_many_cores(jobs, self._cpu))
         #: Applications of which some pods are placed: slot of each by its index.
         self._partly: dict[int, dict[int, int]] = {}

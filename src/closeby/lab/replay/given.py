@@ -78,10 +78,12 @@ def given(
         UnknownWorkloadError: there is no such workload.
         UnrunnableError: the cluster, the wishes and the jobs make no sense together.
     """
+    cluster = replace(cluster, tolerate=policies[0].configuration.extended_resource_toleration)
     conditions = _conditions(policies, cluster)
     engine = engine_of(cluster, policies[0])
     wishes = in_full(engine, wishes)
-    room, cores = room_of(engine, cluster.resource), int(room_of(engine, CPU).free.sum()) / 1000
+    room = room_of(engine, cluster.resource, cluster.tolerations)
+    cores = int(room_of(engine, CPU, cluster.tolerations).free.sum()) / 1000
     jobs: Jobs | Load
     if isinstance(asked, TraceJobs):
         name, jobs, notices = asked.name, asked.jobs, asked.notices
@@ -156,8 +158,8 @@ class _Place(Struct, frozen=True, kw_only=True):
 
 
 def _place_for(engine: Engine, wishes: Wishes, cluster: GivenCluster, failures: FailureRate | None) -> _Place:
-    tree, cores = tree_of(engine, wishes), room_of(engine, CPU).free
-    room = room_in_order(room_of(engine, cluster.resource), tree, failures)
+    tree, cores = tree_of(engine, wishes), room_of(engine, CPU, cluster.tolerations).free
+    room = room_in_order(room_of(engine, cluster.resource, cluster.tolerations), tree, failures)
     return _Place(
         name=cluster.name,
         required=wishes.required or "",
@@ -166,7 +168,7 @@ def _place_for(engine: Engine, wishes: Wishes, cluster: GivenCluster, failures: 
         gpus_of_a_pod=gpus_of_a_pod(room),
         largest_job=largest_job(room, tree, wishes.required),
         largest_pod=int(cores.max(initial=0)) / 1000,
-        pods=int(room_of(engine, "pods").free.sum()),
+        pods=int(room_of(engine, "pods", cluster.tolerations).free.sum()),
     )
 
 

@@ -159,8 +159,9 @@ class Submitter:
         wishes: Wishes,
         seed: int | None = None,
         lasts: Callable[[int], float] | None = None,
+        tolerations: tuple[Toleration, ...] = (),
     ) -> None:
-        """``with_each``: what a pod asks for with each of its GPUs.
+        """``with_each``: what a pod asks for with each of its GPUs; ``tolerations`` of pods with GPUs.
 
         ``seed`` goes into the pods' uids, of which policies draw where nodes are alike: else all seeds of a
         comparison would share these draws. All policies of one seed see the same uids. ``lasts``: the
@@ -174,6 +175,7 @@ class Submitter:
         self._priorities: list[int] = jobs.priorities.tolist()
         self._resource = resource
         self._with_each = with_each
+        self._tolerations = tolerations
         self._constraint = wishes.constraint
         self._layers = wishes.layers
         self._lasts = lasts
@@ -259,8 +261,7 @@ class Submitter:
         asked = {self._resource: gpus, **{name: amount * gpus for name, amount in self._with_each}}
         spec = PodSpec(
             requests=tuple(sorted((name, amount) for name, amount in asked.items() if amount)),
-            # As upstream's admission plugin ExtendedResourceToleration has it.
-            tolerations=(Toleration(key=self._resource, operator="Exists"),) if gpus else (),
+            tolerations=self._tolerations if gpus else (),
             priority=priority,
         )
         self._specs[gpus, priority] = spec

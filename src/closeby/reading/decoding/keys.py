@@ -52,6 +52,15 @@ KAI_PREEMPTION_DELAY: Final = "kai.scheduler/preemption-delay"
 #: and the annotation with that node, which the pod gets as the gate is removed.
 PLACEMENT_GATE: Final = PLACEMENT
 PLACED_ON: Final = "closeby.dev/placed-on"
+#: Labels and annotations that name a queue, which limits what its workloads may use: of Kueue, KAI, Volcano.
+QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
+QUEUE_KEYS: Final = (
+    QUEUE_NAME,
+    "kai.scheduler/queue",
+    "runai/queue",
+    "scheduling.volcano.sh/queue-name",
+    "volcano.sh/queue-name",
+)
 #: When a pod wrote its last checkpoint, as an RFC 3339 time.
 CHECKPOINTED: Final = "closeby.dev/checkpointed-at"
 #: Which roles of a gang belong together, which apart, and which come first (Volcano task-topology).
@@ -350,3 +359,8 @@ def is_part_of_a_device(resource: str) -> bool:
 def members_apart(annotations: Mapping[str, str]) -> bool:
     """Whether a gang's annotations ask that some of its members be on different nodes."""
     return TASK_ANTI_AFFINITY in annotations
+
+
+def with_queue(annotations: Mapping[str, str], queue: str | None) -> Mapping[str, str]:
+    """Annotations, with the queue that a field of KAI's or Volcano's names; everything is in ``default``."""
+    return annotations if queue in (None, "", "default") else {**annotations, QUEUE_KEYS[-1]: queue or ""}

@@ -23,13 +23,14 @@ from closeby.reading.decoding.keys import (
     KAI_SEGMENT,
     KAI_TOPOLOGY,
     PLACEMENT_STRATEGY,
+    QUEUE_NAME,
     ROLE_TOPOLOGY,
     members_apart,
     wish_conditions,
 )
 from closeby.reading.decoding.preemption_requests import delay_problems, preemption_delay, protection_request
 from closeby.reading.dialects import kai, kubeflow, kueue, slurm, volcano
-from closeby.reading.dialects.kueue import GET_QUEUES, QUEUE_NAME, Choices, Queues
+from closeby.reading.dialects.kueue import GET_QUEUES, Choices, Queues
 from closeby.reading.dialects.slices import OF_FLAVOR
 
 #: Kinds whose pods can do nothing without one another: they are gangs without being asked. (So is Volcano's

@@ -36,6 +36,7 @@ from closeby.reading.decoding.keys import (
     KAI_SEGMENT_PREFERRED,
     KAI_SEGMENT_REQUIRED,
     KAI_TOPOLOGY,
+    with_queue,
 )
 from closeby.reading.decoding.preemption_requests import delay_problem, kai_request
 from closeby.reading.decoding.reading import DocumentReading
@@ -55,6 +56,7 @@ class SpecWire(Wire):
     priority_class_name: str | None = None
     preemptibility: str | None = None
     preemption_delay: str | None = None
+    queue: str | None = None
 
 
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
@@ -73,6 +75,7 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         min_member=1 if spec.min_member is None else spec.min_member,
         min_subgroups=spec.min_sub_group,
         priority_class_name=spec.priority_class_name or "",
+        annotations=with_queue(group.annotations, spec.queue),
         protected_by=kai_request("spec.preemptibility", spec.preemptibility) or group.protected_by,
     )
     group = _with_delay(group, spec.preemption_delay)

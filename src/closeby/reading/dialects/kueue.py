@@ -28,13 +28,13 @@ from closeby.reading.decoding.keys import (
     KUEUE_SLICE_SIZE,
     KUEUE_SLICES,
     KUEUE_UNCONSTRAINED,
+    QUEUE_NAME,
 )
 from closeby.reading.decoding.nodes import TaintWire
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Wire, WithSpec, namespace_of
 from closeby.reading.dialects.slices import OF_FLAVOR, SliceWire, Wording, group_problem, read_slices
 
-QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 #: A gang of plain pods: its name (label) and its size (annotation).
 POD_GROUP_NAME: Final = KUEUE_POD_GROUP
 POD_GROUP_SIZE: Final = "kueue.x-k8s.io/pod-group-total-count"

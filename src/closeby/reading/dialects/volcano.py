@@ -27,7 +27,7 @@ from closeby.reading.common.layers import WHOLE_NUMBER, whole_number
 from closeby.reading.common.podgroups import PlacementAsk, new_group
 from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
-from closeby.reading.decoding.keys import VOLCANO_MODE, VOLCANO_TIER
+from closeby.reading.decoding.keys import VOLCANO_MODE, VOLCANO_TIER, with_queue
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.selectors import LabelSelectorWire
 from closeby.reading.decoding.wire import Wire, WithSpec
@@ -65,6 +65,7 @@ class SpecWire(Wire):
     network_topology: NetworkTopologyWire | None = None
     sub_group_policy: list[SubGroupPolicyWire] | None = None
     priority_class_name: str | None = None
+    queue: str | None = None
 
 
 def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
@@ -109,6 +110,7 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
             layers=() if subgroups else layers,
             subgroups=subgroups,
             priority_class_name=spec.priority_class_name or "",
+            annotations=with_queue(group.annotations, spec.queue),
             conditions=(*group.conditions, *problems),
         )
     )

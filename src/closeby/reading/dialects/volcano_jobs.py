@@ -14,7 +14,7 @@ from closeby.reading.common.podgroups import PlacementAsk
 from closeby.reading.common.trees import checked
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path
-from closeby.reading.decoding.keys import STRICT_NUMA
+from closeby.reading.decoding.keys import STRICT_NUMA, with_queue
 from closeby.reading.decoding.owners import CLAIMS, Owner, at_most, count, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
@@ -70,6 +70,7 @@ class SpecWire(Wire):
     tasks: list[TaskWire] | None = None
     network_topology: NetworkTopologyWire | None = None
     priority_class_name: str | None = None
+    queue: str | None = None
     volumes: list[VolumeWire] | None = None
 
 
@@ -122,7 +123,8 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
         at_start = 0 if task.depends_on and task.depends_on.name else None
         pod_sets.append(msgspec.structs.replace(_with_role(pods), part=i, at_start=at_start))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", "tasks"))
-    return owner.workload(pod_sets, gang=_gang(owner, spec, pod_sets, over=over))
+    workload = owner.workload(pod_sets, gang=_gang(owner, spec, pod_sets, over=over))
+    return msgspec.structs.replace(workload, annotations=with_queue(workload.annotations, spec.queue))
 
 
 def _with_role(pods: PodSet) -> PodSet:

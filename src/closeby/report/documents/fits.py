@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Counts
-from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node
+from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, admission_tolerations, tolerated
+from closeby.objects.pods import Toleration
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.whatif.records import DomainPath
 
@@ -74,12 +75,13 @@ class FitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     pods: int
     #: What one pod asks for, by resource; cores, bytes, devices.
     needs: Mapping[str, float]
-    #: Nodes that take none of these pods, whatever is free: cordoned, not ready, or with a taint other than
-    #: that of the resource's name.
+    #: Nodes that take none of these pods, whatever is free: cordoned, not ready, or tainted.
     left_out: int
     #: How many of these by what keeps the pods off: ``cordoned``, ``not ready`` or ``taint KEY``; of several
     #: the first.
     left_out_by: Mapping[str, int]
+    #: Nodes that count although they are tainted, as ExtendedResourceToleration lets pods tolerate that.
+    tolerated: int
     #: The topologies that were asked for.
     topologies: tuple[TopologyFitEntry, ...]
 
@@ -90,9 +92,15 @@ def fit_entry(
     gang: GangSize,
     levels: Mapping[str, Sequence[int]],
     names: Mapping[str, Sequence[str]],
+    *,
+    tolerate: bool,
 ) -> FitEntry:
-    """Room for gangs in some trees. By topology: ``levels`` to show, and ``names`` of all of them."""
-    kept_off = [None if node is None else _kept_off(node, gang.resource) for node in cluster.nodes]
+    """Room for gangs in some trees. By topology: ``levels`` to show, and ``names`` of all of them.
+
+    ``tolerate``: the pods have the tolerations of ExtendedResourceToleration.
+    """
+    own = admission_tolerations(gang.needs) if tolerate else ()
+    kept_off = [None if node is None else _kept_off(node, own) for node in cluster.nodes]
     usable = cluster.alive[: cluster.capacity] & np.asarray([not one for one in kept_off], dtype=np.bool_)
     causes = Counter(one for one in kept_off if one is not None)
     now = _pods_on(cluster, gang.needs, cluster.allocatable - cluster.requested, usable)
@@ -103,6 +111,10 @@ def fit_entry(
         needs={name: in_units(name, amount) for name, amount in gang.needs.items()},
         left_out=causes.total(),
         left_out_by=dict(sorted(causes.items(), key=lambda one: (-one[1], one[0]))),
+        tolerated=sum(
+            node is not None and off is None and _kept_off(node) is not None
+            for node, off in zip(cluster.nodes, kept_off, strict=True)
+        ),
         topologies=tuple(
             TopologyFitEntry(
                 name=tree.name,
@@ -123,14 +135,14 @@ def in_units(resource: str, amount: int) -> float:
     return amount // 1000 if amount % 1000 == 0 else amount / 1000
 
 
-def _kept_off(node: Node, resource: str) -> str | None:
+def _kept_off(node: Node, tolerations: Sequence[Toleration] = ()) -> str | None:
     """What keeps such pods off a node whatever is free there; None if nothing does."""
     if not node.ready:
         return "not ready"
     if node.unschedulable:
         return "cordoned"
-    taints = (one for one in node.taints if one.effect in (NO_SCHEDULE, NO_EXECUTE) and one.key != resource)
-    return next((f"taint {one.key}" for one in taints), None)
+    taints = (one for one in node.taints if one.effect in (NO_SCHEDULE, NO_EXECUTE))
+    return next((f"taint {one.key}" for one in taints if not tolerated(tolerations, one)), None)
 
 
 def _pods_on(cluster: Cluster, needs: Mapping[str, int], amounts: Amounts, usable: Bools) -> Counts:

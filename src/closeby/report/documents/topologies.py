@@ -138,13 +138,14 @@ def topology_report(
     levels: Sequence[int] | None = None,
     level_name: str | None = None,
     gangs: Sequence[GangSize] = (),
+    tolerate: bool = True,
     errors: Iterable[str] = (),
 ) -> TopologyReport:
     """The trees called ``names`` (None: all; without any topology one flat tree of all nodes, named "").
 
     ``levels`` keeps only domains of these levels, -1 being the whole cluster and 0 the coarsest;
     ``level_name`` only those of one level, by label, alias or short name. ``gangs``: sizes of which to say
-    how many there is room for.
+    how many there is room for; ``tolerate``: their pods have the tolerations of ExtendedResourceToleration.
     """
     topologies = run.engine.topologies
     wanted = topologies.distinct() if names is None else names
@@ -158,7 +159,8 @@ def topology_report(
     return TopologyReport(
         main_resources=main_resources(cluster),
         topologies=tuple(_topology(run, tree, view, shown[tree.name]) for tree in trees),
-        fits=tuple(fit_entry(cluster, trees, gang, shown, called) for gang in gangs) or UNSET,
+        fits=tuple(fit_entry(cluster, trees, gang, shown, called, tolerate=tolerate) for gang in gangs)
+        or UNSET,
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),
     )

@@ -227,6 +227,12 @@ def _fit_views(fit: FitEntry) -> Iterator[RenderableType]:
         yield Text("")
         yield Text(topology.name or "all nodes", style="bold cyan")
         yield Indented(table, (0, 0, 0, 2))
+    if fit.tolerated:
+        are = "counts" if fit.tolerated == 1 else "count"
+        why = "the admission plugin ExtendedResourceToleration lets these pods tolerate the taint"
+        text = f"{plural(fit.tolerated, 'tainted node')} {are}: {why}."
+        yield Text("")
+        yield Indented(Text(text), (0, 0, 0, 2))
     if fit.left_out:
         yield Text("")
         yield Indented(Text(_left_out(fit), style="yellow"), (0, 0, 0, 2))

@@ -19,8 +19,8 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.ownership import is_pinned
 from closeby.objects.places import POD_SET
 from closeby.objects.pods import Pod, PodSpec, gang_key
+from closeby.reading.decoding.keys import QUEUE_NAME
 from closeby.reading.decoding.preemption_requests import protection_request
-from closeby.reading.dialects.kueue import QUEUE_NAME
 from closeby.scheduling.gangs.rosters import leaf_names
 from closeby.scheduling.intake.budgets import NONE, SEVERAL
 from closeby.scheduling.preempting.units import MemberLimits
