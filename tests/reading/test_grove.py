@@ -66,6 +66,17 @@ def test_set_scaling_group_and_clique_each_have_a_level() -> None:
 
 
 def test_replicas_beyond_the_minimum_of_a_scaling_group_are_gangs_of_their_own() -> None:
+    text = pod_clique_set(
+        clique("worker", 1),
+        f"{{name: workers, replicas: 2, minAvailable: 1, cliqueNames: [worker], {pack('host')}}}",
+    )
+    found = gangs(text)
+    assert list(found) == ["w-0", "w-0-workers-1"]
+    assert found["w-0-workers-1"].constraint == asks("host")
+    assert found["w-0-workers-1"].subgroups == (SubGroup(name="workers-1-worker", min_member=1),)
+
+
+def test_the_constraint_of_the_set_holds_for_replicas_beyond_the_minimum_too() -> None:
     # ai-dynamo/grove: operator/e2e/yaml/tas-preferred-pack.yaml
     text = pod_clique_set(
         f"{clique('worker', 1)}, {clique('router', 2, pack(preferred='host'), ', minAvailable: 1')}",
@@ -73,16 +84,18 @@ def test_replicas_beyond_the_minimum_of_a_scaling_group_are_gangs_of_their_own()
         pack("block", "rack"),
     )
     found = gangs(text)
-    assert list(found) == ["w-0", "w-0-workers-1"]
+    assert list(found) == ["w-0"]
     assert found["w-0"].constraint == asks("block", "rack")
     assert found["w-0"].min_member == 2
+    own = asks(preferred="host")
     assert found["w-0"].subgroups == (
-        SubGroup(name="workers-0", min_member=0, constraint=asks(preferred="host")),
-        SubGroup(name="router", min_member=1, constraint=asks(preferred="host")),
+        SubGroup(name="workers-scaled", min_member=0, min_subgroups=0),
+        SubGroup(name="workers-0", min_member=0, constraint=own),
+        SubGroup(name="workers-1", min_member=0, parent="workers-scaled", constraint=own),
+        SubGroup(name="router", min_member=1, constraint=own),
         SubGroup(name="workers-0-worker", min_member=1, parent="workers-0"),
+        SubGroup(name="workers-1-worker", min_member=1, parent="workers-1"),
     )
-    assert found["w-0-workers-1"].constraint == asks("block", "host")
-    assert found["w-0-workers-1"].subgroups == (SubGroup(name="workers-1-worker", min_member=1),)
 
 
 def test_each_replica_is_a_gang_and_inherits_the_name_of_the_topology() -> None:

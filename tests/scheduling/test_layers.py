@@ -19,9 +19,12 @@ from closeby.objects.groups import (
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.plugins.registry import profile_for
+from closeby.reading.configuration import Configuration
+from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import PodDeleted, PodUpserted
 from closeby.scheduling.preempting.rule import Preemptible
-from tests.worlds import GPU, World, gang, node, pods, spec, subgroup, world
+from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
 
 BLOCKS = ("block", "rack")
 #: Three blocks of racks of two nodes.
@@ -296,7 +299,7 @@ def test_segments_of_one_kind_each_have_a_rack() -> None:
     assert first[0] != first[1]
     used = {*first[0], *first[1], *racks(found, 0, 4, "y"), *racks(found, 0, 4, "z")}
     assert used == {"r1", "r2", "r3", "r4"}
-    assert found.reason("full") is Reason.GANG_DOES_NOT_FIT
+    assert found.reason("full") is Reason.DOMAIN_EXCLUSIVE
     # Pods of other kinds may come.
     found.run(members=pods(None, 8, prefix="plain"))
     assert len(found.used("plain")) == 2
@@ -312,12 +315,61 @@ def test_a_gang_that_wants_a_rack_for_itself_keeps_all_others_out() -> None:
     assert racks(found, 0, 4, "x") == {"r1"}
     found.run(members=pods(None, 2, prefix="plain"))
     assert set(found.used("plain", by="rack")) == {"r2"}
-    assert found.reason("plain-1") is not None
+    assert found.reason("plain-1") is Reason.DOMAIN_EXCLUSIVE
     daemon = replace(pods(None, 1, prefix="agent")[0], owner="DaemonSet/agent")
     found.run(members=[daemon])
     assert set(found.used("agent", by="rack")) == {"r1"}
     found.tell(*(PodDeleted(pod.uid) for pod in members)).run()
     assert set(found.used("plain", by="rack")) == {"r1", "r2"}
+
+
+def owned(owner: str, members: list[Pod]) -> list[Pod]:
+    return [replace(pod, owner=owner) for pod in members]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "enters"),
+    [
+        ("JobSet/x", "JobSet/y", False),
+        ("LeaderWorkerSet/x", "LeaderWorkerSet/y", False),
+        ("JobSet/x", "LeaderWorkerSet/y", True),
+        ("JobSet/x", "Job/y", True),
+    ],
+)
+@pytest.mark.parametrize("gangs", [True, False])
+def test_of_job_sets_and_leader_worker_sets_none_enters_whether_it_has_such_a_layer_or_not(
+    first: str, second: str, enters: bool, gangs: bool
+) -> None:
+    found = world("a r1 : a1=4 a2=4", levels=BLOCKS)
+    asked, members = alone("x", Exclusive.KIND)
+    found.run(asked, members=owned(first, members))
+    if gangs:
+        found.run(gang("y", 2), members=owned(second, pods("y", 2)))
+    else:
+        found.run(members=owned(second, pods(None, 2, prefix="y")))
+    assert bool(found.used("y")) is enters
+    assert enters or found.reason("y" if gangs else "y-0") is Reason.DOMAIN_EXCLUSIVE
+
+
+def test_a_rack_with_another_job_of_a_job_set_can_not_be_had_alone() -> None:
+    found = world("a r1 : a1=4 a2=4\na r2 : a3=2 a4=2", levels=BLOCKS)
+    found.run(gang("y", 1), members=owned("JobSet/y", pods("y", 1, spec(gpu=4))))
+    asked, members = alone("x", Exclusive.KIND)
+    found.run(asked, members=owned("JobSet/x", members))
+    assert racks(found, 0, 4, "x") == {"r2"}
+
+
+def test_domains_for_a_gang_alone_are_for_trusted_namespaces() -> None:
+    configuration = Configuration(trust_exclusive=("good",))
+    engine = Engine(lambda handle: profile_for(configuration, handle))
+    found = World(engine, draw("a r1 : a1=4 a2=4", BLOCKS), fabric(*BLOCKS, HOSTNAME))
+    asked, members = alone("x", Exclusive.ALL)
+    found.run(asked, members=members)
+    assert found.reason("x") is Reason.UNSUPPORTED
+    # Nor does it keep anybody out of where it runs.
+    found.tell(*(PodUpserted(replace(pod, node_name="a1")) for pod in members))
+    found.run(members=pods(None, 2, prefix="plain"))
+    assert sum(found.used("plain").values()) == 2
 
 
 def test_a_rack_is_not_free_before_the_last_member_has_gone() -> None:

@@ -136,6 +136,38 @@ def test_no_two_jobs_of_job_sets_share_an_exclusive_rack() -> None:
     assert sum(None in nodes for nodes in found.values()) in (2, 3)
 
 
+@pytest.mark.parametrize("driver_first", [True, False])
+def test_the_other_jobs_of_a_job_set_keep_off_the_racks_of_its_exclusive_ones(driver_first: bool) -> None:
+    key = f"alpha.jobset.sigs.k8s.io/exclusive-topology: {RACK}"
+    jobs = [replicated("driver", 1, 2), replicated("w", 3, 2, of_job=key)]
+    found = placed(job_set(*(jobs if driver_first else reversed(jobs))))
+    homes = [{(node or 0) // 4 for node in nodes} for name, nodes in sorted(found.items())]
+    assert [len(one) for one in homes] == [1, 1, 1, 1]
+    assert len(set.union(*homes)) == 4
+    assert all(None not in nodes for nodes in found.values())
+
+
+def test_a_leader_with_a_template_of_its_own_has_rank_0() -> None:
+    leader = f"kueue.x-k8s.io/podset-preferred-topology: {RACK}"
+    text = NODES + leader_worker_set(4, leader=leader, worker=leader)
+    report = simulate(read_manifests(["-"], stdin=lambda: text), Configuration())
+    ranks = {pod.name: report.bindings[pod.uid].rank for pod in report.pods}
+    for i in range(2):
+        assert [ranks[name] for name in (f"serve-{i}", *(f"serve-{i}-{j}" for j in (1, 2, 3)))] == [
+            0,
+            1,
+            2,
+            3,
+        ]
+
+
+def test_replicas_go_by_number() -> None:
+    text = leader_worker_set(1, f"leaderworkerset.sigs.k8s.io/exclusive-topology: {RACK}")
+    found = placed(text.replace("replicas: 2", "replicas: 11"))
+    # Four racks for eleven replicas: those with the lowest numbers have them (here by text: 0, 1, 10, 2, 3).
+    assert [node is not None for node in found["serve"]] == [True, True, False, True, True, *[False] * 6]
+
+
 def test_each_group_of_a_leader_worker_set_has_an_exclusive_rack() -> None:
     found = placed(leader_worker_set(2, f"leaderworkerset.sigs.k8s.io/exclusive-topology: {RACK}"))
     pairs = zip(found["serve"], (found["serve-0"][0], found["serve-1"][0]), strict=True)

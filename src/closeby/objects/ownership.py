@@ -36,6 +36,22 @@ _PINNED: Final = frozenset({"DaemonSet", "Node"})
 _LONG_RUNNING: Final = _PINNED | {"ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"}
 
 
+#: Kinds of which a job or replica may have a domain that no other one of the kind enters, by a label that
+#: their controllers write.
+_EXCLUSIVE_KINDS: Final = {
+    "jobset.sigs.k8s.io/jobset-name": "JobSet",
+    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
+}
+
+
+def exclusive_kind(pod: Pod) -> str:
+    """``JobSet`` or ``LeaderWorkerSet``, if the pod is of one; else empty."""
+    kind = pod.owner.partition("/")[0]
+    if kind in _EXCLUSIVE_KINDS.values():
+        return kind
+    return next((kind for label, kind in _EXCLUSIVE_KINDS.items() if label in pod.labels), "")
+
+
 class Family(Struct, frozen=True):
     """A top owner and its pods that exist; pods in the order of their names."""
 

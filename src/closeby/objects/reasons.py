@@ -36,6 +36,8 @@ class Reason(StrEnum):
     TOPOLOGY_SPREAD_VIOLATION = "TopologySpreadViolation"
     #: There is room, but it is kept for a gang that has waited long and goes before.
     NODE_RESERVED = "NodeReserved"
+    #: There is room, but in domains that other gangs have for themselves.
+    DOMAIN_EXCLUSIVE = "DomainExclusive"
     BANDWIDTH_RISK = "BandwidthRisk"
     NETWORK_COST_TOO_HIGH = "NetworkCostTooHigh"
     #: A pod waits for the AppGroup that it names, or was placed without it.

@@ -4,6 +4,7 @@ import math
 from collections.abc import Hashable
 from typing import ClassVar, Final
 
+from closeby.objects.natural import natural_key
 from closeby.scheduling.extension import QueuedItem, QueueSort
 
 #: Kubernetes' classes of service, the best first.
@@ -11,7 +12,8 @@ _CLASSES: Final = {"Guaranteed": 0, "Burstable": 1, "BestEffort": 2}
 
 
 class PrioritySort(QueueSort):
-    """The greater priority first, then the longest wait, then the key; an unknown time sorts last.
+    """The greater priority first, then the longest wait, then the key in natural order, so that replica 2
+    comes before replica 10; an unknown time sorts last.
 
     Upstream's plugin of that name, made a total order by the key.
     """
@@ -19,7 +21,7 @@ class PrioritySort(QueueSort):
     name: ClassVar[str] = "PrioritySort"
 
     def sort_key(self, item: QueuedItem) -> tuple[Hashable, ...]:
-        return (-item.priority, math.inf if item.anchor is None else item.anchor, item.key)
+        return (-item.priority, math.inf if item.anchor is None else item.anchor, natural_key(item.key))
 
 
 class QOSSort(QueueSort):

@@ -31,6 +31,7 @@ _KEYS: Final = (
     "schedulerName",
     "reserveAfter",
     "trustGroupPriority",
+    "trustExclusive",
     "networkTopologyNamespaces",
     "tenantNetworkTopologies",
     "unknownAppGroupDelay",
@@ -67,6 +68,8 @@ class Configuration(Struct, frozen=True, kw_only=True):
     #: Namespaces in which the priority class that only a PodGroup names counts (``trustGroupPriority``); None
     #: where nothing is said: then it counts nowhere in a cluster, and everywhere in files.
     trust_group_priority: tuple[str, ...] | None = None
+    #: The same of namespaces whose gangs may keep everybody else out of their domains (``exclusive: all``).
+    trust_exclusive: tuple[str, ...] | None = None
     #: Namespaces whose NetworkTopologies count on a live cluster, besides kube-system and closeby's own.
     network_topology_namespaces: tuple[str, ...] = ()
     #: Whether NetworkTopologies of all other namespaces count for the AppGroups beside them.
@@ -139,6 +142,7 @@ class _Reader:
                 fields, "reserveAfter", RESERVE_AFTER, "write `10m` or `1h30m`, or 0 to reserve nothing"
             ),
             trust_group_priority=self._namespaces(fields, "trustGroupPriority"),
+            trust_exclusive=self._namespaces(fields, "trustExclusive"),
             network_topology_namespaces=self._namespaces(fields, "networkTopologyNamespaces") or (),
             tenant_network_topologies=self._switch(fields, "tenantNetworkTopologies") or False,
             unknown_app_group_delay=self._duration(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
+from closeby.objects.arrays import Bools
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.reading.decoding.preemption_requests import protection_request
@@ -40,7 +41,7 @@ from closeby.scheduling.fork import Fork
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.invariants import assert_state_and_cluster_agree
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.judging.reserved import ReservedMask, ReservedNodes
+from closeby.scheduling.judging.reserved import ExclusiveDomains, ReservedMask, ReservedNodes
 from closeby.scheduling.outcomes import (
     ItemKind,
     Outcome,
@@ -51,6 +52,7 @@ from closeby.scheduling.outcomes import (
     item_key,
 )
 from closeby.scheduling.placing.deciding import pre_enqueue
+from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.rechecking import Invalidations, Recheck
 from closeby.scheduling.placing.stand_ins import StandIns
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
@@ -95,9 +97,11 @@ class Engine:
         handle = self._handle = Handle(self.cluster, self.topologies, self.state.group_of, self.applications)
         reserved = ReservedMask()
         profile = build_profile(handle)
-        profile = replace(profile, filters=(*profile.filters, ReservedNodes(reserved, handle)))
+        keeping = ReservedNodes(reserved, handle), ExclusiveDomains(reserved, handle)
+        profile = replace(profile, filters=(*profile.filters, *keeping))
         self.profile = profile
         self.state.priorities.trust(profile.trust_group_priority)
+        self.state.trust_exclusive = profile.trust_exclusive
         self._tools = tools = Tools(
             self.cluster,
             self.topologies,
@@ -198,6 +202,11 @@ class Engine:
         """When the first backoff of an item, or of a node for a claim, ends, by the clock of the ticks."""
         ends = (self._pending.queue.next_backoff_end, self.cluster.volumes.refused.next_end)
         return min((one for one in ends if one is not None), default=None)
+
+    @property
+    def exclusive_nodes(self) -> Bools | None:
+        """The nodes in domains that gangs have for themselves from all others, (slots,); None for none."""
+        return Exclusives(self._tools.for_fork(), self.state).nodes()
 
     @property
     def reservation(self) -> Reservation | None:

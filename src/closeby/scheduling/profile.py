@@ -141,6 +141,8 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
     measured: tuple[Measured, ...] = ()
     #: Namespaces in which the priority that only a PodGroup names counts; None means all.
     trust_group_priority: tuple[str, ...] | None = None
+    #: Namespaces whose gangs may have domains for themselves from all others; None means all.
+    trust_exclusive: tuple[str, ...] | None = None
 
     @property
     def close_by_default(self) -> bool:
@@ -190,7 +192,11 @@ def build_profile(
     if mistakes:
         raise ConfigurationError(mistakes)
     profile = _grouped([(plugin, one.entry) for plugin, one in made if plugin is not None])
-    return replace(profile, trust_group_priority=configuration.trust_group_priority)
+    return replace(
+        profile,
+        trust_group_priority=configuration.trust_group_priority,
+        trust_exclusive=configuration.trust_exclusive,
+    )
 
 
 def _listed(

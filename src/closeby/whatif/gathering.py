@@ -48,6 +48,7 @@ _ROOM: Final = frozenset(
         Reason.GANG_DOES_NOT_FIT,
         Reason.TOPOLOGY_PLACEMENT_FAILED,
         Reason.SEARCH_BUDGET_EXHAUSTED,
+        Reason.DOMAIN_EXCLUSIVE,
     }
 )
 #: What only asking for something else can help.

@@ -33,8 +33,11 @@ def live_engine(
         ConfigurationError: the configuration names what no plugin knows.
     """
     # In a cluster admission checks the priorities of pods, and of nothing else.
-    trusted = configuration.trust_group_priority or ()
-    checked = replace(configuration, trust_group_priority=trusted)
+    checked = replace(
+        configuration,
+        trust_group_priority=configuration.trust_group_priority or (),
+        trust_exclusive=configuration.trust_exclusive or (),
+    )
 
     def profile(handle: Handle) -> Profile:
         handle.whole = True

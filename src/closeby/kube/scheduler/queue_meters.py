@@ -37,6 +37,7 @@ _PLUGINS: Final[Mapping[ReasonToken, str]] = {
     Reason.TOPOLOGY_LEVEL_NOT_FOUND: "topology",
     Reason.TOPOLOGY_PLACEMENT_FAILED: "topology",
     Reason.SCHEDULING_GATED: "SchedulingGates",
+    Reason.DOMAIN_EXCLUSIVE: "ExclusiveDomains",
 }
 
 
@@ -107,6 +108,12 @@ def sizes(in_flight: int, engine: Engine | None) -> Iterator[Metric]:
         "closeby_reserved_nodes",
         "Nodes that are kept free for a gang that has waited long.",
         0 if kept is None else len(kept.nodes),
+    )
+    alone = engine.exclusive_nodes
+    yield GaugeMetricFamily(
+        "closeby_exclusive_nodes",
+        "Nodes in domains that gangs have for themselves from all others.",
+        0 if alone is None else int(alone.sum()),
     )
     yield gauge(
         "scheduler_cache_size",

@@ -43,12 +43,13 @@ _GROUP_KEYS: Final = (
     ("pod-group.scheduling.sigs.k8s.io", False),
     ("scheduling.k8s.io/group-name", True),
 )
+_LWS_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 #: Indices given by controllers, as label or annotation.
 _INDEX_KEYS: Final = (
     "batch.kubernetes.io/job-completion-index",
     "apps.kubernetes.io/pod-index",
     "training.kubeflow.org/replica-index",
-    "leaderworkerset.sigs.k8s.io/worker-index",
+    _LWS_INDEX,
     "volcano.sh/task-index",
     "kueue.x-k8s.io/pod-group-pod-index",
 )
@@ -61,7 +62,7 @@ _JOB_KEYS: Final = (_JOB_INDEX, "leaderworkerset.sigs.k8s.io/group-index")
 _TRAINING_ROLE_KEYS: Final = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
 _RAY_NODE: Final = "ray.io/node-type"
 #: What says which part of its workload a pod is, and of which job.
-_PART_KEYS: Final = frozenset((*_JOB_KEYS, *_TRAINING_ROLE_KEYS, _RAY_NODE))
+_PART_KEYS: Final = frozenset((*_JOB_KEYS, *_TRAINING_ROLE_KEYS, _RAY_NODE, _LWS_INDEX))
 #: Roles of training jobs in the order of their ranks; roles that are not here come last.
 _TRAINING_ROLES: Final = {"launcher": 0, "master": 0, "chief": 0, "worker": 1}
 #: Where a pod's role stands: what Volcano writes, closeby's own label, and what other controllers write.
@@ -328,6 +329,8 @@ def _part(labels: Mapping[str, str]) -> int:
     role = next((labels[key] for key in _TRAINING_ROLE_KEYS if key in labels), None)
     if role is not None:
         return part_of_role(role)
+    if _LWS_INDEX in labels:
+        return int(labels[_LWS_INDEX] != "0")
     return int(labels.get(_RAY_NODE, "head") != "head")
 
 

@@ -122,8 +122,8 @@ def read_topology_binding(document: Document, reading: DocumentReading) -> Topol
 
 def read_pod_clique_set(document: Document, reading: DocumentReading) -> Workload:
     """A PodCliqueSet. Replica 1 is the gang ``name-1``, with a subgroup for each clique and, above its
-    cliques, for each replica of a scaling group; replicas beyond a scaling group's minimum are gangs of their
-    own.
+    cliques, for each replica of a scaling group. Replicas beyond a scaling group's minimum are gangs of their
+    own; where the set has a constraint, which holds for them too, they are subgroups that may come later.
 
     Raises:
         FieldError: a value that can't be read.
@@ -176,25 +176,31 @@ class _Reading:
             self._clique(one, name, one, None, self._topology) for one in self._cliques if one not in grouped
         ]
         inner: list[SubGroup] = []
+        later: list[_Clique] = []
         for i, group in enumerate(self._groups()):
             path = (*_GROUPS, i)
             own = self._constraint(group.topology_constraint, path, self._topology)
             topology = _topology_of(group.topology_constraint, self._topology)
             least = count(group.min_available, (*path, "minAvailable"))
-            for j in range(count(group.replicas, (*path, "replicas"))):
+            scaled = f"{group.name}-scaled"
+            number = count(group.replicas, (*path, "replicas"))
+            if constraint is not None and number > least:
+                inner.append(SubGroup(name=scaled, min_member=0, min_subgroups=0))
+            for j in range(number):
                 part = f"{group.name}-{j}"
                 members = [
                     self._clique(one, f"{name}-{part}", f"{part}-{one}", part, topology)
                     for one in group.clique_names or ()
                     if one in self._cliques
                 ]
-                if j < least:
-                    inner.append(SubGroup(name=part, min_member=0, constraint=own))
-                    found += members
+                if j < least or constraint is not None:
+                    parent = None if j < least else scaled
+                    inner.append(SubGroup(name=part, min_member=0, parent=parent, constraint=own))
+                    (found if j < least else later).extend(members)
                 else:
                     alone = [_Clique(one.pods, _without_parent(one.subgroup)) for one in members]
-                    self._gang(f"{name}-{part}", _within(own, constraint), (), alone)
-        self._gang(name, constraint, inner, found)
+                    self._gang(f"{name}-{part}", own, (), alone)
+        self._gang(name, constraint, inner, found, later)
 
     def _groups(self) -> Sequence[ScalingGroupWire]:
         return self._template.pod_clique_scaling_groups or ()
@@ -241,12 +247,14 @@ class _Reading:
         name: str,
         constraint: TopologyConstraint | None,
         inner: Sequence[SubGroup],
-        cliques: Sequence[_Clique],
+        needed: Sequence[_Clique],
+        later: Sequence[_Clique] = (),
     ) -> None:
+        cliques = (*needed, *later)
         self._made += [msgspec.structs.replace(one.pods, gang=name) for one in cliques]
         group = self._owner.gang([one.pods for one in cliques], None, self._template.priority_class_name)
         subgroups = (*inner, *(one.subgroup for one in cliques))
-        least = sum(one.subgroup.min_member for one in cliques)
+        least = sum(one.subgroup.min_member for one in needed)
         self._gangs[name] = checked(
             msgspec.structs.replace(
                 group, name=name, min_member=least, constraint=constraint, subgroups=subgroups
@@ -281,10 +289,3 @@ def _topology_of(wire: ConstraintWire | None, above: str | None) -> str | None:
 
 def _without_parent(one: SubGroup) -> SubGroup:
     return msgspec.structs.replace(one, parent=None)
-
-
-def _within(own: TopologyConstraint | None, above: TopologyConstraint | None) -> TopologyConstraint | None:
-    """The constraint of a replica that is a gang of its own: what is required above it holds for it too."""
-    if own is None or above is None:
-        return own or above
-    return own if own.required else msgspec.structs.replace(own, required=above.required)

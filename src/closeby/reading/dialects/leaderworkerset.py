@@ -112,6 +112,7 @@ def read_leader_worker_set(document: Document, reading: DocumentReading) -> Work
                 replicas=size - 1,
                 pod_names=workers,
                 gang=gang,
+                part=1,
                 indexed=True,
                 first_index=1,
                 at_start=later,

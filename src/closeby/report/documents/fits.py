@@ -15,6 +15,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Counts
 from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, admission_tolerations, tolerated
 from closeby.objects.pods import Toleration
+from closeby.objects.reasons import Reason
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.whatif.records import DomainPath
 
@@ -75,10 +76,11 @@ class FitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     pods: int
     #: What one pod asks for, by resource; cores, bytes, devices.
     needs: Mapping[str, float]
-    #: Nodes that take none of these pods, whatever is free: cordoned, not ready, or tainted.
+    #: Nodes that take none of these pods, whatever is free: cordoned, not ready, tainted, or in a domain that a
+    #: gang has for itself.
     left_out: int
-    #: How many of these by what keeps the pods off: ``cordoned``, ``not ready`` or ``taint KEY``; of several
-    #: the first.
+    #: How many of these by what keeps the pods off: ``cordoned``, ``not ready``, ``taint KEY`` or
+    #: ``DomainExclusive``; of several the first.
     left_out_by: Mapping[str, int]
     #: Nodes that count although they are tainted, as ExtendedResourceToleration lets pods tolerate that.
     tolerated: int
@@ -92,15 +94,19 @@ def fit_entry(
     gang: GangSize,
     levels: Mapping[str, Sequence[int]],
     names: Mapping[str, Sequence[str]],
+    exclusive: Bools | None = None,
     *,
     tolerate: bool,
 ) -> FitEntry:
     """Room for gangs in some trees. By topology: ``levels`` to show, and ``names`` of all of them.
 
-    ``tolerate``: the pods have the tolerations of ExtendedResourceToleration.
+    ``exclusive``: nodes in domains that gangs have for themselves, (slots,). ``tolerate``: the pods have the
+    tolerations of ExtendedResourceToleration.
     """
     own = admission_tolerations(gang.needs) if tolerate else ()
     kept_off = [None if node is None else _kept_off(node, own) for node in cluster.nodes]
+    for slot in () if exclusive is None else np.flatnonzero(exclusive).tolist():
+        kept_off[slot] = kept_off[slot] or Reason.DOMAIN_EXCLUSIVE
     usable = cluster.alive[: cluster.capacity] & np.asarray([not one for one in kept_off], dtype=np.bool_)
     causes = Counter(one for one in kept_off if one is not None)
     now = _pods_on(cluster, gang.needs, cluster.allocatable - cluster.requested, usable)

@@ -159,7 +159,10 @@ def topology_report(
     return TopologyReport(
         main_resources=main_resources(cluster),
         topologies=tuple(_topology(run, tree, view, shown[tree.name]) for tree in trees),
-        fits=tuple(fit_entry(cluster, trees, gang, shown, called, tolerate=tolerate) for gang in gangs)
+        fits=tuple(
+            fit_entry(cluster, trees, gang, shown, called, run.engine.exclusive_nodes, tolerate=tolerate)
+            for gang in gangs
+        )
         or UNSET,
         conditions=condition_entries(run.conditions),
         errors=tuple(errors),

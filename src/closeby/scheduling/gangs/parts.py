@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Bools, Counts, Ints
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import Exclusive, PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.segments import Layering, SegmentNumbers
@@ -234,7 +234,8 @@ def scoped_counts(
 
 
 def hardest_first(part: Part) -> list[Part]:
-    """A part's children: finer requirements before coarser, then more pods, then by name.
+    """A part's children: those that have domains for themselves before all others, finer requirements before
+    coarser, then more pods, then by name.
 
     What is placed later then only needs sums of room.
     """
@@ -350,8 +351,10 @@ def _required_trees(part: Part) -> Iterator[Tree]:
         yield from _required_trees(child)
 
 
-def _hardness(part: Part) -> tuple[int, int, str]:
-    return -_finest(part), -sum(len(leaf.core) for leaf in part.leaves()), part.name
+def _hardness(part: Part) -> tuple[bool, int, int, str]:
+    layers = () if part.layering is None else part.layering.layers
+    shares = all(layer.exclusive is not Exclusive.KIND for layer in layers)
+    return shares, -_finest(part), -sum(len(leaf.core) for leaf in part.leaves()), part.name
 
 
 def _finest(part: Part) -> int:

@@ -1,13 +1,15 @@
 """The scheduling state: which pods and gangs exist, and which pods belong to which gang. Its only owner."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
+from msgspec.structs import replace
+
 from closeby.applications.registry import Applications, app_group_key
-from closeby.objects.groups import Exclusive, PodGroup
+from closeby.objects.groups import Exclusive, Layer, PodGroup
 from closeby.objects.ownership import is_long_running
 from closeby.objects.pods import Pod, gang_key
-from closeby.objects.reasons import Condition
+from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted, PriorityClassChanged, PriorityClassDeleted
 from closeby.scheduling.extension import QueuedItem
 from closeby.scheduling.intake.budgets import Budgets
@@ -28,6 +30,8 @@ class SchedulingState:
         self.groups: dict[str, PodGroup] = {}
         #: Gangs of which requirements fall after a time.
         self.relaxing = Relaxing()
+        #: Namespaces whose gangs may keep everybody else out of their domains; None: all.
+        self.trust_exclusive: Collection[str] | None = None
         #: Keys of the gangs with a layer whose domains they want for themselves, in order.
         self.exclusive: dict[str, None] = {}
         self.members: dict[str, Members] = {}
@@ -63,6 +67,8 @@ class SchedulingState:
         """A gang's object appeared or changed; returns it with the layers that count now."""
         if self.relaxing.written or group.relaxing:
             group = self.relaxing.enter(group)
+        if self.trust_exclusive is not None and group.namespace not in self.trust_exclusive:
+            group = _without_exclusive(group)
         layers = (*group.layers, *(layer for one in group.subgroups for layer in one.layers))
         if any(layer.exclusive is not Exclusive.NONE for layer in layers):
             self.exclusive[group.key] = None
@@ -419,3 +425,32 @@ class SchedulingState:
         group = self.groups.get(key)
         others = (*self.placed(key), *members.done.values())
         return PriorityInput(group, waiting, others, self.planned(key).keys(), gated)
+
+
+def _without_exclusive(group: PodGroup) -> PodGroup:
+    """A gang of a namespace that may not keep everybody else out of its domains.
+
+    It waits if it asks for that, and nobody keeps off those in which it runs already.
+    """
+    layers = (*group.layers, *(one for part in group.subgroups for one in part.layers))
+    asking = [one for one in layers if one.exclusive is Exclusive.ALL]
+    if not asking:
+        return group
+
+    def shared(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+        return tuple(replace(one, exclusive=Exclusive.NONE) if one in asking else one for one in layers)
+
+    condition = Condition(
+        reason=Reason.UNSUPPORTED,
+        object=asking[0].written.owner or f"PodGroup/{group.key}",
+        field=asking[0].written.required or "spec.layers[*].exclusive",
+        message=f"gangs of namespace {group.namespace} may not keep all others out of a {asking[0].level}",
+        remedy="ask the operator to name it in trustExclusive, or ask for no exclusive domains",
+        blocking=True,
+    )
+    return replace(
+        group,
+        layers=shared(group.layers),
+        subgroups=tuple(replace(one, layers=shared(one.layers)) for one in group.subgroups),
+        conditions=(*group.conditions, condition),
+    )

@@ -1,5 +1,8 @@
-"""Nodes reserved for a gang that has waited long, or cleared for a preemptor. Others must not use them."""
+"""Nodes reserved for a gang that has waited long, cleared for a preemptor, or in domains that gangs have for
+themselves. Others must not use them.
+"""
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -12,6 +15,11 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 
 #: Sets of nodes that are remembered, so that results for them are found again.
 _KNOWN: Final = 64
+
+
+def _unknown(slot: int, namespace: str) -> str:
+    """Where no gang has a domain for itself."""
+    return ""
 
 
 def _all_of(*masks: Bools | None) -> Bools | None:
@@ -42,6 +50,7 @@ class ReservedMask:
         "owned",
         "owned_set",
         "set",
+        "whose",
     )
 
     def __init__(self) -> None:
@@ -59,6 +68,8 @@ class ReservedMask:
         #: Nodes in domains that other gangs have for themselves, likewise.
         self.owned: Bools | None = None
         self.owned_set = 0
+        #: Which domain a slot of these is in, and whose it is, for the owners of pods in a namespace.
+        self.whose: Callable[[int, str], str] = _unknown
         self._owned_sets: dict[bytes, int] = {}
         self._last_owned = 0
         self._namespace = self._text = self._since = ""
@@ -76,16 +87,10 @@ class ReservedMask:
         return self.number if self.applies else -1, self.set, self.owned_set
 
     @property
-    def barred(self) -> Bools | None:
-        """The nodes that the present item must keep off; None for none.
-
-        Nodes that came later are not in it.
-        """
-        return _all_of(self.kept, self.owned)
-
-    @property
     def kept(self) -> Bools | None:
-        """The same without those in domains that other gangs have for themselves."""
+        """The nodes that the present item must keep off, but for those in domains that other gangs have for
+        themselves; None for none. Nodes that came later are not in it.
+        """
         return _all_of(self.mask if self.applies else None, self.cleared)
 
     def own(self, mask: Bools | None) -> None:
@@ -140,11 +145,15 @@ class ReservedNodes(Filter):
         super().__init__(NoArguments(), handle)
         self._reserved = reserved
 
+    def mask(self) -> Bools | None:
+        """The nodes that it refuses now."""
+        return self._reserved.kept
+
     def concerns(self, pod: Pod) -> bool:
         return self._reserved.keeps_off
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
-        mask = self._reserved.barred
+        mask = self.mask()
         if mask is None:
             return nodes.all(True)
         if len(mask) < self.handle.cluster.capacity:  # Nodes that came since are not reserved.
@@ -153,10 +162,20 @@ class ReservedNodes(Filter):
         return free
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
-        owned = self._reserved.owned
-        if owned is not None and slot < len(owned) and owned[slot]:
-            return Rejection(Reason.NODE_RESERVED, "it is in a domain that a gang has for itself")
         cleared = self._reserved.cleared
         if cleared is not None and slot < len(cleared) and cleared[slot]:
             return Rejection(Reason.NODE_RESERVED, "it is cleared for pods of at least the same priority")
         return Rejection(Reason.NODE_RESERVED, self._reserved.text(pod.namespace))
+
+
+class ExclusiveDomains(ReservedNodes):
+    """Refuses nodes in domains that other gangs have for themselves."""
+
+    name = "ExclusiveDomains"
+    reason = Reason.DOMAIN_EXCLUSIVE
+
+    def mask(self) -> Bools | None:
+        return self._reserved.owned
+
+    def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
+        return Rejection(Reason.DOMAIN_EXCLUSIVE, self._reserved.whose(slot, pod.namespace))

@@ -5,23 +5,28 @@ has to be written down.
 """
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Exclusive, Layer, PodGroup
+from closeby.objects.ownership import exclusive_kind
 from closeby.objects.pods import Pod, gang_key
+from closeby.objects.words import path_text
 from closeby.scheduling.extension import Undo
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.intake.members import Members
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang, running_members
-from closeby.topology.tree import Tree
+from closeby.topology.tree import Domain, Tree
 
 #: Pods of these owners are on each node, and take no domain from a gang.
 ON_EACH_NODE: Final = ("DaemonSet/", "Node/")
+#: The kind of which each job may have a domain for itself, and the others of its gang keep off.
+_BY_JOB: Final = "JobSet"
 _NO_SLOTS: Final[Ints] = np.zeros(0, dtype=np.intp)
 
 
@@ -33,9 +38,10 @@ def layers_of(group: PodGroup) -> Iterator[Layer]:
 
 
 class OwnedDomain(NamedTuple):
-    """A domain that a gang has for itself: the gang's key, and all slots of the domain."""
+    """A domain that a gang has for itself: the gang's key, level and path, and all slots of the domain."""
 
     owner: str
+    called: str
     slots: Ints
 
 
@@ -48,6 +54,8 @@ class _Holding(NamedTuple):
     #: Slots from which all others keep off, and those from which other exclusive gangs do.
     from_all: Ints
     from_the_kind: Ints
+    #: JobSet, LeaderWorkerSet or nothing.
+    kind: str
 
 
 class _Kinds(NamedTuple):
@@ -71,10 +79,13 @@ class Exclusives:
         self._kinds: _Kinds | None = None
         tools.taken = self.taken
         tools.taken_by_own = self.taken_by_own
+        tools.kept_by_own = self.kept_by_own
 
     def keep_off(self, key: str) -> None:
         """Note which nodes an item must keep off, as others have their domains for themselves."""
-        self._tools.reserved.own(self._owned(key, self._state.waiting_pods.get(key)))
+        plain = self._state.waiting_pods.get(key)
+        self._tools.reserved.own(self._owned(key, plain))
+        self._tools.reserved.whose = partial(self._whose, key if plain is None else plain)
 
     def keep_off_in_trial(self, item: WaitingGang | Pod, lifted: Iterable[Pod]) -> Undo:
         """The same for an item that is tried while some pods are off their nodes; returns how to undo it."""
@@ -86,16 +97,36 @@ class Exclusives:
         reserved.own(self._owned(_key_of(item), item if isinstance(item, Pod) else None, gangs))
         return lambda: reserved.own(before)
 
+    def nodes(self) -> Bools | None:
+        """The nodes in domains that gangs have for themselves from all others."""
+        return self._owned("", None)
+
     def owners(self, item: WaitingGang | Pod) -> list[OwnedDomain]:
         """The domains of several nodes that keep an item off, each with the gang that has it for itself."""
-        if isinstance(item, Pod) and item.owner.startswith(ON_EACH_NODE):
-            return []
-        found: list[OwnedDomain] = []
-        for owner, tree, level, slots in self._layers_of_others(_key_of(item)):
+        key, plain = _key_of(item), item if isinstance(item, Pod) else None
+        return [one for one in self._domains(key, plain) if len(one.slots) > 1]
+
+    def _domains(self, key: str, plain: Pod | None) -> Iterator[OwnedDomain]:
+        """The domains that keep an item off."""
+        if plain is not None and plain.owner.startswith(ON_EACH_NODE):
+            return
+        for owner, tree, level, slots in self._layers_of_others(key, plain):
             domains = np.unique(tree.owners_of_slots(slots, level))
-            inside, starts = tree.slots_of(level, domains[domains >= 0])
-            found += (OwnedDomain(owner, some) for some in np.split(inside, starts[1:]) if len(some) > 1)
-        return found
+            domains = domains[domains >= 0]
+            inside, starts = tree.slots_of(level, domains)
+            for index, some in zip(domains.tolist(), np.split(inside, starts[1:]), strict=True):
+                path = path_text(tree.path(Domain(level, index)))
+                yield OwnedDomain(owner, f"{tree.level_names[level]} {path}", some)
+
+    def _whose(self, item: str | Pod, slot: int, namespace: str) -> str:
+        """For the owners of pods in a namespace: which domain a slot is in that keeps an item off."""
+        key, plain = (item, None) if isinstance(item, str) else (_key_of(item), item)
+        for one in self._domains(key, plain):
+            if slot in one.slots:
+                same = one.owner.partition("/")[0] == namespace
+                owner = f"gang {one.owner}" if same else "a gang of another namespace"
+                return f"{owner} has {one.called} for itself"
+        return "a gang has its domain for itself"
 
     def release(self) -> None:
         """No item is decided any more."""
@@ -127,7 +158,7 @@ class Exclusives:
         others: dict[tuple[str, int], list[int]] = {}
         for pod, slot in (*running_members(self._tools, self._state, group.key), *placed):
             name = pod.subgroup or ""
-            if name == leaf:
+            if name == leaf or (name not in kinds and exclusive_kind(pod) == _BY_JOB):
                 own.append(slot)
                 continue
             for tree, level in kinds.get(name, ()):
@@ -136,6 +167,20 @@ class Exclusives:
         trees = {tree.name: tree for some in kinds.values() for tree, _ in some}
         for (tree_name, level), slots in others.items():
             found.append(_in_the_same(trees[tree_name], level, np.asarray(slots, dtype=np.intp)))
+        return np.concatenate(found)
+
+    def kept_by_own(self, group: PodGroup, leaf: str, placed: Sequence[Placed]) -> Ints:
+        """Slots off which members of a leaf keep that has no domains for itself, as other jobs of its JobSet
+        have these for themselves.
+        """
+        kinds = self._kinds_of(group)
+        if not any(kinds.values()) or kinds.get(leaf):
+            return _NO_SLOTS
+        found = [_NO_SLOTS]
+        for pod, slot in (*running_members(self._tools, self._state, group.key), *placed):
+            if exclusive_kind(pod) == _BY_JOB:
+                for tree, level in kinds.get(pod.subgroup or "", ()):
+                    found.append(_in_the_same(tree, level, np.asarray([slot], dtype=np.intp)))
         return np.concatenate(found)
 
     def _kinds_of(self, group: PodGroup) -> Mapping[str, Sequence[tuple[Tree, int]]]:
@@ -158,24 +203,33 @@ class Exclusives:
                 yield slot
 
     def _of_the_kind(self, group: PodGroup) -> Iterator[int]:
-        for key in self._state.exclusive:
-            if key != group.key and self._is_of_the_kind(key):
-                yield from self._slots(self._state.holding(key)).tolist()
+        kind = self._kind(group.key)
+        for pod, slot in self._tools.cluster.placed_pods():
+            key = "" if pod.group is None else gang_key(pod)
+            if key != group.key and _meets(kind, exclusive_kind(pod), asks=self._asks(key)):
+                yield slot
 
-    def _is_of_the_kind(self, key: str) -> bool:
-        group = self._state.groups.get(key)
+    def _kind(self, key: str) -> str:
+        """The kind of a gang's members."""
+        members = self._state.members.get(key)
+        pods = () if members is None else (members.placed, members.waiting)
+        return next((exclusive_kind(pod) for some in pods for pod in some.values()), "")
+
+    def _asks(self, key: str) -> bool:
+        """Whether a gang wants domains for itself among those of its kind."""
+        group = self._state.groups.get(key) if key in self._state.exclusive else None
         return group is not None and any(one.exclusive is Exclusive.KIND for one in layers_of(group))
 
     def _owned(self, key: str, plain: Pod | None, lifted: Container[str] = ()) -> Bools | None:
         """The nodes in domains that other gangs have for themselves and that keep this item off."""
         if plain is not None and plain.owner.startswith(ON_EACH_NODE):
             return None
-        of_the_kind = self._is_of_the_kind(key)
+        kind, asks = self._kind(key) if plain is None else exclusive_kind(plain), self._asks(key)
         mask = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
         for owner, found in self._holdings(lifted):
             if owner != key:
                 mask[found.from_all] = True
-                if of_the_kind:
+                if _meets(found.kind, kind, asks=asks):
                     mask[found.from_the_kind] = True
         return mask if mask.any() else None
 
@@ -213,17 +267,17 @@ class Exclusives:
         for layer_of, tree, level, slots in self._layers_of(owner, group):
             nodes[layer_of].append(_in_the_same(tree, level, slots))
         from_all, from_the_kind = (np.concatenate(nodes[one]) for one in (Exclusive.ALL, Exclusive.KIND))
-        return _Holding(group, members, members.version, from_all, from_the_kind)
+        return _Holding(group, members, members.version, from_all, from_the_kind, self._kind(owner))
 
-    def _layers_of_others(self, key: str) -> Iterator[tuple[str, Tree, int, Ints]]:
+    def _layers_of_others(self, key: str, plain: Pod | None) -> Iterator[tuple[str, Tree, int, Ints]]:
         """Of each layer with domains that keep an item off: whose, their tree and level, and its slots."""
-        of_the_kind = self._is_of_the_kind(key)
+        kind, asks = self._kind(key) if plain is None else exclusive_kind(plain), self._asks(key)
         for owner in self._state.exclusive:
             group = self._state.groups.get(owner)
             if owner == key or group is None or not self._state.holding(owner):
                 continue
             for layer_of, tree, level, slots in self._layers_of(owner, group):
-                if layer_of is Exclusive.ALL or of_the_kind:
+                if layer_of is Exclusive.ALL or _meets(self._kind(owner), kind, asks=asks):
                     yield owner, tree, level, slots
 
     def _layers_of(self, owner: str, group: PodGroup) -> Iterator[tuple[Exclusive, Tree, int, Ints]]:
@@ -244,6 +298,15 @@ class Exclusives:
 def _key_of(item: WaitingGang | Pod) -> str:
     """The key of a gang; none of a plain pod."""
     return "" if isinstance(item, Pod) else item.group.key
+
+
+def _meets(owner: str, kind: str, *, asks: bool) -> bool:
+    """Whether pods of a kind keep off domains that some of kind ``owner`` have for themselves.
+
+    No other job of any JobSet is there, and no other replica of any LeaderWorkerSet, whether these want
+    domains for themselves or not. Where a kind is not known they count that do (``asks``).
+    """
+    return owner == kind if owner and kind else asks
 
 
 def _nothing() -> None:

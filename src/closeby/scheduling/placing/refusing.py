@@ -96,13 +96,33 @@ class Refusing:
         return self._refused(reason, text + constrained)
 
     def _reserved(self, need: Need | None) -> GangRefusal | None:
-        """Where the gang lacks nothing but the nodes which are reserved for another one."""
+        """Where the gang lacks nothing but nodes that are reserved for another one, or in domains that others
+        have for themselves.
+        """
         reserved, rooms = self._tools.reserved, self._tools.rooms
-        if not reserved.applies or need is None or not rooms.lack(need, keep_off=True) or rooms.lack(need):
+        if need is None or not rooms.lack(need, keep_off=reserved.applies):
+            return None
+        if reserved.owned is not None and not self._lacks_without_exclusive(need):
+            first = int(reserved.owned.argmax())
+            nodes = plural(int(reserved.owned.sum()), "node")
+            text = f"it lacks the room on {nodes} in domains that others have for themselves: "
+            text += reserved.whose(first, self._group.namespace)
+            return self._refused(Reason.DOMAIN_EXCLUSIVE, text)
+        if not reserved.applies or rooms.lack(need):
             return None
         nodes = plural(0 if reserved.mask is None else int(reserved.mask.sum()), "node")
         text = f"it lacks the room on {nodes} {reserved.text(self._group.namespace)}"
         return self._refused(Reason.NODE_RESERVED, text)
+
+    def _lacks_without_exclusive(self, need: Need) -> bool:
+        """Whether the gang would lack room if nobody had a domain for itself."""
+        reserved = self._tools.reserved
+        owned, number = reserved.owned, reserved.owned_set
+        reserved.owned, reserved.owned_set = None, 0
+        try:
+            return self._tools.rooms.lack(need, keep_off=reserved.applies)
+        finally:
+            reserved.owned, reserved.owned_set = owned, number
 
     def _short_of_room(self, short: Share, *, alone: bool, constrained: str) -> GangRefusal:
         """Where the pods of one class have not enough room; ``alone``: the gang has no others."""

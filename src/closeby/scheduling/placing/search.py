@@ -198,6 +198,7 @@ class Search:
                 part, scope, self._proposed, partial(self._segments, apart), every=apart is not None
             )
             return
+        scope = self._off_own(part, scope)
         candidates = self.candidates(part, scope)
         for candidate in (None,) if candidates is None else candidates:
             if like is not None and like.shut(part.name, candidate):
@@ -216,6 +217,16 @@ class Search:
             self._statement.rollback(mark)
             if apart is not None:
                 yield from self._filler.ways(part.core, candidate, scope, self.budget, apart)
+
+    def _off_own(self, part: Part, scope: NodeSet) -> NodeSet:
+        """The scope without domains that other jobs of the gang have for themselves."""
+        if self._tools.kept_by_own is None:
+            return scope
+        kept = self._tools.kept_by_own(self._group, part.name, self._state.placed)
+        if not len(kept):
+            return scope
+        others = np.setdiff1d(np.arange(self._cluster.capacity), kept)
+        return scope.narrowed(Candidate(slots=others), self._cluster.capacity)
 
     def _segments(self, apart: Distinctions | None, tree: Part, scope: NodeSet) -> Iterator[None]:
         """The same for the segments of a leaf, which were made parts; ``apart``: the leaf's own."""

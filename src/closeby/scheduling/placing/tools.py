@@ -72,6 +72,7 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
 Taken = Callable[[PodGroup, Layering], list[Bools | None]]
 #: Slots off which a segment of a leaf keeps that has a domain for itself among those of its kind, as other
 #: segments of its gang are there or have these for themselves. Of its members those placed in this cycle.
+#: And those off which a leaf without such segments keeps.
 TakenByOwn = Callable[[PodGroup, str, Sequence[Placed]], Ints]
 #: Least cost of the traffic of some pods on some nodes, None where that is too large to work out.
 LeastCost = Callable[[Traffic, Sites], float | None]
@@ -120,6 +121,7 @@ class Tools:
         #: Per layer the domains that a gang may not have for itself; None where no gang wants any.
         self.taken: Taken | None = None
         self.taken_by_own: TakenByOwn | None = None
+        self.kept_by_own: TakenByOwn | None = None
         self._explain = explain
         self.explain_everything = explain_everything
         #: Works out the least possible cost of an application's traffic, where that is asked for.

@@ -34,6 +34,7 @@ ROOM: Final = frozenset(
         Reason.TOPOLOGY_PLACEMENT_FAILED,
         Reason.SEARCH_BUDGET_EXHAUSTED,
         Reason.NODE_RESERVED,
+        Reason.DOMAIN_EXCLUSIVE,
     }
 )
 #: Seconds until a gang that no empty cluster would hold is looked at again, should nodes have changed.
