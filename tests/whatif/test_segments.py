@@ -106,7 +106,7 @@ SEGMENT = "kai.scheduler/segment"
 ANNOTATED: dict[str, tuple[dict[str, str], dict[str, str | int]]] = {
     "Kueue": (
         {f"{SLICE}-required-topology": "rack", f"{SLICE}-size": "6"},
-        {f"{SLICE}-size": 4},
+        {f"{SLICE}-size": 5},
     ),
     "KAI": (
         {f"{SEGMENT}-size": "6", f"{SEGMENT}-topology-required-placement": "rack"},

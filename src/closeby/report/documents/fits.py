@@ -76,8 +76,8 @@ class FitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     pods: int
     #: What one pod asks for, by resource; cores, bytes, devices.
     needs: Mapping[str, float]
-    #: Nodes that take none of these pods, whatever is free: cordoned, not ready, tainted, or in a domain that a
-    #: gang has for itself.
+    #: Nodes that take none of these pods, whatever is free: cordoned, not ready, tainted, or in a domain that
+    #: a gang has for itself.
     left_out: int
     #: How many of these by what keeps the pods off: ``cordoned``, ``not ready``, ``taint KEY`` or
     #: ``DomainExclusive``; of several the first.
