@@ -102,6 +102,6 @@ def test_help_lists_the_options_for_runs_over_time_correctly() -> None:
         value = "rack=1" if name in ("--segment", "--failures") else "1"
         result = closeby("simulate", "-f", "-", name, *(() if flag else (value,)), stdin="")
         assert f"{name} belongs to a run over time" in result.stderr, name
-    for given in (("--explain",), ("--optimum",), ("--scheduler-name", "x")):
+    for given in (("--explain",), ("--scheduler-name", "x")):
         result = closeby("simulate", "--workload", "seren", *given)
         assert f"{given[0]} is for the pods of manifests" in result.stderr

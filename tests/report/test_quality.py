@@ -20,7 +20,7 @@ from tests.worlds import draw, fabric, gang, pods, spec
 TWO_RACKS = "rack-1 : a=8 b=8 c=8 d=8\nrack-2 : e=8 f=8"
 
 
-def report(optimum: bool = False) -> SchedulingReport:
+def report() -> SchedulingReport:
     return scheduling_report(
         simulate(
             Manifests(
@@ -35,7 +35,6 @@ def report(optimum: bool = False) -> SchedulingReport:
             ),
             Configuration(),
         ),
-        optimum=optimum,
     )
 
 
@@ -65,20 +64,9 @@ def test_the_constants_are_shown_once() -> None:
     assert "model" not in json.loads(to_json(scheduling_report(simulate(Manifests(), Configuration()))))
 
 
-def test_how_close_gangs_could_have_lain() -> None:
-    #   somebody holds b, so that no rack holds four: a c d and one of rack-2 is as good as it gets
-    found = {group.name: group.quality for group in report(optimum=True).groups}
-    quality = found["train"]
-    assert isinstance(quality, QualityEntry)
-    assert quality.least_span == {"rack": 2, "hostname": 4}
-    assert quality.least_mean_distance == quality.mean_distance == 3.0
-    assert "train rack ×2 3 (least 3) 12" in " ".join(shown(True, optimum=True).split())
-    assert "leastSpan" not in json.loads(to_json(report()))["groups"][2]["quality"]
-
-
-def shown(quality: bool, optimum: bool = False) -> str:
+def shown(quality: bool) -> str:
     console = Console(file=io.StringIO(), width=120)
-    console.print(*scheduling_views(report(optimum), quality=quality), sep="\n")
+    console.print(*scheduling_views(report(), quality=quality), sep="\n")
     printed = console.file
     assert isinstance(printed, io.StringIO)
     return printed.getvalue()

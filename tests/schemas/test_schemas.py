@@ -80,7 +80,7 @@ def test_the_command_prints_each_schema() -> None:
 
 @pytest.mark.parametrize("name", SIMULATED)
 def test_simulated_examples(name: str) -> None:
-    found = report("simulate", *SIMULATED[name], "--explain", "--optimum")
+    found = report("simulate", *SIMULATED[name], "--explain")
     assert found["pods"]
     check("SchedulingReport", found)
 

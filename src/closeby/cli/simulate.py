@@ -40,12 +40,6 @@ class Scheduled(NamedTuple):
     "clusters of up to 200, else the best 20; all covers every node.",
 )
 @click.option(
-    "--optimum",
-    is_flag=True,
-    help="Add the optimum: the lowest network cost for applications of up to 12 pods on 16 nodes, found by a "
-    "solver, and the closest possible placement for gangs of up to 64 equal pods.",
-)
-@click.option(
     "--quality",
     is_flag=True,
     help="Add placement quality to the table: all measures, and the constants of the model.",
@@ -69,7 +63,6 @@ def command(
     sources: Sources,
     output: str,
     explain: str | None,
-    optimum: bool,
     quality: bool,
     strict: bool,
     no_preemption: bool,
@@ -84,8 +77,8 @@ def command(
     --workload or --trace, jobs arrive, wait, run and end in virtual time, on the nodes of the manifests or on
     a synthetic cluster; pending pods of the manifests are ignored.
 
-    The options from --workload on, and --plot-at, apply to simulations over time. --explain, --optimum,
-    --now and --scheduler-name apply to the pods of manifests.
+    The options from --workload on, and --plot-at, apply to simulations over time. --explain, --now and
+    --scheduler-name apply to the pods of manifests.
 
     \b
     Examples:
@@ -101,7 +94,6 @@ def command(
     if over_time.wanted:
         for option, given in (
             ("--explain", explain),
-            ("--optimum", optimum or None),
             ("--scheduler-name", scheduler_name),
             ("--now", now),
         ):
@@ -115,7 +107,7 @@ def command(
                 "Missing option '-f' / '--filename': give manifests, or --workload or --trace to run jobs."
             )
         scheduled = Scheduled(scheduler_name, not no_preemption, now)
-        waiting = _once(sources, output, explain, optimum, scheduled, quality, pictures)
+        waiting = _once(sources, output, explain, scheduled, quality, pictures)
     if strict and waiting:
         click.get_current_context().exit(STILL_PENDING)
 
@@ -124,21 +116,17 @@ def _once(
     sources: Sources,
     output: str,
     explain: str | None,
-    optimum: bool,
     scheduled: Scheduled,
     quality: bool,
     pictures: Pictures,
 ) -> bool:
     """Schedule what the manifests hold; returns whether something still waits."""
     from closeby.cli.output import emit_and_then
-    from closeby.cli.reading.inputs import Unusable, read_inputs, usable_configuration
+    from closeby.cli.reading.inputs import read_inputs, usable_configuration
     from closeby.cli.reading.measuring import measures
     from closeby.report.documents.scheduling import scheduling_report
-    from closeby.simulator.optimum import solver_is_here
     from closeby.simulator.runs import Asked, simulate
 
-    if optimum and not solver_is_here():
-        raise Unusable("--optimum needs a solver that this scipy lacks; pip install 'closeby[optimum]'")
     inputs = read_inputs(sources)
     with usable_configuration():
         run = simulate(
@@ -149,7 +137,6 @@ def _once(
                 # The report of pictures explains what the table does not.
                 explain=explain is not None or pictures.page is not None,
                 explain_everything=explain == "all",
-                optimum=optimum,
                 measure=measures(inputs.configuration, live=False),
                 preempt=scheduled.preempt,
                 now=scheduled.now,
@@ -160,7 +147,6 @@ def _once(
         explain=explain is not None,
         errors=inputs.errors,
         counterfactuals=_counterfactuals(run) if explain is not None else {},
-        optimum=optimum,
     )
 
     def views() -> "Iterable[RenderableType]":

@@ -56,7 +56,7 @@ from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.rechecking import Invalidations, Recheck
 from closeby.scheduling.placing.stand_ins import StandIns
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
-from closeby.scheduling.placing.tools import LeastCost, Tools
+from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.plans import PlanState
 from closeby.scheduling.preempting.preemptor import preemptor_for
 from closeby.scheduling.preempting.records import Eviction, Preemption
@@ -76,7 +76,6 @@ class Engine:
         *,
         explain: bool | Collection[str] = False,
         explain_everything: bool = False,
-        least_cost: LeastCost | None = None,
         backoff: bool = True,
         reserve_after: float = 0.0,
         contain_faults: bool = False,
@@ -84,7 +83,7 @@ class Engine:
         """``explain`` records candidates, scores and refusals with every outcome, at a cost.
 
         A collection names the gangs, applications and plain pods (``namespace/name``) for which that is done.
-        ``least_cost`` works out how cheap each application could have been. ``backoff``: an item that was
+        ``backoff``: an item that was
         refused backs off before it is tried again, if ticks tell the time; a virtual clock does without.
         ``reserve_after``: seconds after which the first gang that does not fit keeps nodes free; 0 for never.
         ``contain_faults``: an exception while an item is decided refuses that item and no other; without it
@@ -108,7 +107,6 @@ class Engine:
             self.profile,
             explain=explain,
             explain_everything=explain_everything,
-            least_cost=least_cost,
             reserved=reserved,
         )
         self.diagnosis = tools.diagnosis

@@ -122,8 +122,6 @@ class Improvement(Struct, frozen=True, kw_only=True):
     evaluated: int
     #: True when the search ended because its budget was spent.
     spent: bool
-    #: Least possible cost, from a solver; None when it was not asked for or is too large for one.
-    optimum: float | None = None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

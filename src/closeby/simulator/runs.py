@@ -49,7 +49,6 @@ from closeby.scheduling.preempting.rule import Preemptible
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.services import Measured
 from closeby.simulator.expansion import InFlavors, expand
-from closeby.simulator.optimum import least_cost
 from closeby.simulator.surroundings import (
     Surroundings,
     conditions_of,
@@ -80,8 +79,6 @@ class Asked(Struct, frozen=True, kw_only=True, eq=False):
     explain: bool | Collection[str] = False
     #: Of every node, and not of the best alone.
     explain_everything: bool = False
-    #: A solver says how cheap small applications could have been.
-    optimum: bool = False
     #: Reads what plugins decide by besides; without that they do as if nothing were measured.
     measure: Measure = no_measurements
     #: The time (seconds since the epoch): gangs that have waited long by then keep nodes free. None: nothing
@@ -169,7 +166,6 @@ def simulate(manifests: Manifests, configuration: Configuration, asked: Asked = 
 
     Raises:
         ConfigurationError: the configuration names what no plugin knows, or a source can't be read.
-        ImportError: the optimum is asked for where there is no solver (``solver_is_here``).
     """
     simulation = Simulation(manifests, configuration, asked)
     return simulation.decided() if asked.schedule else simulation.standing()
@@ -200,7 +196,6 @@ class Simulation:
             profile,
             explain=self._explained,
             explain_everything=asked.explain_everything,
-            least_cost=least_cost if asked.optimum else None,
             backoff=False,
             reserve_after=0.0 if asked.wall is None else configuration.reserve_after,
         )

@@ -72,10 +72,6 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     one_by_one: Cost | None = None
     #: What they cost where they were placed together.
     together: Cost | None = None
-    #: With `--optimum`: the least possible for them; null where that was not worked out.
-    optimum: Cost | None = None
-    #: With `--optimum`: how far above it they are (0.05 is 5 %); null where that was not worked out.
-    gap: float | None = None
     #: Pairs of placed replicas with traffic.
     pairs: int = 0
     #: Share of them on one node; null where there are none.
@@ -104,7 +100,6 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
     outcome = run.app_outcomes.get(application.key)
     improvement = None if outcome is None else outcome.improvement
     together = None if improvement is None else improvement.final
-    optimum = None if improvement is None else improvement.optimum
     traffic = traffic_measures(
         application.edges, _replicas(run, application, pods), run.engine.cluster.labels, edges
     )
@@ -127,8 +122,6 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
         pods=len(pods),
         one_by_one=None if improvement is None else cost_of(improvement.greedy),
         together=None if together is None else cost_of(together),
-        optimum=None if optimum is None else cost_of(optimum),
-        gap=None if optimum is None or together is None else _gap(together, optimum),
         pairs=traffic.pairs,
         same_node=six_digits(traffic.same_node),
         same_zone=six_digits(traffic.same_zone),
@@ -213,12 +206,6 @@ def _unknown_costs(run: Run, application: Application) -> Iterator[Condition]:
     """Why what its calls cost is not known."""
     for plugin in run.engine.profile.dependency_costs:
         yield from plugin.unknown_costs(application)
-
-
-def _gap(cost: float, optimum: float) -> float | None:
-    if optimum:
-        return round(cost / optimum - 1, 6)
-    return 0.0 if cost == optimum else None
 
 
 def cost_of(value: float) -> Cost:

@@ -3,14 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec import Struct
 
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod, gang_key
-from closeby.quality.best import best_place
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
-from closeby.quality.placements import level_names
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
 
@@ -51,18 +48,12 @@ class QualityEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     slowdown: float | None
     #: Modelled: times that the whole job takes longer than on an ideal placement.
     job_slowdown: float | None
-    #: With `--optimum`: by level the fewest domains on what is free and what the gang holds; null where that
-    #: was not worked out.
-    least_span: Mapping[str, int] | UnsetType | None = UNSET
-    #: With `--optimum`: the least mean distance on the same nodes; null where that was not worked out.
-    least_mean_distance: float | UnsetType | None = UNSET
 
 
-def gang_qualities(run: Run, *, optimum: bool = False) -> dict[str, QualityEntry]:
+def gang_qualities(run: Run) -> dict[str, QualityEntry]:
     """The quality of each gang that has placed members, by ``namespace/name``.
 
-    Gangs that are in one topology are measured together, so that they share its links. ``optimum`` adds how
-    close each could have been with all others where they are.
+    Gangs that are in one topology are measured together, so that they share its links.
     """
     gauge = GangGauge(run.engine.cluster)
     by_tree: dict[str, tuple[Tree, dict[str, Members]]] = {}
@@ -74,20 +65,10 @@ def gang_qualities(run: Run, *, optimum: bool = False) -> dict[str, QualityEntry
     entries: dict[str, QualityEntry] = {}
     for tree, gangs in by_tree.values():
         measured = gauge.measure(tree, tuple(gangs.values()))
-        for (key, placed), found in zip(gangs.items(), measured, strict=True):
-            if found is not None:
-                entry = _entry(found, tree)
-                entries[key] = _with_best(entry, run, tree, placed) if optimum else entry
+        entries |= {
+            key: _entry(found, tree) for key, found in zip(gangs, measured, strict=True) if found is not None
+        }
     return entries
-
-
-def _with_best(entry: QualityEntry, run: Run, tree: Tree, members: Members) -> QualityEntry:
-    best = best_place(run.engine.cluster, tree, members)
-    return replace(
-        entry,
-        least_span=None if best is None else dict(_by_level(tree, level_names(tree), best.span)),
-        least_mean_distance=None if best is None else six_digits(best.mean_distance),
-    )
 
 
 def _members(run: Run) -> dict[str, Members]:

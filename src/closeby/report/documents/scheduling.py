@@ -216,14 +216,12 @@ def scheduling_report(
     explain: bool = False,
     errors: Iterable[str] = (),
     counterfactuals: Mapping[str, tuple[Counterfactual, ...]] = {},
-    optimum: bool = False,
 ) -> SchedulingReport:
     """The report of a run. Pods and gangs are sorted by namespace and name, numbers read as numbers.
 
-    ``counterfactuals`` are by the key of the work item, for those that are explained. ``optimum`` adds how
-    close gangs could have been.
+    ``counterfactuals`` are by the key of the work item, for those that are explained.
     """
-    groups = group_entries(run, optimum=optimum)
+    groups = group_entries(run)
     measured = any(isinstance(group.quality, QualityEntry) for group in groups)
     return SchedulingReport(
         pods=tuple(pod_entry(run, pod) for pod in run.pods),
@@ -289,18 +287,15 @@ def _volumes(binding: Binding | None) -> tuple[VolumeEntry, ...] | UnsetType:
     )
 
 
-def group_entries(run: Run, *, optimum: bool = False) -> tuple[GroupEntry, ...]:
-    """What became of the gangs, also of those that only pods name.
-
-    ``optimum`` adds how close they could have been.
-    """
+def group_entries(run: Run) -> tuple[GroupEntry, ...]:
+    """What became of the gangs, also of those that only pods name."""
     members: dict[str, list[Pod]] = {}
     for pod in run.pods:
         if pod.group is not None:
             members.setdefault(gang_key(pod), []).append(pod)
     minimum: dict[str, int | None] = dict.fromkeys(members)
     minimum.update({group.key: group.min_member for group in run.groups})
-    qualities = gang_qualities(run, optimum=optimum)
+    qualities = gang_qualities(run)
     entries = {
         key: _group(run, key, least, members.get(key, []), qualities.get(key, UNSET))
         for key, least in minimum.items()

@@ -174,15 +174,6 @@ def app_group_sentences(entry: AppGroupEntry, pods: Sequence[PodEntry]) -> Itera
             f"One after another the pods placed now would have cost {entry.one_by_one}; {saved}, they "
             f"cost {entry.together}."
         )
-    if entry.optimum is not None:
-        gap = (
-            ""
-            if entry.gap is None
-            else f", {100 * entry.gap:.1f} % less than that"
-            if entry.gap
-            else ", just that"
-        )
-        yield f"The least possible is {entry.optimum}{gap}."
 
 
 def _volume_sentences(entry: PodEntry) -> Iterable[str]:

@@ -17,23 +17,17 @@ EDGES = 24
 
 def app_groups_table(app_groups: Sequence[AppGroupEntry], names: Names) -> Table:
     """Pods placed, their network cost, what moving them together saved, and the order."""
-    columns = ("placed", "cost", "one by one", "optimum")
-    solved = any(entry.optimum is not None for entry in app_groups)
-    shown = columns if solved else columns[:3]
+    shown = ("placed", "cost", "one by one")
     table = plain_table("application", *shown, "order", right=shown)
     for entry in app_groups:
         style = "green" if entry.scheduled == entry.pods else "yellow"
-        figures = [
-            "–" if one is None else f"{one:,}" for one in (entry.cost, entry.one_by_one, entry.optimum)
-        ]
+        figures = ["–" if one is None else f"{one:,}" for one in (entry.cost, entry.one_by_one)]
         if entry.cost_source == TREE:
             figures[0] += " (distance)"
-        if entry.gap is not None and entry.gap > 0:
-            figures[2] += f" ({100 * entry.gap:+.1f} %)"
         table.add_row(
             names.of(entry.namespace, entry.name),
             Text(f"{entry.scheduled}/{entry.pods}", style=style),
-            *figures[: len(shown) - 1],
+            *figures,
             _order(entry),
         )
     return table

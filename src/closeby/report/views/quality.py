@@ -36,8 +36,6 @@ def _gangs(gangs: Sequence[tuple[GroupEntry, QualityEntry]], names: Names) -> Ta
     table = plain_table("gang", "excess span", *figures, right=figures)
     for group, found in gangs:
         distance = "–" if found.mean_distance is None else f"{found.mean_distance:.3g}"
-        if isinstance(found.least_mean_distance, float):
-            distance += f" (least {found.least_mean_distance:.3g})"
         hops = f"{found.ring_hops:,}"
         if found.ring_hops > found.least_ring_hops:
             hops += f" (least {found.least_ring_hops:,})"

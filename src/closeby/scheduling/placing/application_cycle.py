@@ -9,7 +9,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import ReasonToken
 from closeby.scheduling.judging.needs import need_of_any
 from closeby.scheduling.judging.outlook import look_ahead
-from closeby.scheduling.moving.layout import Sites, sites_of, traffic_cost
+from closeby.scheduling.moving.layout import sites_of, traffic_cost
 from closeby.scheduling.moving.local_search import Searched, improve, place_all
 from closeby.scheduling.outcomes import Improvement, PodExplanation
 from closeby.scheduling.placing.tools import Attempt, Left, Placed, Tools
@@ -141,7 +141,7 @@ class _ApplicationCycle:
             found = improve(traffic, sites, start, tools.pace)
             wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
             if self._assume_again(wanted):
-                return self._improvement(found, found.cost, traffic, sites, complete=True)
+                return _improvement(found, found.cost)
         self._assume_again(before)
         return None
 
@@ -161,20 +161,7 @@ class _ApplicationCycle:
             if len(now) < len(before) or final > found.cost_before:
                 self._assume_again(before)
                 final = found.cost_before
-        return self._improvement(found, final, traffic, sites, complete=len(before) == len(pods))
-
-    def _improvement(
-        self, found: Searched, final: float, traffic: Traffic, sites: Sites, *, complete: bool
-    ) -> Improvement:
-        # What is left out would make the rest cheaper than a placement of all of them.
-        least_cost = self._tools.least_cost if complete else None
-        return Improvement(
-            greedy=found.cost_before,
-            final=final,
-            evaluated=found.evaluated,
-            spent=found.spent,
-            optimum=None if least_cost is None else least_cost(traffic, sites),
-        )
+        return _improvement(found, final)
 
     def _assume_again(self, wanted: Sequence[Placed]) -> bool:
         """Place pods on the nodes chosen for them, and look at each one's filters on the way.
@@ -197,3 +184,7 @@ class _ApplicationCycle:
     def _note(self, pod: Pod) -> None:
         if self._explain:
             self._explanations[pod.uid] = self._tools.explain_pod(self._state, pod)
+
+
+def _improvement(found: Searched, final: float) -> Improvement:
+    return Improvement(greedy=found.cost_before, final=final, evaluated=found.evaluated, spent=found.spent)

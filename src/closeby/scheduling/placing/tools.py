@@ -25,7 +25,6 @@ from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
 from closeby.scheduling.judging.needs import Need, RoomIndex
 from closeby.scheduling.judging.reserved import ReservedMask
-from closeby.scheduling.moving.layout import Sites
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
 from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.fill import Filler
@@ -74,8 +73,6 @@ Taken = Callable[[PodGroup, Layering], list[Bools | None]]
 #: segments of its gang are there or have these for themselves. Of its members those placed in this cycle.
 #: And those off which a leaf without such segments keeps.
 TakenByOwn = Callable[[PodGroup, str, Sequence[Placed]], Ints]
-#: Least cost of the traffic of some pods on some nodes, None where that is too large to work out.
-LeastCost = Callable[[Traffic, Sites], float | None]
 
 
 class _Cycle:
@@ -104,7 +101,6 @@ class Tools:
         *,
         explain: bool | Collection[str],
         explain_everything: bool,
-        least_cost: LeastCost | None = None,
         reserved: ReservedMask | None = None,
     ) -> None:
         """``reserved``: the nodes that are reserved, and whether the item in hand must keep off them."""
@@ -124,15 +120,13 @@ class Tools:
         self.kept_by_own: TakenByOwn | None = None
         self._explain = explain
         self.explain_everything = explain_everything
-        #: Works out the least possible cost of an application's traffic, where that is asked for.
-        self.least_cost = least_cost
 
     def for_fork(self) -> "Tools":
         """The same with the same caches, for decisions that are only tried: nothing is explained or bound."""
         twin = copy(self)
         twin.pace = Pace()
         twin.profile = replace(self.profile, post_filters=(), pre_binds=(), binds=(), post_binds=())
-        twin._explain, twin.explain_everything, twin.least_cost = False, False, None
+        twin._explain, twin.explain_everything = False, False
         return twin
 
     def statement(self, state: CycleState) -> Statement:

@@ -10,6 +10,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
 
 from closeby.objects.arrays import Amounts, Bools, Floats, Ints
 from closeby.scheduling.moving.layout import Sites
@@ -24,23 +26,11 @@ MOST_VARIABLES = 8_000
 TREE_NODES = 2_000
 
 
-def solver_is_here() -> bool:
-    """Whether this scipy can solve integer programs."""
-    try:
-        from scipy.optimize import milp
-    except ImportError:
-        return False
-    return callable(milp)
-
-
 def least_cost(traffic: Traffic, sites: Sites) -> float | None:
     """The least cost of placing all pods on the sites; pods that were placed before stay where they are.
 
     None where that is not known: more than 12 pods or 16 sites, pods whose needs are not amounts alone (host
     ports), no placement of all pods, or no proof within the budget.
-
-    Raises:
-        ImportError: this scipy has no ``scipy.optimize.milp``.
     """
     if not 0 < len(sites.needs) <= MOST_PODS or len(sites.slots) > MOST_SITES or bool(sites.pinned.any()):
         return None
@@ -83,9 +73,6 @@ class _Program:
 
     def solve(self) -> Floats | None:
         """The values of the variables at the least cost; None when none is proven to be the least."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array
-
         rows, columns, values = zip(*self._entries, strict=True)
         matrix = csr_array((values, (rows, columns)), shape=(len(self._low), len(self._costs)))
         answer = milp(
