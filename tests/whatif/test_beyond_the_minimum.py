@@ -12,7 +12,7 @@ def asked(name: str, *manifests: Manifest) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = report("explain", name, "-f", "-", stdin=text(*manifests))[
         "counterfactuals"
     ]
-    return [one for one in found if one["kind"] != "runnerUp"]
+    return found
 
 
 def nodes_of(*manifests: Manifest) -> dict[str, str | None]:

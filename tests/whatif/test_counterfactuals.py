@@ -14,7 +14,7 @@ from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.simulator.runs import Run, simulate
 from closeby.whatif.gathering import counterfactuals
-from closeby.whatif.records import Counterfactual, DistanceEntry, Kind, WhereEntry
+from closeby.whatif.records import Counterfactual, Kind
 from tests.crowded import CLUSTER, world, worlds
 from tests.golden.fixture import Golden
 from tests.whatif.afterwards import job_name, left_by
@@ -84,50 +84,6 @@ def test_how_short_the_best_rack_is_and_who_stands_in_the_way(golden: Golden) ->
     ]
     golden("what-if", short.sentence)
     assert short.fits
-
-
-def test_a_placed_gang_has_its_runner_up(golden: Golden) -> None:
-    """r1 and r2 are alike; of r3 one node would do."""
-    run, found = asked(world([gang(min_member=4, required="rack")], pods("train", 4)))
-    assert run.places["default/train"].path == ("a", "r1")
-    (told,) = found["default/train"]
-    golden("what-if", told.sentence)
-    closed = full("n3", "n4")
-    (told,) = asked(world([gang(min_member=4, required="rack")], [*pods("train", 4), *closed]))[1][
-        "default/train"
-    ]
-    golden("what-if", told.sentence)
-
-
-def test_a_runner_up_is_what_it_was_when_the_gang_was_decided() -> None:
-    """Gangs that are decided later fill the other racks; they took no part in the decision."""
-    groups = [gang(name, min_member=4, required="rack") for name in ("train", "x", "y")]
-    members = [*pods("train", 4), *(pod for name in "xy" for pod in pods(name, 4))]
-    run, found = asked(world(groups, members))
-    assert {run.places[f"default/{name}"].path for name in ("x", "y")} == {("a", "r2"), ("b", "r3")}
-    (one,) = found["default/train"]
-    assert isinstance(one.where, WhereEntry)
-    assert one.where.domain == ("a", "r2")
-    (last,) = found["default/y"]
-    assert not last.fits
-
-
-def test_what_it_costs_to_lie_elsewhere(golden: Golden) -> None:
-    """A gang that runs in one rack would be torn apart: 6 edges between zones, 2 in a rack, 0 on a node."""
-    nodes = "a r1 : n1=2 n2=2\na r2 : n3=2\nb r3 : n4=2"
-    running = [
-        replace(one, node_name=node)
-        for one, node in zip(pods("train", 4), ("n1", "n1", "n2", "n2"), strict=True)
-    ]
-    run = simulate(world([gang(min_member=4, preferred="rack")], running, nodes), Configuration())
-    (told,) = counterfactuals(run, only=["default/train"])["default/train"]
-    assert told.distance == DistanceEntry(here=round(8 / 6, 3), there=4.0)
-    golden("what-if", told.sentence)
-    alone = simulate(
-        world([gang(min_member=4, preferred="rack")], running, "a r1 : n1=2 n2=2"), Configuration()
-    )
-    (told,) = counterfactuals(alone, only=["default/train"])["default/train"]
-    golden("what-if", told.sentence)
 
 
 def test_a_plain_pod(golden: Golden) -> None:

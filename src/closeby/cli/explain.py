@@ -153,7 +153,7 @@ def _explanation(
         if status.story is not None:  # Where volumes could not be had only the scheduler knows.
             simulation.tell(*map(VolumeRefused, refused_volumes(status.story)))
     run = simulation.decided(explain=[found.item])
-    different = counterfactuals(run, only=[found.item], scheduler_name=inputs.scheduler_name)
+    different = counterfactuals(run, only=[found.item])
     about = objects_of(run, found, inputs.manifests.workloads)
     own = inputs.manifests.notices_about(about)
     said = {(one.object, one.field) for one in own}

@@ -10,17 +10,14 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, Outcome
 from closeby.simulator.runs import Run
 from closeby.whatif.ahead import AheadItem, items_placed, placed_before, shortest
-from closeby.whatif.elsewhere import runner_up
 from closeby.whatif.ends import ended
 from closeby.whatif.in_the_way import in_the_way
-from closeby.whatif.placed_again import PlacedAgain
 from closeby.whatif.questions import Question
 from closeby.whatif.records import Counterfactual, Kind
 from closeby.whatif.relaxing import farther, gang_relaxed, other_nodes, smaller
 from closeby.whatif.room import Room
 from closeby.whatif.traffic import ApplicationTraffic
 from closeby.whatif.trials import DECISIONS, Trials, key_of
-from closeby.whatif.two_changes import two_at_once
 
 #: Items that wait, placed gangs and placed applications of which this is worked out where all are asked for:
 #: the first ones.
@@ -66,35 +63,22 @@ _NAMES: Final = frozenset(
 Found = Mapping[str, tuple[Counterfactual, ...]]
 
 
-def counterfactuals(
-    run: Run, only: Collection[str] | None = None, scheduler_name: str | None = None
-) -> Found:
-    """What would have to be different for each gang, application or plain pod, by the key of its work item.
+def counterfactuals(run: Run, only: Collection[str] | None = None) -> Found:
+    """What would have to be different for each gang, application or plain pod that waits, by the key of its
+    work item.
 
-    ``only`` names some by ``namespace/name``, else the first ``ITEMS`` that wait and as many that were placed
-    are asked about. Empty where a change of this kind does not help. ``scheduler_name``: pods of other
-    schedulers would not be placed again; None: all would.
+    ``only`` names some by ``namespace/name``, else the first ``ITEMS`` are asked about. Empty where a change
+    of this kind does not help.
     """
-    placed = [
-        group
-        for group in run.groups
-        if group.key in run.places and group.key in (run.gang_outcomes if only is None else only)
-    ]
-    together = [
-        one
-        for one in run.engine.applications
-        if one.group.usable and one.key in (run.app_outcomes if only is None else only)
-    ]
     waiting = [one for one in run.outcomes() if _lacks(one) and (only is None or one.key in only)]
-    if not placed and not waiting and not together:
+    if not waiting:
         return {}
     reasons = {key_of(one): bool(one.reasons & _ROOM) for one in waiting}
     #: Gangs that have their minimum, of which more members wait.
     beyond = {one.key for one in waiting if one.is_gang and one.reason is None}
-    items = min(len(waiting), ITEMS) + min(len(together), ITEMS)
-    trials = Trials(run, min(DECISIONS, TOGETHER // max(items, 1)))
+    trials = Trials(run, min(DECISIONS, TOGETHER // min(len(waiting), ITEMS)))
     found: dict[str, tuple[Counterfactual, ...]] = {}
-    before = items_placed(trials) if waiting else []
+    before = items_placed(trials)
     with trials.fork:
         # What comes later in the queue is no matter to what comes earlier, so the last is asked first.
         for key in reversed([key for key in trials.waiting if key in reasons][:ITEMS]):
@@ -107,22 +91,7 @@ def counterfactuals(
                 else:
                     found[key] = tuple(_of_waiting(trials, key, before, more_room=reasons[key]))
             elif application is not None:
-                found[key] = tuple(_best(_of_waiting_application(trials, key, application, scheduler_name)))
-        mark = trials.fork.mark()
-        # What was decided later took no part in a gang's decision, so the last is asked first here too.
-        for group in sorted(placed[:ITEMS], key=lambda one: trials.first_order(one.key), reverse=True):
-            trials.forget_after(None)
-            if group.key not in found or group.key in beyond:
-                trials.leave_out_later(group.key)
-                other = runner_up(trials, group, run.tree_of(group))
-                found[group.key] = (*found.get(group.key, ()), *other)
-        trials.fork.undo(mark)
-        for application in together[:ITEMS]:
-            trials.forget_after(None)
-            key = f"{APPLICATION}{application.key}"
-            if key not in found:
-                again = PlacedAgain(_of_application(trials, key, application, ()), scheduler_name)
-                found[key] = tuple(again.makes_near(jobs=only is not None))
+                found[key] = tuple(_best(_of_waiting_application(trials, key, application)))
     return found
 
 
@@ -147,8 +116,6 @@ def _of_waiting(
     ):  # Else neither room that others took nor the end of anything helps.
         found += placed_before(question, room, before)
         found += ended(question, room)
-    if not any(one.fits for one in found):
-        found += two_at_once(question)
     yield from found
     if room is not None:
         yield from shortest(question, room)
@@ -176,9 +143,7 @@ def _of_members_beyond(
             yield from shortest(question, room)
 
 
-def _of_waiting_application(
-    trials: Trials, key: str, application: Application, scheduler_name: str | None
-) -> Iterator[Counterfactual]:
+def _of_waiting_application(trials: Trials, key: str, application: Application) -> Iterator[Counterfactual]:
     """What would let the pods fit that wait for want of room or nearness."""
     waiting = tuple(pod for pod in trials.of(key) if pod.uid not in trials.engine.state.gated)
     if not waiting:
@@ -191,7 +156,6 @@ def _of_waiting_application(
         (other_nodes(question), 0.55),
         (ended(question, room), 0.4),
         (in_the_way(question, room), 0.2),
-        (PlacedAgain(question, scheduler_name).makes_room(), 0.1),
         (smaller(question), 0.0),
     )
     for one, kept in questions:

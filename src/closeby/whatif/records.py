@@ -19,10 +19,6 @@ class Kind(StrEnum):
     SHORT = "short"
     #: Others go before it, because of priority or age.
     BEHIND = "behind"
-    #: The place it would have if the one it has were not there.
-    RUNNER_UP = "runnerUp"
-    #: Pods of an application that hold a node look for one again.
-    ANEW = "anew"
 
 
 class JobEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -79,15 +75,6 @@ class ShortEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     in_the_way: tuple[str, ...]
 
 
-class DistanceEntry(Struct, frozen=True, kw_only=True):
-    """Mean number of edges between two pods, degraded links by their cost, in the place it has and there."""
-
-    #: In the place that it has.
-    here: float
-    #: In the other place.
-    there: float
-
-
 class TalkEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """What the talk of an application costs, and its pairs of replicas beyond their limit: now, and then."""
 
@@ -139,12 +126,8 @@ class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     where: WhereEntry | UnsetType = UNSET
     #: How short the domain is that comes closest.
     short: ShortEntry | UnsetType = UNSET
-    #: How close its pods are, and would be.
-    distance: DistanceEntry | UnsetType = UNSET
     #: Of an application, or of a gang's members beyond its minimum: the pods (``namespace/name``) that get a
     #: node then, or another one.
     pods: tuple[str, ...] | UnsetType = UNSET
-    #: Of an application: the pods that would have to be deleted and made again, for that.
-    anew: tuple[str, ...] | UnsetType = UNSET
     #: Of an application: what its traffic costs, and would cost.
     talk: TalkEntry | UnsetType = UNSET

@@ -50,10 +50,6 @@ class Trials:
         self.waiting = list(dict.fromkeys(key_of(one) for one in outcomes if one.leftover))
         #: What the run placed.
         self.bindings = tuple(run.bindings.values())
-        #: When it placed the first pod of each item.
-        self._first: dict[str, int] = {}
-        for one in sorted(self.bindings, key=lambda binding: binding.order):
-            self._first.setdefault(self.engine.state.item_key(one.pod), one.order)
         self._all = self._left = decisions
         self._kept = 0
 
@@ -75,25 +71,15 @@ class Trials:
         """The pods of an item that wait."""
         return self.engine.state.waiting(key)
 
-    def forget_after(self, key: str | None) -> None:
-        """Leave out what is decided after an item (None: all that waits), for good; its budget is new."""
-        keep = 0 if key is None else self.waiting.index(key) + 1
+    def forget_after(self, key: str) -> None:
+        """Leave out what is decided after an item, for good; its budget is new."""
+        keep = self.waiting.index(key) + 1
         dropped = [pod for one in self.waiting[keep:] for pod in self.of(one)]
         del self.waiting[keep:]
         self.fork.apply(Change(gone=tuple(dropped)))
         for pod in dropped:
             self._pods.pop(pod.uid, None)  # Those that stand in for pods to come are no pods of the run.
         self._left, self._kept = self._all, 0
-
-    def first_order(self, key: str) -> int:
-        """When the run placed the first pod of a gang; -1 if it ran before."""
-        return self._first.get(key, -1)
-
-    def leave_out_later(self, key: str) -> None:
-        """Take the pods off their nodes that the run placed after the first of a gang, but for its own."""
-        first, state = self.first_order(key), self.engine.state
-        later = (one.pod for one in self.bindings if one.order > first and one.pod.uid in state.pods)
-        self.fork.apply(Change(gone=tuple(pod for pod in later if state.item_key(pod) != key)))
 
     def try_out(self, key: str, change: Change) -> TrialResult | None:
         """What the item gets with this change; None when it still waits, or no trial is left."""
@@ -126,11 +112,6 @@ class Trials:
             if one.improvement is not None:
                 moves += one.improvement.evaluated
         return looks // LOOKS_A_DECISION + moves // MOVES_A_DECISION
-
-
-def as_waiting(pod: Pod) -> Pod:
-    """A pod as it was before it got its node."""
-    return replace(pod, node_name=None, rank=None, phase="Pending")
 
 
 def key_of(outcome: Outcome) -> str:

@@ -11,7 +11,7 @@ from closeby.objects.bounds import clipped
 from closeby.objects.words import Names, counts_text, names_text, path_text, plural
 from closeby.report.documents.scheduling import ExplainEntry, SchedulingReport
 from closeby.report.views.layout import Indented, plain_table
-from closeby.whatif.records import Counterfactual, Kind, TalkEntry
+from closeby.whatif.records import Counterfactual, Kind
 
 #: Nodes and candidates shown per pod or gang.
 LINES = 10
@@ -126,20 +126,9 @@ def different_lines(counterfactuals: Sequence[Counterfactual]) -> Table:
     table = Table.grid(padding=(0, 1))
     for one in counterfactuals:
         mark = Text("✓", style="green") if one.fits else Text("✗", style="red")
-        if one.kind in (Kind.SHORT, Kind.BEHIND, Kind.RUNNER_UP) or _no_gain(one):
+        if one.kind in (Kind.SHORT, Kind.BEHIND):
             mark = Text("·", style="dim")
         elif not one.fits and one.pods:
             mark = Text("~", style="yellow")
         table.add_row(mark, Text(one.sentence))
     return table
-
-
-def _no_gain(one: Counterfactual) -> bool:
-    """Of an application that would be no better."""
-    talk = one.talk
-    return (
-        isinstance(talk, TalkEntry)
-        and one.kind is Kind.ANEW
-        and not one.pods
-        and ((talk.over_there, talk.there) >= (talk.over_here, talk.here))
-    )
