@@ -124,6 +124,11 @@ def owners_of(pod: Pod, workloads: Mapping[tuple[str, str], Workload]) -> tuple[
     return tuple(found)
 
 
+def top_of(pod: Pod) -> str:
+    """The top owner as ``Kind/name``, as far as the pod names it; empty for a plain pod."""
+    return next(_above(pod), pod.owner)
+
+
 def _above(pod: Pod) -> Iterator[str]:
     """The owner of a pod's controller, as far as the pod names it."""
     kind, _, name = pod.owner.partition("/")

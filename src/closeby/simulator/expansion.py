@@ -16,7 +16,7 @@ from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import admission_tolerations, tolerated, tolerates
-from closeby.objects.ownership import Family, families_of, names_of, owners_of, set_of
+from closeby.objects.ownership import Family, families_of, names_of, set_of, top_of
 from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
@@ -530,7 +530,7 @@ def _without_owner(loose: Iterable[Pod]) -> Iterator[Condition]:
     for pod in loose:
         if pod.node_name or pod.group or pod.workload_ref or pod.finished:
             continue
-        kind, _, name = "".join(owners_of(pod, {})[-1:]).partition("/")
+        kind, _, name = top_of(pod).partition("/")
         if kind not in BY_NATURE and kind != _JOB:
             continue
         owners = found.setdefault(kind, {})

@@ -209,6 +209,8 @@ class Simulation:
         measured = asked.measure(self.engine.profile.measured)
         world = _World(surroundings_of(manifests, expansion.pods), self._groups, measured, asked.networks)
         world.enter(self.engine, (pod for pod in self._pods if pod.node_name is not None))
+        done = (pod for pod in expansion.pods if pod.finished and pod.group is not None)
+        self.engine.handle(*map(PodUpserted, done))
         classes = unknown_classes(expansion.pods, expansion.groups, manifests.priority_classes)
         strangers = other_schedulers(self._pods, asked.scheduler_name, DEFAULT_SCHEDULER)
         self._idle = bool(strangers)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import Applications, app_group_key
 from closeby.objects.groups import Exclusive, Layer, PodGroup
-from closeby.objects.ownership import is_long_running
+from closeby.objects.ownership import is_long_running, top_of
 from closeby.objects.pods import Pod, gang_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted, PriorityClassChanged, PriorityClassDeleted
@@ -181,13 +181,13 @@ class SchedulingState:
     def done(self, key: str) -> tuple[str | None, ...]:
         """The subgroups of a gang's members that have done their work, one for each.
 
-        Those of another owner than the members that are there did it in an earlier run of the gang.
+        Those of another top owner than the members that are there did it in an earlier run of the gang.
         """
         members, group = self.members.get(key), self.groups.get(key)
         if members is None or not members.done or (group is not None and not group.counts_finished):
             return ()
-        owners = {pod.owner for pods in (members.waiting, members.placed) for pod in pods.values()}
-        return tuple(pod.subgroup for pod in members.done.values() if not owners or pod.owner in owners)
+        owners = {top_of(pod) for pods in (members.waiting, members.placed) for pod in pods.values()}
+        return tuple(pod.subgroup for pod in members.done.values() if not owners or top_of(pod) in owners)
 
     def regroup(self, app_key: str, change: Callable[[], None]) -> tuple[str, ...]:
         """Carry out a change of an AppGroup; pods that name it and wait go to the work item they then have.
