@@ -110,6 +110,8 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     message: str | None
     #: What is wrong or noteworthy about it.
     conditions: tuple[ConditionEntry, ...]
+    #: Members that have done their work and count towards the minimum; only there when some have.
+    finished: int | UnsetType = UNSET
     #: Its subgroups without a parent, in declared order; only there when it has some.
     sub_groups: tuple[SubGroupEntry, ...] | UnsetType = UNSET
     #: Of a gang with layers: its segments of which members hold a node, layer by layer.
@@ -327,6 +329,7 @@ def _group(
         reason=reason,
         message=message,
         conditions=condition_entries(conditions),
+        finished=len(run.engine.state.done(key)) or UNSET,
         sub_groups=UNSET if group is None else sub_group_entries(run, group, members) or UNSET,
         segments=UNSET if group is None else segment_entries(run, group, "") or UNSET,
         reservation=UNSET if outcome is None or outcome.reservation is None else outcome.reservation.status,

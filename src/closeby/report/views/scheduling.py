@@ -153,11 +153,13 @@ def _groups_table(report: SchedulingReport, names: Names) -> Table:
 
 
 def _placed(group: GroupEntry, total: int) -> Text:
-    least = group.min_member
-    short = least is not None and group.scheduled < least
+    least, done = group.min_member, group.finished or 0
+    short = least is not None and group.scheduled + done < least
     style = "red" if short or group.reason else "green" if group.scheduled >= total else "yellow"
     text = Text(f"{group.scheduled:,}/{total:,}", style=style)
-    if least is not None and least != total:
+    if done:
+        text.append(f" + {done:,} finished", style="dim")
+    if least is not None and least != total + done:
         text.append(f" (min {least:,})", style="dim")
     return text
 
