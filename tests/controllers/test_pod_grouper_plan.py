@@ -89,7 +89,7 @@ def test_the_gangs_of_each_kind() -> None:
         replicatedJobs:
           - {name: a, replicas: 2, template: {spec: {parallelism: 3, template: T}}}
           - {name: b, template: {spec: {template: T}}}
-      - {w: {minMember: 6}}
+      - {w: {minMember: 6}, w-b: {minMember: 1}}
     - - kubeflow.org/v1
       - PyTorchJob
       - pytorchReplicaSpecs: {Master: {template: T}, Worker: {replicas: 3, template: T}}
@@ -141,7 +141,7 @@ def test_the_gangs_of_each_kind() -> None:
         assert specs(plan) == wanted, (kind, spec)
 
 
-def test_jobs_that_are_made_after_others_do_not_count() -> None:
+def test_jobs_that_are_made_after_others_are_a_gang_of_their_own() -> None:
     jobs = [
         {"name": "driver", "template": {"spec": {"template": TEMPLATE}}},
         {
@@ -154,7 +154,7 @@ def test_jobs_that_are_made_after_others_do_not_count() -> None:
     plan = plan_of(
         lineage("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": jobs}, annotations={}), [], NO_QUEUES
     )
-    assert specs(plan) == {"w": {"minMember": 1}}
+    assert specs(plan) == {"w": {"minMember": 1}, "w-workers": {"minMember": 2}}
 
 
 def test_a_gang_by_nature_says_so_in_its_pod_group() -> None:

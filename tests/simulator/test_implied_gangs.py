@@ -126,12 +126,12 @@ BY_NATURE = {
     ),
     "InOrder": (
         JOB_SET + "  startupPolicy: {startupPolicyOrder: InOrder}\n",
-        {"js": 1},
+        {"js": 1, "js-workers": 4},
         5,
     ),
     "dependsOn": (
         JOB_SET.replace("replicas: 2", "replicas: 2\n    dependsOn: [{name: driver, status: Ready}]"),
-        {"js": 1},
+        {"js": 1, "js-workers": 4},
         5,
     ),
     "RayCluster": (workload("ray.io/v1", "RayCluster", RAY), {"w": 4}, 6),

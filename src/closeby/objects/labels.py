@@ -16,6 +16,8 @@ API_VERSION: Final = "closeby.dev/v1alpha1"
 #: Who places pods: scheduling gate of pods that closeby alone chooses the node of, and the controller of
 #: Kueue's AdmissionChecks that wait for places.
 PLACEMENT: Final = "closeby.dev/placement"
+#: In files: begins a gate of pods that their controller makes after a step, and that says what they wait for.
+STEP_GATE: Final = "closeby.dev/after: "
 
 #: Label of a gang's member: its place in topology order (KAI topology-aware scheduling design, rank hints).
 RANK: Final = "closeby.dev/rank"

@@ -53,10 +53,11 @@ def exclusive_kind(pod: Pod) -> str:
 
 
 class Family(Struct, frozen=True):
-    """A top owner and its pods that exist; pods in the order of their names."""
+    """A top owner, its pods that exist, in the order of their names, and the owners between them."""
 
     owner: Workload
     pods: tuple[Pod, ...]
+    between: tuple[Workload, ...] = ()
 
 
 class Families(Struct, frozen=True):
@@ -75,6 +76,9 @@ def families_of(workloads: Iterable[Workload], pods: Iterable[Pod]) -> Families:
     known: dict[tuple[str, str], Workload] = {}
     for workload in ordered:
         known.setdefault((workload.namespace, f"{workload.kind}/{workload.name}"), workload)
+    for workload in ordered:
+        for made in workload.made:
+            known.setdefault((workload.namespace, made), workload)
     members: dict[int, list[Pod]] = {}
     loose = []
     for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name)):
@@ -83,8 +87,12 @@ def families_of(workloads: Iterable[Workload], pods: Iterable[Pod]) -> Families:
             loose.append(pod)
         else:
             members.setdefault(id(owner), []).append(pod)
-    tops = [one for one in ordered if _top(one, known) is one]
-    return Families(tuple(Family(one, tuple(members.get(id(one), ()))) for one in tops), tuple(loose))
+    below: dict[int, list[Workload]] = {}
+    for workload in ordered:
+        below.setdefault(id(_top(workload, known)), []).append(workload)
+    tops = [one for one in ordered if id(one) in below]
+    families = [Family(one, tuple(members.get(id(one), ())), tuple(below[id(one)])) for one in tops]
+    return Families(tuple(families), tuple(loose))
 
 
 def set_of(pod: Pod, workload: Workload, by_name: Mapping[str, int]) -> int | None:
@@ -138,10 +146,18 @@ def _above(pod: Pod) -> Iterator[str]:
     if kind == "PodClique" and _PART_OF in pod.labels:
         yield f"PodCliqueSet/{pod.labels[_PART_OF]}"
         return
-    for between, label, top in _NAMED_BY_LABEL:
-        if kind == between and label in pod.labels:
-            yield f"{top}/{pod.labels[label]}"
-            return
+    if named := _named(kind, pod.labels):
+        yield named
+
+
+def _named(kind: str, labels: Mapping[str, str]) -> str:
+    """The top owner of an object of ``kind``, or of what it controls, that a label names."""
+    found = (
+        f"{top}/{labels[key]}"
+        for between, key, top in _NAMED_BY_LABEL
+        if (between, key in labels) == (kind, True)
+    )
+    return next(found, "")
 
 
 def _owner(pod: Pod, known: Mapping[tuple[str, str], Workload]) -> Workload | None:
@@ -158,7 +174,9 @@ def _top(workload: Workload, known: Mapping[tuple[str, str], Workload]) -> Workl
     seen = set()
     while workload.owner and id(workload) not in seen:
         seen.add(id(workload))
-        above = known.get((workload.namespace, workload.owner))
+        # The owner of a worker's StatefulSet is its leader, a pod.
+        by_label = _named(workload.kind, workload.labels)
+        above = known.get((workload.namespace, workload.owner)) or known.get((workload.namespace, by_label))
         if above is None:
             break
         workload = above

@@ -48,10 +48,21 @@ class PodSet(Struct, frozen=True, kw_only=True):
     first_index: int = 0
     template_annotations: Mapping[str, str] = {}
     template_labels: Mapping[str, str] = {}
-    #: Pods that must succeed in all (a Job's completions); None where pods run until they are removed.
+    #: Pods that must succeed in all (a Job's completions); None where their number is not given.
     completions: int | None = None
-    #: How many already did, as the status says.
+    #: How many already did, as the status says, and the indices that are not run again.
     completed: int = 0
+    done: frozenset[int] = frozenset()
+    #: Phases in which a pod's place is not given to another: of work that ends.
+    kept: tuple[str, ...] = ()
+    #: Whether no pod is made any more once one has succeeded: a Job without completions.
+    until_first: bool = False
+    #: How many are there now, as the status says.
+    active: int = 0
+    #: Names of each job, where the set is several (a JobSet's replicated job); 0: it is one.
+    each: int = 0
+    #: Sets of the workload that must be complete (True) or ready before these pods are made.
+    after: tuple[tuple[str, bool], ...] = ()
     #: Where the template stands in the object, such as ``spec.template``.
     path: str = ""
     #: Name of the gang this set belongs to, where the workload is several; empty for the workload's own.
@@ -67,6 +78,11 @@ class PodSet(Struct, frozen=True, kw_only=True):
     sizes: tuple[SizeField, ...] = ()
     #: Where its kind asks for segments of its pods (a JobSet's exclusive topology).
     layers: tuple[Layer, ...] = ()
+
+    @property
+    def once(self) -> bool:
+        """Whether each of its pods has one turn, so that one that has done its work counts as a member."""
+        return bool(self.kept) and (self.completions is None or self.completions <= self.replicas)
 
     @property
     def starting(self) -> int:
@@ -87,6 +103,10 @@ class Workload(Struct, frozen=True, kw_only=True):
     created: float | None = None
     pod_sets: tuple[PodSet, ...] = ()
     suspended: bool = False
+    #: Whether its controller makes no more pods, because it is deleted or done.
+    over: bool = False
+    #: ``Kind/name`` of objects that it made, as its status says (a RayJob's RayCluster).
+    made: tuple[str, ...] = ()
     #: Which pods are its own, where it says so.
     selector: LabelSelector | None = None
     #: ``Kind/name`` of the object that made this one; empty for a top owner.
@@ -124,6 +144,8 @@ class TrainJob(Struct, frozen=True, kw_only=True):
     resources: Mapping[str, Any] | None = None
     suspended: bool = False
     over: bool = False
+    #: What its status says of the jobs of its JobSet.
+    jobs: tuple[Any, ...] = ()
     #: The field by which it changes the templates of its runtime; empty where it does not.
     patched: str = ""
 

@@ -1,6 +1,7 @@
 """SchedulingGates: a pod with gates stays out of the queue until they are removed."""
 
 from closeby.objects.bounds import some
+from closeby.objects.labels import STEP_GATE
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.extension import PreEnqueue
@@ -16,11 +17,18 @@ class SchedulingGates(PreEnqueue):
         if not gates:
             return None
         noun = "gate" if len(gates) == 1 else "gates"
+        message, remedy = (
+            f"waits for scheduling {noun} {some(gates)}",
+            "the controller that set a gate removes it",
+        )
+        if gates[-1].startswith(STEP_GATE):
+            message = f"its turn comes when {gates[-1].removeprefix(STEP_GATE)}"
+            remedy = "its controller makes the pods then"
         return Condition(
             reason=Reason.SCHEDULING_GATED,
             object=f"Pod/{pod.key}",
             field="spec.schedulingGates",
-            message=f"waits for scheduling {noun} {some(gates)}",
-            remedy="the controller that set a gate removes it",
+            message=message,
+            remedy=remedy,
             blocking=True,
         )

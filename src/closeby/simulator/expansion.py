@@ -4,7 +4,7 @@ What exists already is counted: pods in the manifests that belong to a workload 
 what is missing is made. The outcome does not depend on the order of the manifests.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count, islice, product
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.objects.groups import PodGroup, SubGroup
-from closeby.objects.labels import TASK_SPEC
+from closeby.objects.labels import STEP_GATE, TASK_SPEC
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import admission_tolerations, tolerated, tolerates
 from closeby.objects.ownership import Family, families_of, names_of, set_of, top_of
@@ -56,6 +56,8 @@ class Expansion(Struct, frozen=True, kw_only=True):
     #: Where a queue of Kueue has several flavors for a work item: the item with each, by its key. The first
     #: one is in ``pods`` and ``groups``.
     choices: Mapping[str, tuple[InFlavors, ...]] = {}
+    #: Pods (by uid) with a gate, and those that must be ready before they are made.
+    steps: tuple[tuple[Set[str], Set[str]], ...] = ()
 
 
 def expand(manifests: Manifests, *, tolerate: bool = True) -> Expansion:
@@ -72,6 +74,7 @@ def expand(manifests: Manifests, *, tolerate: bool = True) -> Expansion:
 
 #: No gang by nature, but its annotations may ask for one.
 _JOB: Final = "Job"
+_RAY_CLUSTER: Final = "RayCluster"
 
 
 class _Membership(Struct, frozen=True):
@@ -79,6 +82,23 @@ class _Membership(Struct, frozen=True):
 
     group: str | None = None
     subgroup: str | None = None
+
+
+class _Job(Struct, frozen=True):
+    """What the controller of one job does about its pods; most pod sets are one job."""
+
+    names: tuple[str, ...]
+    #: The number of its first pod in the set, and numbers that no new pod gets.
+    first: int
+    taken: frozenset[int]
+    #: How many pods it still makes, and how many have finished that are not in the input.
+    missing: int
+    unseen: int
+    #: All that count in its gang.
+    members: int
+    #: Whether anything says that it was begun, and whether pods are there or to come.
+    begun: bool
+    pending: bool
 
 
 class _Expander:
@@ -100,6 +120,7 @@ class _Expander:
         self._choices: dict[tuple[str, int], Choices] = {}
         #: The subgroup of each pod set, by gang.
         self._members: dict[str, Mapping[int, str | None]] = {}
+        self._steps: list[tuple[Set[str], Set[str]]] = []
 
     def run(self, *, tolerate: bool) -> Expansion:
         """The whole expansion."""
@@ -118,7 +139,8 @@ class _Expander:
         if self._admitted:
             self._conditions.append(_not_admitted(self._admitted))
         self._conditions += self._quotas(families.loose)
-        return _sorted(self._pods.values(), self._groups.values(), self._conditions, choices)
+        found = _sorted(self._pods.values(), self._groups.values(), self._conditions)
+        return msgspec.structs.replace(found, steps=tuple(self._steps), choices=choices)
 
     def _queue_users(self) -> Iterator[tuple[str, str, str]]:
         """Workloads and pods of their own that wait and name a queue of Kueue."""
@@ -167,13 +189,24 @@ class _Expander:
             return
         if workload.suspended:
             self._admitted.append(workload.id)
-        existing = _by_set(family)
+        cluster = next((one for one in family.between if one.kind == _RAY_CLUSTER), None)
+        if cluster is not None:
+            # An autoscaler may have changed the sizes since.
+            workload = msgspec.structs.replace(workload, pod_sets=cluster.pod_sets, over=cluster.over)
+        existing = _by_set(workload, family.pods)
+        between = {one.name: one.pod_sets[0] for one in family.between if one.kind == _JOB}
+        # The Job that submits a RayJob is called like it.
+        between.pop(workload.name, None)
+        found = [
+            _jobs_of(pods, existing[i], between, over=workload.over)
+            for i, pods in enumerate(workload.pod_sets)
+        ]
         sets = tuple(
-            msgspec.structs.replace(pods, replicas=_wanted(pods, existing[i]))
+            msgspec.structs.replace(pods, replicas=sum(job.members for job in found[i]))
             for i, pods in enumerate(workload.pod_sets)
         )
         asked = gangs_of(msgspec.structs.replace(workload, pod_sets=sets), self._queues)
-        self._conditions += asked.conditions
+        self._conditions += (*_not_seen(workload, existing), *asked.conditions)
         members: dict[int, _Membership] = {}
         groups = []
         for gang in asked.gangs:
@@ -182,76 +215,85 @@ class _Expander:
             self._members[groups[-1].key] = gang.members
             members.update({i: _Membership(name, subgroup) for i, subgroup in gang.members.items()})
         joined: set[str | None] = set()
-        for i, pods in enumerate(sets):
+        to_come: dict[str, set[str]] = {}
+        for i, pods in enumerate(workload.pod_sets):
             own = _Membership(pods.template.group, pods.template.subgroup)
             membership = members.get(i, own)
-            joined |= self._adopt(existing[i], membership)
+            joined |= self._adopt(pods, existing[i], membership)
             made = _Membership(*_shared(existing[i])) if _shared(existing[i])[0] else membership
-            before = len(self._pods)
-            joined |= self._make(workload, pods, existing[i], made)
+            template = pods.template
+            begun = pods.active or any(job.begun for job in found[i])
+            lacks = {} if begun else dict(_lacking(pods, sets, found, to_come))
+            if lacks:
+                gates = (*template.spec.scheduling_gates, STEP_GATE + " and ".join(lacks))
+                spec = msgspec.structs.replace(template.spec, scheduling_gates=gates)
+                template = msgspec.structs.replace(template, spec=spec)
+            new = self._make(workload, pods, found[i], made, template)
             if i in asked.choices:
-                new = islice(reversed(self._pods), len(self._pods) - before)
                 self._choose((workload.id, i), asked.choices[i], existing[i], new)
+            to_come[pods.name] = new | {
+                pod.uid for pod in existing[i] if pod.node_name is None and not pod.finished
+            }
+            if new and lacks:
+                self._steps.append((new, set().union(*lacks.values())))
+            joined |= {made.group} if new else set()
         self._groups.update({group.key: group for group in groups if group.name in joined})
 
-    def _adopt(self, pods: Sequence[Pod], membership: _Membership) -> set[str | None]:
+    def _adopt(self, pods: PodSet, existing: Sequence[Pod], membership: _Membership) -> set[str | None]:
         """Pods that exist join the gang of their workload, unless they name another themselves."""
         joined = set()
-        for pod in pods:
-            if pod.finished:
+        for pod in existing:
+            if pod.finished and not pods.once:
                 continue
             changed = pod
             if pod.group is None and membership.group is not None:
                 subgroup = pod.subgroup or membership.subgroup
                 changed = msgspec.structs.replace(pod, group=membership.group, subgroup=subgroup)
             self._pods[pod.key] = changed
-            joined.add(changed.group)
+            if not pod.finished:
+                joined.add(changed.group)
         return joined
 
     def _make(
-        self,
-        workload: Workload,
-        pods: PodSet,
-        existing: Sequence[Pod],
-        membership: _Membership,
-    ) -> set[str | None]:
-        """The pods of a set that are missing."""
-        missing = pods.replicas - sum(not pod.finished for pod in existing)
-        if missing <= 0:
-            return set()
-        template = pods.template
-        for (name, index), _ in zip(self._names(workload, pods, existing), range(missing), strict=False):
-            key = f"{workload.namespace}/{name}"
-            self._pods[key] = msgspec.structs.replace(
-                template,
-                name=name,
-                uid=key,
-                created=workload.created,
-                part=pods.part,
-                index=index,
-                group=membership.group,
-                subgroup=template.subgroup or membership.subgroup,
-            )
-        return {membership.group}
+        self, workload: Workload, pods: PodSet, jobs: Sequence[_Job], membership: _Membership, template: Pod
+    ) -> set[str]:
+        """The pods of a set that are missing, whose uids are returned, and members that have finished."""
+        new = set()
+        for job in jobs:
+            unseen = job.unseen if pods.once and membership.group is not None else 0
+            names = zip(self._names(workload, pods, job), range(job.missing + unseen), strict=False)
+            for (name, index), i in names:
+                key = f"{workload.namespace}/{name}"
+                self._pods[key] = msgspec.structs.replace(
+                    template,
+                    name=name,
+                    uid=key,
+                    created=workload.created,
+                    part=pods.part,
+                    index=index,
+                    group=membership.group,
+                    subgroup=template.subgroup or membership.subgroup,
+                    phase="Pending" if i < job.missing else "Succeeded",
+                )
+                new |= {key} if i < job.missing else set()
+        return new
 
-    def _names(
-        self, workload: Workload, pods: PodSet, existing: Sequence[Pod]
-    ) -> Iterator[tuple[str, int | None]]:
+    def _names(self, workload: Workload, pods: PodSet, job: _Job) -> Iterator[tuple[str, int | None]]:
         """Names that are free, with indices where the pods are numbered."""
-        used = {pod.index for pod in existing if pod.phase != "Failed"} if pods.indexed else set()
-        stem = pods.pod_names[0].rpartition("-")[0] if pods.pod_names else workload.name
+        stem = job.names[0].rpartition("-")[0] if job.names else workload.name
         for i in count():
-            name = pods.pod_names[i] if i < len(pods.pod_names) else f"{stem}-{i}"
-            if i + pods.first_index in used:
-                continue
+            name = job.names[i] if i < len(job.names) else f"{stem}-{i}"
+            number = job.first + i + pods.first_index
             if not pods.indexed:
                 if f"{workload.namespace}/{name}" not in self._pods:
                     yield name, None
                 continue
+            if number in job.taken:
+                continue
             for attempt in count():
                 free = name if not attempt else f"{name}-{workload.kind.lower()}{attempt}"
                 if f"{workload.namespace}/{free}" not in self._pods:
-                    yield free, i + pods.first_index
+                    yield free, number
                     break
 
     def _group_loose(self, loose: Sequence[Pod]) -> None:
@@ -472,44 +514,117 @@ def _with_flavor(spec: PodSpec, flavor: ResourceFlavor) -> PodSpec:
     )
 
 
-def _by_set(family: Family) -> list[list[Pod]]:
+def _by_set(workload: Workload, pods: Sequence[Pod]) -> list[list[Pod]]:
     """The pods that exist, by the position of their pod set."""
-    sets = family.owner.pod_sets
+    sets = workload.pod_sets
     result: list[list[Pod]] = [[] for _ in sets]
-    if not family.pods or not sets:
-        return result
-    by_name = names_of(sets) if len(sets) > 1 else {}
-    numbers = _numbers(sets) if family.owner.kind == "JobSet" else {}
-    for pod in family.pods:
-        position = set_of(pod, family.owner, by_name)
-        # A JobSet numbers the pods of each of its jobs from 0; here a set is numbered through.
-        index = numbers.get(pod.name, numbers.get(pod.name.rpartition("-")[0]))
-        if position is not None:
-            part = sets[position].part
-            numbered = msgspec.structs.replace(pod, part=part)
-            if index is not None:
-                numbered = msgspec.structs.replace(pod, part=part, job=0, index=index)
-            result[position].append(numbered)
+    by_name = names_of(sets) if pods and len(sets) > 1 else {}
+    numbers = {
+        name: i + one.first_index
+        for one in sets
+        if pods and one.indexed
+        for i, name in enumerate(one.pod_names)
+    }
+    for pod in pods:
+        position = set_of(pod, workload, by_name)
+        if position is None:
+            continue
+        of = sets[position]
+        numbered = msgspec.structs.replace(pod, part=of.part)
+        if of.each or (of.indexed and pod.index is None):
+            # A JobSet numbers the pods of each of its jobs from 0; here a set is numbered through.
+            index = numbers.get(pod.name, numbers.get(pod.name.rpartition("-")[0]))
+            if index is None and of.each:
+                index = pod.job * of.each + (pod.index or 0)
+            numbered = msgspec.structs.replace(numbered, job=0 if of.each else pod.job, index=index)
+        result[position].append(numbered)
     return result
 
 
-def _numbers(sets: Sequence[PodSet]) -> dict[str, int]:
-    """The number of each pod in its set, by name."""
-    return {name: i for pods in sets for i, name in enumerate(pods.pod_names)}
+def _jobs_of(
+    pods: PodSet, existing: Sequence[Pod], between: Mapping[str, PodSet], *, over: bool
+) -> list[_Job]:
+    """The jobs of a set: what the Job that is there says of each, else what the status of the set does.
+
+    New pods get the lowest numbers that are free. Source: the Job controller's ``manageJob``.
+    """
+    each = pods.each or max(1, len(pods.pod_names))
+    by_job: dict[int, list[Pod]] = {}
+    for pod in existing:
+        by_job.setdefault((pod.index or 0) // each if pods.each else 0, []).append(pod)
+    names = [pods.pod_names[at : at + each] for at in range(0, len(pods.pod_names), each)] or [()]
+    own = [between.get(one[0].rpartition("-")[0]) if one else None for one in names]
+    # The status of a set of several does not say which of them are done.
+    done = pods.completed // each - sum(one is not None and not one.replicas for one in own)
+    found = []
+    for j, (one, first) in enumerate(zip(own, count(0, each), strict=False)):
+        there = by_job.get(j, [])
+        alive = [pod for pod in there if not pod.finished]
+        limits = one or pods
+        if one is None and pods.each:
+            ended = done > 0 and not alive
+            done -= ended
+            size = 0 if ended else pods.replicas // len(names)
+            limits = msgspec.structs.replace(pods, replicas=size, completions=each, completed=each * ended)
+        seen = {pod.name if pod.index is None else pod.index: pod.phase for pod in there}
+        seen = {key: phase for key, phase in seen.items() if phase in limits.kept}
+        gone = seen.keys() | {first + i for i in limits.done}
+        failed = sum(phase == "Failed" for phase in seen.values())
+        wanted = limits.replicas
+        total = wanted if limits.completions is None else limits.completions
+        finished = max(min(limits.completed + failed, total), len(gone))
+        if over or (finished and limits.until_first):
+            wanted = min(wanted, len(alive))
+        elif limits.kept:
+            wanted = max(0, min(wanted, total - finished))
+        taken = (*gone, *(pod.index for pod in alive))
+        job = _Job(
+            names=names[j],
+            first=first,
+            taken=frozenset(number for number in taken if isinstance(number, int)),
+            missing=max(0, wanted - len(alive)),
+            unseen=finished - len(seen),
+            members=wanted + (finished - failed if pods.once else 0),
+            begun=bool(there or finished or one),
+            pending=bool(wanted or alive),
+        )
+        found.append(job)
+    return found
 
 
-def _wanted(pods: PodSet, existing: Sequence[Pod]) -> int:
-    """How many pods should be there now: no more than are still to complete."""
-    if pods.completions is None:
-        return pods.replicas
-    succeeded = sum(pod.phase == "Succeeded" for pod in existing)
-    return max(0, min(pods.replicas, pods.completions - max(pods.completed, succeeded)))
+def _lacking(
+    pods: PodSet, sets: Sequence[PodSet], found: Sequence[Sequence[_Job]], to_come: Mapping[str, Set[str]]
+) -> Iterator[tuple[str, Set[str]]]:
+    """What must happen before the pods of a set are made, and the pods that must have their nodes for that;
+    what runs to its end does not end in this run.
+    """
+    for name, complete in pods.after:
+        jobs = (job for i, one in enumerate(sets) if one.name == name for job in found[i])
+        if complete and any(job.pending for job in jobs):
+            yield f"{name} is complete", {""}
+        elif not complete and to_come.get(name):
+            yield f"{name} is ready", to_come[name]
 
 
 def _shared(pods: Sequence[Pod]) -> tuple[str | None, str | None]:
     """The group and subgroup that all living pods of a set name themselves, which new ones join."""
     memberships = {(pod.group, pod.subgroup) for pod in pods if not pod.finished}
     return memberships.pop() if len(memberships) == 1 else (None, None)
+
+
+def _not_seen(workload: Workload, existing: Sequence[Sequence[Pod]]) -> Iterator[Condition]:
+    """Pods that are there, as the status says, and that the input lacks."""
+    there = sum(not pod.finished for pods in existing for pod in pods)
+    active = sum(pods.active for pods in workload.pod_sets)
+    if active > there:
+        pods = plural(active, "pod")
+        yield Condition(
+            reason=Reason.GANG_INCOMPLETE,
+            object=workload.id,
+            field="status",
+            message=f"counts {pods}; {there} are in the input, and the others are placed as if they waited",
+            remedy="add what kubectl get pods -A -o yaml prints",
+        )
 
 
 def _suspended(workload: Workload) -> Condition:

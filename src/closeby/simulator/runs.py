@@ -13,6 +13,7 @@ from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.applications.registry import placed_replicas
 from closeby.applications.traffic import EdgeCost
 from closeby.objects.groups import PodGroup
+from closeby.objects.labels import STEP_GATE
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
 from closeby.objects.reasons import Condition, Reason
@@ -203,6 +204,7 @@ class Simulation:
         self._groups = tuple(sorted(expansion.groups, key=_by_name))
         #: Work items that may be in one of several flavors of Kueue, by key.
         self._choices = expansion.choices
+        self._steps = expansion.steps
         self._finished_groups = frozenset(
             gang_key(pod) for pod in expansion.pods if pod.finished and pod.group is not None
         )
@@ -270,7 +272,7 @@ class Simulation:
         for begun in turns.values():
             self._move(begun.now)
         while True:
-            outputs = self.engine.handle(tick)
+            outputs = self.engine.handle(*self._next_steps(), tick)
             placed = gathered.take(outputs)
             # Victims end at once.
             self.engine.handle(*map(PodDeleted, gathered.evicted()))
@@ -288,9 +290,21 @@ class Simulation:
         if group is not None:
             self._groups = tuple(group if one.key == group.key else one for one in self._groups)
             self.engine.handle(GroupChanged(group))
-        pods = {pod.uid: pod for pod in into.pods}
+        pods = {}
+        for pod in into.pods:  # The gate of a later step may be gone by now.
+            gates = self.engine.state.pods.get(pod.uid, pod).spec.scheduling_gates
+            pods[pod.uid] = replace(pod, spec=replace(pod.spec, scheduling_gates=gates))
         self._pods = tuple(pods.get(pod.uid, pod) for pod in self._pods)
-        self.engine.handle(*map(PodUpserted, into.pods))
+        self.engine.handle(*map(PodUpserted, pods.values()))
+
+    def _next_steps(self) -> Iterator[PodUpserted]:
+        """The pods whose turn it is, because those that they wait for have their nodes."""
+        placement = self.engine.cluster.placement
+        ready = [step for step in self._steps if all(placement(uid) is not None for uid in step[1])]
+        self._steps = tuple(step for step in self._steps if step not in ready)
+        for pod in (self.engine.state.pods[uid] for pods, _ in ready for uid in sorted(pods)):
+            gates = tuple(gate for gate in pod.spec.scheduling_gates if not gate.startswith(STEP_GATE))
+            yield PodUpserted(replace(pod, spec=replace(pod.spec, scheduling_gates=gates)))
 
     def _run(self, gathered: "_Gathered") -> Run:
         return Run(

@@ -1,7 +1,7 @@
 """What the readers of workload objects share: pod sets, their sizes, and whether the work is over."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,7 +20,10 @@ from closeby.reading.decoding.wire import Meta, Wire, namespace_of, object_id
 #: A workload that asks for more pods than any cluster has is a slip, and would fill the memory.
 MOST_PODS: Final = 1_000_000
 
-_FINISHED: Final = frozenset({"Complete", "Completed", "Succeeded", "Failed"})
+#: A Job's last two are said before its pods are gone; none is made from then on.
+_FINISHED: Final = frozenset(
+    {"Complete", "Completed", "Succeeded", "Failed", "SuccessCriteriaMet", "FailureTarget"}
+)
 
 
 class ConditionWire(Wire, gc=False):
@@ -30,10 +33,23 @@ class ConditionWire(Wire, gc=False):
     status: str = ""
 
 
+class CountsWire(Wire, gc=False):
+    """What a status says of some pods, or jobs."""
+
+    name: str = ""
+    active: int | None = None
+    ready: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+
+
 class StatusWire(Wire):
-    """``status``."""
+    """``status``, with the pods of each role or the jobs of each replicated job."""
 
     conditions: list[ConditionWire] | None = None
+    replica_statuses: dict[str, CountsWire | None] | None = None
+    replicated_jobs_status: list[CountsWire] | None = None
+    jobs_status: list[Any] | None = None
 
 
 #: What pods wait for whose controller gives them claims that no template shows.
@@ -134,6 +150,7 @@ class Owner:
             created=self.meta.created,
             pod_sets=tuple(pod_sets),
             suspended=suspended,
+            over=self.meta.deletion_timestamp is not None,
             owner=self.meta.controller,
             gang=gang,
         )

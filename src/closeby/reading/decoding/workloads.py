@@ -3,6 +3,8 @@
 Also what else says which pods belong together: Service and Namespace.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from closeby.errors import FieldError
@@ -11,7 +13,7 @@ from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.claims import ClaimWire, selector_of, templates_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path
-from closeby.reading.decoding.owners import Owner, StatusWire, count, finished, numbered
+from closeby.reading.decoding.owners import MOST_PODS, Owner, StatusWire, count, finished, numbered
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
@@ -63,9 +65,12 @@ class JobSpecWire(Wire):
 
 
 class JobStatusWire(StatusWire):
-    """``status`` of a Job."""
+    """``status`` of a Job; indices are written like ``0,2-5``."""
 
+    active: int | None = None
     succeeded: int | None = None
+    completed_indexes: str | None = None
+    failed_indexes: str | None = None
 
 
 class JobWire(ObjectWire):
@@ -157,11 +162,18 @@ def read_job(document: Document, reading: DocumentReading) -> Workload:
     names = numbered(owner.name, 0 if finished(status) else pods_of_job(spec, ("spec",)))
     unsupported = _unread_scheduling(spec.scheduling, owner)
     pods = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), unsupported=unsupported)
+    # The server writes 1 for the completions of a Job that gives neither number.
+    completions = 1 if spec.completions is None and spec.parallelism is None else spec.completions
+    done = (*_indices(status.completed_indexes, completions), *_indices(status.failed_indexes, completions))
     pods = msgspec.structs.replace(
         pods,
         indexed=spec.completion_mode == "Indexed",
-        completions=spec.completions,
+        completions=completions,
         completed=status.succeeded or 0,
+        done=frozenset(done),
+        kept=("Succeeded",),
+        until_first=completions is None,
+        active=status.active or 0,
     )
     return owner.workload((pods,), suspended=bool(spec.suspend))
 
@@ -174,6 +186,14 @@ def pods_of_job(spec: JobSpecWire, path: tuple[str | int, ...]) -> int:
     """
     parallelism = count(spec.parallelism, (*path, "parallelism"))
     return min(parallelism, count(spec.completions, (*path, "completions"), default=parallelism))
+
+
+def _indices(text: str | None, completions: int | None) -> Iterator[int]:
+    """Indices of a status; what its controller can't have written counts as not written."""
+    for interval in text.split(",") if text and completions else ():
+        first, _, last = interval.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            yield from range(int(first), min(int(last or first) + 1, completions or 0, MOST_PODS))
 
 
 def _unread_scheduling(wire: JobSchedulingWire | None, owner: Owner) -> list[str]:

@@ -12,6 +12,7 @@ from closeby.reading.decoding.claims import ClaimWire, templates_of
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.keys import JOBSET_EXCLUSIVE, JOBSET_NODE_SELECTOR
 from closeby.reading.decoding.owners import (
+    CountsWire,
     Owner,
     StatusWire,
     at_most,
@@ -28,6 +29,7 @@ class DependencyWire(Wire, gc=False):
     """``dependsOn[]``: the job is created when another one is ready or complete."""
 
     name: str = ""
+    status: str | None = None
 
 
 class StartupPolicyWire(Wire, gc=False):
@@ -107,7 +109,8 @@ class MountingSpecWire(Wire):
 def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     """A JobSet with one pod set for each replicated job; pods are called ``jobset-job-index-index``.
 
-    Jobs that depend on others start later, and in order all but the first one.
+    Jobs that depend on others start later, and in order all but the first one: those that start with the same
+    step are a gang of their own.
 
     Raises:
         FieldError: a value that can't be read.
@@ -115,7 +118,9 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     wire = document.decode(JobSetWire)
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or SpecWire()
-    over = finished(wire.status)
+    status = wire.status or StatusWire()
+    over = finished(status)
+    counts = {one.name: one for one in status.replicated_jobs_status or ()}
     in_order = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
     claims = _claims(owner.name, spec)
     mounts = _mounts(document) if claims else [frozenset[str]()] * len(spec.replicated_jobs or ())
@@ -126,9 +131,11 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
         job_spec = template.spec or JobSpecWire()
         jobs = count(job.replicas, (*path, "replicas"))
         size = pods_of_job(job_spec, (*path, "template", "spec"))
-        at_most(jobs * size, (*path, "replicas"))
+        # All that a job has in its life, of which ``size`` are there at a time.
+        each = max(size, job_spec.completions or 0)
+        at_most(jobs * each, (*path, "replicas"))
         prefix = f"{owner.name}-{job.name}"
-        names = () if over else [f"{prefix}-{j}-{pod}" for j in range(jobs) for pod in range(size)]
+        names = () if over else [f"{prefix}-{j}-{pod}" for j in range(jobs) for pod in range(each)]
         pod_meta = job_spec.template.meta if job_spec.template else Meta()
         layers, unsupported = _exclusive(owner, i, template.meta, pod_meta, size)
         pods = owner.pod_set(
@@ -143,17 +150,30 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
         )
         if layers and not unsupported:
             # The first pod of each job says where the others go, which JobSet's webhook refuses until then.
-            pods = msgspec.structs.replace(pods, layers=layers, follow=max(0, len(names) - jobs))
-        later = job.depends_on or (in_order and any(one.replicas for one in pod_sets))
-        at_start = 0 if later else None
-        pods = msgspec.structs.replace(with_role(pods), part=i, indexed=True, at_start=at_start)
-        if at_start is None:
-            role, at = pods.template.role, f"replicatedJobs[{i}]"
-            sizes = (
-                SizeField(path=f"{at}.replicas", value=jobs, each=size, role=role),
-                SizeField(path=f"{at}.template.spec.parallelism", value=size, each=jobs, role=role),
-            )
-            pods = msgspec.structs.replace(pods, sizes=sizes)
+            pods = msgspec.structs.replace(pods, layers=layers, follow=jobs * max(0, size - 1))
+        after = tuple((one.name, one.status == "Complete") for one in job.depends_on or ())
+        if in_order:
+            after += tuple((one.name, False) for one in pod_sets if one.replicas)[-1:]
+        now, pods, at = counts.get(job.name, CountsWire()), with_role(pods), f"replicatedJobs[{i}]"
+        role = pods.template.role
+        sizes = (
+            SizeField(path=f"{at}.replicas", value=jobs, each=size, role=role),
+            SizeField(path=f"{at}.template.spec.parallelism", value=size, each=jobs, role=role),
+        )
+        pods = msgspec.structs.replace(
+            pods,
+            replicas=0 if over else jobs * size,
+            part=i,
+            indexed=True,
+            completions=jobs * each,
+            completed=((now.succeeded or 0) + (now.failed or 0)) * each,
+            active=(now.ready or 0) * size,
+            kept=("Succeeded",),
+            each=each,
+            after=after,
+            gang=next((one.gang for one in pod_sets if one.after == after), prefix) if after else "",
+            sizes=sizes,
+        )
         pod_sets.append(pods)
         at_most(sum(one.replicas for one in pod_sets), ("spec", "replicatedJobs"))
     return owner.workload(pod_sets, suspended=bool(spec.suspend))

@@ -16,6 +16,7 @@ from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.owners import (
+    CountsWire,
     Owner,
     StatusWire,
     at_most,
@@ -33,6 +34,7 @@ class ReplicaSpecWire(Wire):
     """One role."""
 
     replicas: int | None = None
+    restart_policy: str | None = None
     template: TemplateWire | None = None
 
 
@@ -109,6 +111,7 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
     attribute, field_name, known = _ROLES[document.kind]
     roles: Roles = getattr(spec, attribute) or {}
     over = finished(wire.status)
+    counts = (wire.status.replica_statuses if wire.status else None) or {}
     unknown = [role for role in roles if role.lower() not in map(str.lower, known)]
     for role in unknown[:MOST_CONDITIONS]:
         called = object_id(document.kind, owner.namespace, owner.name)
@@ -121,7 +124,16 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
         pods = owner.pod_set(role.lower(), names, replica_spec.template, (*path, "template"))
         at_start = _at_start(spec, role.lower(), ("spec", "elasticPolicy", "minReplicas"))
         part = part_of_role(role)
-        pods = msgspec.structs.replace(with_role(pods), part=part, indexed=True, at_start=at_start)
+        now = counts.get(role) or CountsWire()
+        pods = msgspec.structs.replace(
+            with_role(pods),
+            part=part,
+            indexed=True,
+            at_start=at_start,
+            completed=now.succeeded or 0,
+            active=now.active or 0,
+            kept=("Succeeded", "Failed") if replica_spec.restart_policy == "Never" else ("Succeeded",),
+        )
         size = SizeField(path=f"{field_name}.{role}.replicas", value=replicas, role=pods.template.role)
         if at_start is not None:
             size = SizeField(path="elasticPolicy.minReplicas", value=at_start)

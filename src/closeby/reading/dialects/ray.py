@@ -57,6 +57,7 @@ class JobStatusWire(Wire, gc=False):
     """``status`` of a RayJob."""
 
     job_deployment_status: str | None = None
+    ray_cluster_name: str | None = None
 
 
 class RayJobWire(ObjectWire):
@@ -92,10 +93,14 @@ def read_ray_job(document: Document, reading: DocumentReading) -> Workload:
     wire = document.decode(RayJobWire)
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or JobSpecWire()
-    over = wire.status is not None and wire.status.job_deployment_status in _OVER
-    cluster = None if over else spec.ray_cluster_spec
+    status, cluster = wire.status or JobStatusWire(), spec.ray_cluster_spec
     sets = [] if cluster is None else _pod_sets(owner, cluster, ("spec", "rayClusterSpec"))
-    return owner.workload(sets, suspended=bool(spec.suspend))
+    workload = owner.workload(sets, suspended=bool(spec.suspend))
+    return msgspec.structs.replace(
+        workload,
+        over=workload.over or status.job_deployment_status in _OVER,
+        made=(f"RayCluster/{status.ray_cluster_name}",) if sets and status.ray_cluster_name else (),
+    )
 
 
 def _pod_sets(owner: Owner, spec: SpecWire, path: Path) -> list[PodSet]:

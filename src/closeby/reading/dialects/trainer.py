@@ -86,7 +86,8 @@ def read_train_job(document: Document, reading: DocumentReading) -> TrainJob:
         nodes=trainer.num_nodes,
         resources=trainer.resources_per_node,
         suspended=bool(spec.suspend),
-        over=finished(wire.status),
+        over=finished(wire.status) or wire.meta.deletion_timestamp is not None,
+        jobs=tuple((wire.status or StatusWire()).jobs_status or ()),
         patched=patched if spec.runtime_patches or spec.pod_template_overrides else "",
     )
 
@@ -187,6 +188,7 @@ def _job_set(job: TrainJob, runtime: TrainingRuntime) -> dict[str, object]:
             "annotations": annotations,
         },
         "spec": {**spec, "replicatedJobs": jobs, "suspend": job.suspended},
+        "status": {"replicatedJobsStatus": list(job.jobs)},
     }
 
 

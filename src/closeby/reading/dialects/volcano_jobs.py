@@ -84,6 +84,9 @@ class StatusWire(Wire):
     """``status``."""
 
     state: StateWire | None = None
+    succeeded: int | None = None
+    #: Pods by task and, below ``phase``, by their phase.
+    task_status_count: dict[str, dict[str, dict[str, int]]] | None = None
 
 
 class JobWire(ObjectWire):
@@ -106,7 +109,8 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
     wire = document.decode(JobWire)
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or SpecWire()
-    state = wire.status.state if wire.status else None
+    status = wire.status or StatusWire()
+    state = status.state
     over = state is not None and state.phase in _OVER
     claims = [CLAIMS] if any(one.volume_claim_name or one.volume_claim for one in spec.volumes or ()) else []
     pod_sets = []
@@ -121,7 +125,17 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
             unsupported.append(f"Job/{owner.name} {field_path((*path, 'topologyPolicy'))}")
         pods = owner.pod_set(name, names, task.template, (*path, "template"), unsupported=unsupported)
         at_start = 0 if task.depends_on and task.depends_on.name else None
-        pod_sets.append(msgspec.structs.replace(_with_role(pods), part=i, at_start=at_start))
+        phases = (status.task_status_count or {}).get(name, {}).get("phase", {})
+        only = status.succeeded if len(spec.tasks or ()) == 1 else None
+        pods = msgspec.structs.replace(
+            _with_role(pods),
+            part=i,
+            at_start=at_start,
+            completed=phases.get("Succeeded", only or 0),
+            active=phases.get("Running", 0) + phases.get("Pending", 0),
+            kept=("Succeeded", "Failed"),
+        )
+        pod_sets.append(pods)
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", "tasks"))
     workload = owner.workload(pod_sets, gang=_gang(owner, spec, pod_sets, over=over))
     return msgspec.structs.replace(workload, annotations=with_queue(workload.annotations, spec.queue))

@@ -327,7 +327,9 @@ class Decider:
                 refusal = gang_refusal(key, gated.reason, gated.message)
             # Of sizes that are refused segments can't be counted.
             lack = missing(group, gang.members) if refusal is None else None
-            if lack is not None:
+            if lack is not None and refused and not gang.members.total:
+                refusal = gang_refusal(key, refused[0].reason, refused[0].message)
+            elif lack is not None:
                 refusal = gang_refusal(key, Reason.GANG_INCOMPLETE, lack)
             if refusal is None and ready:
                 attempt = place_gang(self._tools, gang)
