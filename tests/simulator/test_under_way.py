@@ -250,9 +250,13 @@ def test_workers_that_have_one_turn(kind: str) -> None:
     assert names(workload(over)) == []
 
 
-def test_a_worker_that_failed_is_made_again_where_its_policy_says_so() -> None:
-    text = training("PyTorchJob") + ran("PyTorchJob/w", "0 Failed", "1 Running")
-    assert made(expanded(text)) == ["w-worker-0-pytorchjob1", "w-worker-2"]
+@pytest.mark.parametrize("kind", ROLES)
+def test_a_worker_that_failed_is_made_again_where_its_policy_says_so(kind: str) -> None:
+    again = [f"w-worker-0-{kind.lower()}1", "w-worker-2"]
+    there = ran(f"{kind}/w", "0 Failed", "1 Running")
+    assert made(expanded(training(kind) + there)) == again
+    by_default = again if kind in ("PyTorchJob", "PaddleJob") else again[1:]
+    assert made(expanded(training(kind, policy="restartPolicy: null") + there)) == by_default
 
 
 LAUNCHES = "mpiReplicaSpecs: {Launcher: {template: T}, Worker: {replicas: 2, template: T}}"
@@ -389,7 +393,8 @@ def test_pods_of_a_clique_set_without_its_cliques() -> None:
 def test_what_the_status_counts_and_the_input_lacks_is_said() -> None:
     text = job("parallelism: 3", "active: 2")
     (said,) = expanded(text + there("Job/w", "w-a")).conditions
-    assert (said.reason, said.object, said.field) == ("GangIncomplete", "Job/default/w", "status")
+    assert (said.reason, said.object, said.blocking) == ("GangIncomplete", "Job/default/w", False)
+    assert "kubectl get pods" in said.remedy
     assert expanded(text + there("Job/w", "w-a", "w-b")).conditions == ()
 
 
@@ -435,6 +440,15 @@ def test_a_gang_starts_without_those_that_have_finished(case: str) -> None:
     found = run(text, left - 1)
     assert placed(found) == []
     assert {one.reason for one in found.leftovers.values()} <= {"GangDoesNotFit"}
+
+
+def test_a_pod_of_kueues_group_that_has_succeeded_counts() -> None:
+    """The group says how many pods it has; one that failed must be replaced."""
+    more = "labels: {kueue.x-k8s.io/pod-group-name: g},"
+    more += " annotations: {kueue.x-k8s.io/pod-group-total-count: '3'}"
+    left = pod("b", "", more, phase="Pending") + pod("c", "", more, phase="Pending")
+    assert placed(run(pod("a", "", more, phase="Succeeded") + left, 2)) == ["b", "c"]
+    assert placed(run(pod("a", "", more, phase="Failed") + left, 2)) == []
 
 
 def steps(status: str, more: str = "", spec: str = "") -> str:

@@ -114,6 +114,8 @@ class _Expander:
         self._conditions: list[Condition] = []
         #: Workloads and pods that wait for Kueue to admit them.
         self._admitted: list[str] = []
+        #: Workloads of which the status counts more pods than the input has.
+        self._not_seen: list[str] = []
         self._specs: dict[tuple[PodSpec, tuple[ResourceFlavor, ...] | None], PodSpec] = {}
         #: Of pods that go through a queue: their pod set, as its workload and its position there.
         self._sources: dict[str, tuple[str, int]] = {}
@@ -137,7 +139,12 @@ class _Expander:
             self._tolerate()
         choices = self._give_flavors()
         if self._admitted:
-            self._conditions.append(_not_admitted(self._admitted))
+            message = "Kueue has not admitted it{}; placed as if it had"
+            self._conditions.append(_of_all(self._admitted, Reason.SCHEDULING_GATED, message))
+        if self._not_seen:
+            message = "pods of it{} that run, as the status says, are not in the input; they are placed anew"
+            remedy = "add what kubectl get pods -A -o yaml prints"
+            self._conditions.append(_of_all(self._not_seen, Reason.GANG_INCOMPLETE, message, remedy))
         self._conditions += self._quotas(families.loose)
         found = _sorted(self._pods.values(), self._groups.values(), self._conditions)
         return msgspec.structs.replace(found, steps=tuple(self._steps), choices=choices)
@@ -206,7 +213,9 @@ class _Expander:
             for i, pods in enumerate(workload.pod_sets)
         )
         asked = gangs_of(msgspec.structs.replace(workload, pod_sets=sets), self._queues)
-        self._conditions += (*_not_seen(workload, existing), *asked.conditions)
+        self._conditions += asked.conditions
+        if sum(one.active for one in sets) > sum(not pod.finished for pods in existing for pod in pods):
+            self._not_seen.append(workload.id)
         members: dict[int, _Membership] = {}
         groups = []
         for gang in asked.gangs:
@@ -299,8 +308,10 @@ class _Expander:
     def _group_loose(self, loose: Sequence[Pod]) -> None:
         """Gangs of pods whose owner is not in the manifests."""
         grouped = (pod for pod in loose if pod.group is None and pod.workload_ref is None)
-        single = [pod for pod in grouped if not pod.finished]
+        single = [pod for pod in grouped if pod.phase != "Failed"]
         for group, members in loose_gangs(single, self._queues):
+            if all(pod.finished for pod in members):
+                continue
             name = self._free_group_name(group, "pods")
             self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
             for pod in members:
@@ -612,21 +623,6 @@ def _shared(pods: Sequence[Pod]) -> tuple[str | None, str | None]:
     return memberships.pop() if len(memberships) == 1 else (None, None)
 
 
-def _not_seen(workload: Workload, existing: Sequence[Sequence[Pod]]) -> Iterator[Condition]:
-    """Pods that are there, as the status says, and that the input lacks."""
-    there = sum(not pod.finished for pods in existing for pod in pods)
-    active = sum(pods.active for pods in workload.pod_sets)
-    if active > there:
-        pods = plural(active, "pod")
-        yield Condition(
-            reason=Reason.GANG_INCOMPLETE,
-            object=workload.id,
-            field="status",
-            message=f"counts {pods}; {there} are in the input, and the others are placed as if they waited",
-            remedy="add what kubectl get pods -A -o yaml prints",
-        )
-
-
 def _suspended(workload: Workload) -> Condition:
     return Condition(
         reason=Reason.SCHEDULING_GATED,
@@ -667,10 +663,7 @@ def _without_owner(loose: Iterable[Pod]) -> Iterator[Condition]:
         )
 
 
-def _not_admitted(waiting: Sequence[str]) -> Condition:
-    others = f" and {len(waiting) - 1:,} more" if len(waiting) > 1 else ""
-    return Condition(
-        reason=Reason.SCHEDULING_GATED,
-        object=waiting[0],
-        message=f"Kueue has not admitted it{others}; placed as if it had",
-    )
+def _of_all(ids: Sequence[str], reason: Reason, message: str, remedy: str = "") -> Condition:
+    """One condition for several objects, the first of which is named."""
+    others = f" and {len(ids) - 1:,} more" if len(ids) > 1 else ""
+    return Condition(reason=reason, object=ids[0], message=message.format(others), remedy=remedy)
