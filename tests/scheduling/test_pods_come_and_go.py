@@ -1,5 +1,6 @@
 """Pods appear, change, fail to bind, finish and vanish; nodes go and return. The indices always agree."""
 
+import pytest
 from msgspec.structs import replace
 
 from closeby.objects.reasons import Reason
@@ -34,6 +35,18 @@ def test_a_finished_pod_counts_for_the_gang_that_it_names_last() -> None:
     assert drawn.reason("train") is Reason.GANG_INCOMPLETE
     drawn.tell(PodDeleted(one.uid), PodDeleted(other.uid))
     assert not drawn.engine.state.members
+
+
+@pytest.mark.parametrize("owner", ["Job/js-prep-0", "Job/other"])
+def test_a_finished_pod_of_another_job_of_the_same_job_set_counts(owner: str) -> None:
+    """That of a Job of another name did its work in an earlier run of the gang."""
+    drawn = world(ONE_NODE)
+    one, other = pods("train", 2)
+    labels = {"jobset.sigs.k8s.io/jobset-name": "js"}
+    mine = replace(other, owner="Job/js-train-0", labels=labels)
+    done = replace(one, phase="Succeeded", owner=owner, labels=labels if "js" in owner else {})
+    drawn.run(gang(min_member=2), members=[done, mine])
+    assert drawn.where == ({mine.name: "a1"} if "js" in owner else {})
 
 
 def test_a_waiting_pod_that_is_being_deleted_is_not_placed() -> None:

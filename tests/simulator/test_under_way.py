@@ -8,6 +8,7 @@ import pytest
 
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
+from closeby.report.documents.scheduling import group_entries
 from closeby.simulator.expansion import Expansion
 from closeby.simulator.runs import Run, simulate
 from tests.lab.workload_text import TEMPLATE, expanded, pod
@@ -55,6 +56,10 @@ JOBS = {
     ),
     "a range of them": (job(INDEXED, "succeeded: 3, completedIndexes: 0-2"), ["w-3"]),
     "indices that failed for good": (job(INDEXED, "failedIndexes: '0,1'"), ["w-2", "w-3"]),
+    "what no controller writes": (
+        job(INDEXED, "completedIndexes: '0-99999999999999999999999,a,-,,1-0,9,2'"),
+        ["w-0", "w-1"],
+    ),
     "indices done by pods": (
         job(INDEXED) + there("Job/w", "w-0-x Succeeded 0", "w-2-x Running 2"),
         ["w-1"],
@@ -440,6 +445,11 @@ def test_a_gang_starts_without_those_that_have_finished(case: str) -> None:
     found = run(text, left - 1)
     assert placed(found) == []
     assert {one.reason for one in found.leftovers.values()} <= {"GangDoesNotFit"}
+
+
+def test_the_report_counts_those_that_have_finished() -> None:
+    (group,) = group_entries(run(volcano() + ran("Job/w", "0 Succeeded", "1 Running"), 1))
+    assert (group.min_member, group.scheduled, group.finished) == (3, 2, 1)
 
 
 def test_a_pod_of_kueues_group_that_has_succeeded_counts() -> None:

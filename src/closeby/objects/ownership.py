@@ -152,12 +152,10 @@ def _above(pod: Pod) -> Iterator[str]:
 
 def _named(kind: str, labels: Mapping[str, str]) -> str:
     """The top owner of an object of ``kind``, or of what it controls, that a label names."""
-    found = (
-        f"{top}/{labels[key]}"
-        for between, key, top in _NAMED_BY_LABEL
-        if (between, key in labels) == (kind, True)
-    )
-    return next(found, "")
+    for between, label, top in _NAMED_BY_LABEL:
+        if kind == between and label in labels:
+            return f"{top}/{labels[label]}"
+    return ""
 
 
 def _owner(pod: Pod, known: Mapping[tuple[str, str], Workload]) -> Workload | None:

@@ -16,11 +16,8 @@ class SchedulingGates(PreEnqueue):
         gates = pod.spec.scheduling_gates
         if not gates:
             return None
-        noun = "gate" if len(gates) == 1 else "gates"
-        message, remedy = (
-            f"waits for scheduling {noun} {some(gates)}",
-            "the controller that set a gate removes it",
-        )
+        noun, remedy = "gate" if len(gates) == 1 else "gates", "the controller that set a gate removes it"
+        message = f"waits for scheduling {noun} {some(gates)}"
         if gates[-1].startswith(STEP_GATE):
             message = f"its turn comes when {gates[-1].removeprefix(STEP_GATE)}"
             remedy = "its controller makes the pods then"

@@ -201,9 +201,9 @@ class _Expander:
             # An autoscaler may have changed the sizes since.
             workload = msgspec.structs.replace(workload, pod_sets=cluster.pod_sets, over=cluster.over)
         existing = _by_set(workload, family.pods)
-        between = {one.name: one.pod_sets[0] for one in family.between if one.kind == _JOB}
+        jobs = [one for one in family.between if one.kind == _JOB and one.pod_sets]
         # The Job that submits a RayJob is called like it.
-        between.pop(workload.name, None)
+        between = {one.name: one.pod_sets[0] for one in jobs if one.name != workload.name}
         found = [
             _jobs_of(pods, existing[i], between, over=workload.over)
             for i, pods in enumerate(workload.pod_sets)

@@ -4,6 +4,7 @@ Also what else says which pods belong together: Service and Namespace.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,9 @@ from closeby.reading.decoding.podspecs import Present
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.selectors import LabelSelectorWire, Refusal, label_selector, map_selector
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_of
+
+#: Two indices are shorter.
+_LONGEST_INTERVAL: Final = 24
 
 
 class ReplicatedSpecWire(Wire):
@@ -190,10 +194,13 @@ def pods_of_job(spec: JobSpecWire, path: tuple[str | int, ...]) -> int:
 
 def _indices(text: str | None, completions: int | None) -> Iterator[int]:
     """Indices of a status; what its controller can't have written counts as not written."""
+    after = 0
     for interval in text.split(",") if text and completions else ():
         first, _, last = interval.partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
-            yield from range(int(first), min(int(last or first) + 1, completions or 0, MOST_PODS))
+        if len(interval) < _LONGEST_INTERVAL and first.isdecimal() and (last or first).isdecimal():
+            end = min(int(last or first) + 1, completions or 0, MOST_PODS)
+            yield from range(max(after, int(first)), end)
+            after = max(after, end)
 
 
 def _unread_scheduling(wire: JobSchedulingWire | None, owner: Owner) -> list[str]:
