@@ -126,7 +126,7 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
         pods = owner.pod_set(role.lower(), names, replica_spec.template, (*path, "template"))
         at_start = _at_start(spec, role.lower(), ("spec", "elasticPolicy", "minReplicas"))
         part = part_of_role(role)
-        policy = replica_spec.restart_policy or _RESTART_POLICIES.get(document.kind, "Never")
+        restarts = replica_spec.restart_policy or _RESTART_POLICIES.get(document.kind, "Never")
         now = counts.get(role) or CountsWire()
         pods = msgspec.structs.replace(
             with_role(pods),
@@ -135,7 +135,7 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
             at_start=at_start,
             completed=now.succeeded or 0,
             active=now.active or 0,
-            kept=("Succeeded", "Failed") if policy == "Never" else ("Succeeded",),
+            kept=("Succeeded", "Failed") if restarts == "Never" else ("Succeeded",),
         )
         size = SizeField(path=f"{field_name}.{role}.replicas", value=replicas, role=pods.template.role)
         if at_start is not None:
