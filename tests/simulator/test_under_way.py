@@ -10,7 +10,7 @@ from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
 from closeby.report.documents.scheduling import group_entries
 from closeby.simulator.expansion import Expansion
-from closeby.simulator.runs import Run, simulate
+from closeby.simulator.runs import NOTHING_MORE, Asked, Run, simulate
 from tests.lab.workload_text import TEMPLATE, expanded, pod
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -403,11 +403,11 @@ def test_what_the_status_counts_and_the_input_lacks_is_said() -> None:
     assert expanded(text + there("Job/w", "w-a", "w-b")).conditions == ()
 
 
-def run(text: str, cpus: int) -> Run:
+def run(text: str, cpus: int, asked: Asked = NOTHING_MORE) -> Run:
     """What is placed on one node of so many CPUs; pods that are there take none."""
     meta, status = "{name: n, labels: {kubernetes.io/hostname: n}}", f"allocatable: {{cpu: {cpus}, pods: 99}}"
     node = f"{{apiVersion: v1, kind: Node, metadata: {meta}, status: {{{status}}}}}\n---\n"
-    return simulate(read_manifests(["-"], stdin=lambda: node + text), Configuration())
+    return simulate(read_manifests(["-"], stdin=lambda: node + text), Configuration(), asked)
 
 
 def placed(found: Run) -> list[str]:
@@ -481,6 +481,17 @@ def test_a_step_starts_whole_when_the_one_before_it_has_its_nodes(status: str, s
     reasons = {found.leftovers[uid].pod.name: found.leftovers[uid].reason for uid in found.leftovers}
     assert [reasons[name] for name in TRAIN] == ["SchedulingGated"] * 4
     assert (found.gang_outcomes["default/w-train"].reason) == "SchedulingGated"
+
+
+def test_a_step_starts_at_once_where_the_one_before_it_runs() -> None:
+    assert placed(run(steps("Ready") + below("w-prep-0", "w-prep-0-0-x Running 0"), 4)) == TRAIN
+
+
+def test_a_step_of_another_scheduler_is_left_to_it() -> None:
+    train = "completions: 2, template: {spec: {"
+    text = steps("Ready").replace(train, f"{train}schedulerName: x, ")
+    asked = Asked(scheduler_name="default-scheduler")
+    assert placed(run(text, 9, asked)) == ["w-prep-0-0"]
 
 
 @pytest.mark.parametrize(

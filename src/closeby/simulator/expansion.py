@@ -224,7 +224,7 @@ class _Expander:
             self._members[groups[-1].key] = gang.members
             members.update({i: _Membership(name, subgroup) for i, subgroup in gang.members.items()})
         joined: set[str | None] = set()
-        to_come: dict[str, set[str]] = {}
+        there: dict[str, set[str]] = {}
         for i, pods in enumerate(workload.pod_sets):
             own = _Membership(pods.template.group, pods.template.subgroup)
             membership = members.get(i, own)
@@ -232,7 +232,7 @@ class _Expander:
             made = _Membership(*_shared(existing[i])) if _shared(existing[i])[0] else membership
             template = pods.template
             begun = pods.active or any(job.begun for job in found[i])
-            lacks = {} if begun else dict(_lacking(pods, sets, found, to_come))
+            lacks = {} if begun else dict(_lacking(pods, sets, found, there))
             if lacks:
                 gates = (*template.spec.scheduling_gates, STEP_GATE + " and ".join(lacks))
                 spec = msgspec.structs.replace(template.spec, scheduling_gates=gates)
@@ -240,9 +240,7 @@ class _Expander:
             new = self._make(workload, pods, found[i], made, template)
             if i in asked.choices:
                 self._choose((workload.id, i), asked.choices[i], existing[i], new)
-            to_come[pods.name] = new | {
-                pod.uid for pod in existing[i] if pod.node_name is None and not pod.finished
-            }
+            there[pods.name] = new | {pod.uid for pod in existing[i] if not pod.finished}
             if new and lacks:
                 self._steps.append((new, set().union(*lacks.values())))
             joined |= {made.group} if new else set()
@@ -604,17 +602,17 @@ def _jobs_of(
 
 
 def _lacking(
-    pods: PodSet, sets: Sequence[PodSet], found: Sequence[Sequence[_Job]], to_come: Mapping[str, Set[str]]
+    pods: PodSet, sets: Sequence[PodSet], found: Sequence[Sequence[_Job]], there: Mapping[str, Set[str]]
 ) -> Iterator[tuple[str, Set[str]]]:
-    """What must happen before the pods of a set are made, and the pods that must have their nodes for that;
-    what runs to its end does not end in this run.
+    """What must happen before the pods of a set are made, and which of those that are ``there``, by set, must
+    have their nodes for that; what runs to its end does not end in this run.
     """
     for name, complete in pods.after:
         jobs = (job for i, one in enumerate(sets) if one.name == name for job in found[i])
-        if complete and any(job.pending for job in jobs):
+        if not complete:
+            yield f"{name} is ready", there.get(name, set())
+        elif any(job.pending for job in jobs):
             yield f"{name} is complete", {""}
-        elif not complete and to_come.get(name):
-            yield f"{name} is ready", to_come[name]
 
 
 def _shared(pods: Sequence[Pod]) -> tuple[str | None, str | None]:

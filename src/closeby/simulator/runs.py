@@ -302,7 +302,8 @@ class Simulation:
         placement = self.engine.cluster.placement
         ready = [step for step in self._steps if all(placement(uid) is not None for uid in step[1])]
         self._steps = tuple(step for step in self._steps if step not in ready)
-        for pod in (self.engine.state.pods[uid] for pods, _ in ready for uid in sorted(pods)):
+        waiting = self.engine.state.pods
+        for pod in (waiting[uid] for pods, _ in ready for uid in sorted(waiting.keys() & pods)):
             gates = tuple(gate for gate in pod.spec.scheduling_gates if not gate.startswith(STEP_GATE))
             yield PodUpserted(replace(pod, spec=replace(pod.spec, scheduling_gates=gates)))
 
