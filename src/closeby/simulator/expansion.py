@@ -142,7 +142,7 @@ class _Expander:
             message = "Kueue has not admitted it{}; placed as if it had"
             self._conditions.append(_of_all(self._admitted, Reason.SCHEDULING_GATED, message))
         if self._not_seen:
-            message = "pods of it{} that run, as the status says, are not in the input; they are placed anew"
+            message = "pods of it{} that run, says the status, are not in the input: placed as if they waited"
             remedy = "add what kubectl get pods -A -o yaml prints"
             self._conditions.append(_of_all(self._not_seen, Reason.GANG_INCOMPLETE, message, remedy))
         self._conditions += self._quotas(families.loose)
