@@ -65,6 +65,10 @@ JOBS = {
         ["w-1"],
     ),
     "an index that failed is tried again": (job(INDEXED) + there("Job/w", "w-0-x Failed 0"), ["w-0", "w-1"]),
+    "it failed, and then was done": (
+        job(INDEXED) + there("Job/w", "w-0-a Succeeded 0", "w-0-b Failed 0"),
+        ["w-1", "w-2"],
+    ),
     "no more than are left": (job("parallelism: 3, completions: 5", "succeeded: 4"), ["w-0"]),
     "none is left": (job("parallelism: 3, completions: 3", "succeeded: 3"), []),
     "it is complete": (job("parallelism: 3", DONE), []),

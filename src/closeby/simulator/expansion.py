@@ -575,8 +575,8 @@ def _jobs_of(
             done -= ended
             size = 0 if ended else pods.replicas // len(names)
             limits = msgspec.structs.replace(pods, replicas=size, completions=each, completed=each * ended)
-        seen = {pod.name if pod.index is None else pod.index: pod.phase for pod in there}
-        seen = {key: phase for key, phase in seen.items() if phase in limits.kept}
+        kept = [pod for pod in there if pod.phase in limits.kept]
+        seen = {pod.name if pod.index is None else pod.index: pod.phase for pod in kept}
         gone = seen.keys() | {first + i for i in limits.done}
         failed = sum(phase == "Failed" for phase in seen.values())
         wanted = limits.replicas
