@@ -5,7 +5,7 @@ what is missing is made. The outcome does not depend on the order of the manifes
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import count, islice, product
+from itertools import count
 from types import MappingProxyType
 from typing import Final
 
@@ -19,15 +19,12 @@ from closeby.objects.nodes import admission_tolerations, tolerated, tolerates
 from closeby.objects.ownership import Family, families_of, names_of, set_of, top_of
 from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.topologies import ResourceFlavor
 from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.keys import PLACEMENT_GATE, QUEUE_KEYS, QUEUE_NAME
-from closeby.reading.dialects.gangs import BY_NATURE, gangs_of, in_flavors, read_ask
+from closeby.reading.dialects.gangs import BY_NATURE, gangs_of, read_ask
 from closeby.reading.dialects.kueue import (
     GATES,
-    MOST_CHOICES,
-    Choices,
     queues_of,
     unknown_references,
 )
@@ -36,15 +33,7 @@ from closeby.reading.dialects.upstream import referred_gangs
 from closeby.reading.dialects.volcano import GROUP_SOURCE
 from closeby.reading.manifests import Manifests
 from closeby.reading.resolving import Resolving
-from closeby.scheduling.outcomes import PLAIN
-
-
-class InFlavors(Struct, frozen=True, kw_only=True):
-    """The pods of a work item, and its gang, with the node labels, tolerations and topology of flavors."""
-
-    flavors: tuple[str, ...]
-    group: PodGroup | None
-    pods: tuple[Pod, ...]
+from closeby.simulator.flavors import Flavors, InFlavors
 
 
 class Expansion(Struct, frozen=True, kw_only=True):
@@ -116,12 +105,7 @@ class _Expander:
         self._admitted: list[str] = []
         #: Workloads of which the status counts more pods than the input has.
         self._not_seen: list[str] = []
-        self._specs: dict[tuple[PodSpec, tuple[ResourceFlavor, ...] | None], PodSpec] = {}
-        #: Of pods that go through a queue: their pod set, as its workload and its position there.
-        self._sources: dict[str, tuple[str, int]] = {}
-        self._choices: dict[tuple[str, int], Choices] = {}
-        #: The subgroup of each pod set, by gang.
-        self._members: dict[str, Mapping[int, str | None]] = {}
+        self._flavors = Flavors()
         self._steps: list[tuple[Set[str], Set[str]]] = []
 
     def run(self, *, tolerate: bool) -> Expansion:
@@ -137,7 +121,7 @@ class _Expander:
         self._open_gates()
         if tolerate:
             self._tolerate()
-        choices = self._give_flavors()
+        choices = self._flavors.give(self._pods, self._groups)
         if self._admitted:
             message = "Kueue has not admitted it{}; placed as if it had"
             self._conditions.append(_of_all(self._admitted, Reason.SCHEDULING_GATED, message))
@@ -221,7 +205,7 @@ class _Expander:
         for gang in asked.gangs:
             name = self._free_group_name(gang.group, workload.kind)
             groups.append(msgspec.structs.replace(gang.group, name=name))
-            self._members[groups[-1].key] = gang.members
+            self._flavors.members[groups[-1].key] = gang.members
             members.update({i: _Membership(name, subgroup) for i, subgroup in gang.members.items()})
         joined: set[str | None] = set()
         there: dict[str, set[str]] = {}
@@ -239,7 +223,7 @@ class _Expander:
                 template = msgspec.structs.replace(template, spec=spec)
             new = self._make(workload, pods, found[i], made, template)
             if i in asked.choices:
-                self._choose((workload.id, i), asked.choices[i], existing[i], new)
+                self._flavors.choose((workload.id, i), asked.choices[i], existing[i], new)
             there[pods.name] = new | {pod.uid for pod in existing[i] if not pod.finished}
             if new and lacks:
                 self._steps.append((new, set().union(*lacks.values())))
@@ -321,7 +305,7 @@ class _Expander:
             placed = read_ask(pod.annotations, pod.key).given
             if choices := self._queues.choices(pod.namespace, queue, pod.spec, placed=placed):
                 joined = self._pods[pod.key]
-                self._choose((gang_key(joined) if joined.group else pod.key, 0), choices, (pod,))
+                self._flavors.choose((gang_key(joined) if joined.group else pod.key, 0), choices, (pod,))
         self._conditions += _without_owner(self._pods[pod.key] for pod in loose)
 
     def _group_referring(self) -> None:
@@ -351,14 +335,14 @@ class _Expander:
         Our own gate is one that we remove ourselves.
         """
         opened = GATES | {PLACEMENT_GATE}
+        opened_specs: dict[PodSpec, PodSpec] = {}
         for key, pod in self._pods.items():
             if pod.node_name is not None or opened.isdisjoint(pod.spec.scheduling_gates):
                 continue
             gates = tuple(gate for gate in pod.spec.scheduling_gates if gate not in opened)
-            spec = self._specs.get((pod.spec, None))
-            if spec is None:
-                spec = msgspec.structs.replace(pod.spec, scheduling_gates=gates)
-                self._specs[pod.spec, None] = spec
+            spec = opened_specs.setdefault(
+                pod.spec, msgspec.structs.replace(pod.spec, scheduling_gates=gates)
+            )
             self._pods[key] = msgspec.structs.replace(pod, spec=spec)
             if not GATES.isdisjoint(pod.spec.scheduling_gates):
                 self._admitted.append(f"Pod/{pod.key}")
@@ -429,68 +413,6 @@ class _Expander:
                 return group.name + suffix
         raise AssertionError("counting never ends")
 
-    def _choose(
-        self, source: tuple[str, int], choices: Choices, existing: Sequence[Pod], new: Iterable[str] = ()
-    ) -> None:
-        """Note the flavors that the pods of a set may get: those that one of them was given, else any."""
-        given = [
-            one
-            for one in choices
-            for pod in existing
-            if (labels := {pair for flavor in one for pair in flavor.node_labels})
-            and not pod.finished
-            and labels.issubset(pod.spec.node_selector)
-        ]
-        self._choices[source] = tuple(given[:1]) or choices
-        self._sources.update(dict.fromkeys((*(pod.key for pod in existing), *new), source))
-
-    def _give_flavors(self) -> dict[str, tuple[InFlavors, ...]]:
-        """Give the waiting pods of queues their first flavors; returned are all choices of those work items
-        that have several, by the items' keys.
-        """
-        items: dict[str, dict[str, tuple[str, int]]] = {}
-        for key, source in self._sources.items():
-            pod = self._pods[key]
-            if pod.node_name is None and not pod.finished:
-                items.setdefault(gang_key(pod) if pod.group else PLAIN + key, {})[key] = source
-        found = {}
-        for item, members in items.items():
-            sources = tuple(dict.fromkeys(members.values()))
-            choices = islice(product(*(self._choices[source] for source in sources)), MOST_CHOICES)
-            ways = tuple(
-                self._in_flavors(item, members, dict(zip(sources, chosen, strict=True))) for chosen in choices
-            )
-            self._pods.update({pod.key: pod for pod in ways[0].pods})
-            if ways[0].group is not None:
-                self._groups[item] = ways[0].group
-            if len(ways) > 1:
-                found[item] = ways
-        return found
-
-    def _in_flavors(
-        self,
-        item: str,
-        members: Mapping[str, tuple[str, int]],
-        chosen: Mapping[tuple[str, int], tuple[ResourceFlavor, ...]],
-    ) -> InFlavors:
-        group = self._groups.get(item)
-        if group is not None:
-            subgroups = self._members.get(item, {0: None})
-            group = in_flavors(group, subgroups, {i: flavors for (_, i), flavors in chosen.items()})
-        pods = tuple(self._flavored(self._pods[key], chosen[source]) for key, source in members.items())
-        names = dict.fromkeys(flavor.name for flavors in chosen.values() for flavor in flavors)
-        return InFlavors(flavors=tuple(names), group=group, pods=pods)
-
-    def _flavored(self, pod: Pod, flavors: tuple[ResourceFlavor, ...]) -> Pod:
-        """A waiting pod with the node labels and tolerations that Kueue would give it."""
-        spec = self._specs.get((pod.spec, flavors))
-        if spec is None:
-            spec = pod.spec
-            for flavor in flavors:
-                spec = _with_flavor(spec, flavor)
-            self._specs[pod.spec, flavors] = spec
-        return pod if spec == pod.spec else msgspec.structs.replace(pod, spec=spec)
-
 
 def _sorted(
     pods: Iterable[Pod],
@@ -503,23 +425,6 @@ def _sorted(
         groups=tuple(sorted(groups, key=lambda group: (group.namespace, group.name))),
         conditions=tuple(conditions),
         choices=choices,
-    )
-
-
-def _with_flavor(spec: PodSpec, flavor: ResourceFlavor) -> PodSpec:
-    selector = dict(spec.node_selector)
-    # A pod that insists on other nodes than the flavor's would never be admitted to it.
-    clashes = tuple(
-        f'spec.nodeSelector["{key}"] against ResourceFlavor {flavor.name}'
-        for key, value in flavor.node_labels
-        if selector.get(key, value) != value
-    )
-    tolerations = tuple(one for one in flavor.tolerations if one not in spec.tolerations)
-    return msgspec.structs.replace(
-        spec,
-        node_selector=tuple(sorted({**dict(flavor.node_labels), **selector}.items())),
-        tolerations=(*spec.tolerations, *tolerations),
-        unsupported=(*spec.unsupported, *clashes),
     )
 
 

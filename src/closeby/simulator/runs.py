@@ -4,7 +4,6 @@ A run is pure: the same objects and configuration give the same result, however 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.labels import STEP_GATE
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition
 from closeby.plugins.registry import dependency_cost, profile_for
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
@@ -49,7 +48,8 @@ from closeby.scheduling.preempting.records import Preemption
 from closeby.scheduling.preempting.rule import Preemptible
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.services import Measured
-from closeby.simulator.expansion import InFlavors, expand
+from closeby.simulator.expansion import expand
+from closeby.simulator.flavors import InFlavors, InTurn
 from closeby.simulator.surroundings import (
     Surroundings,
     conditions_of,
@@ -263,7 +263,7 @@ class Simulation:
     def _decide(self, gathered: "_Gathered", tick: Tick, *events: Event) -> bool:
         """Take in events and decide until nothing changes; returns whether anything was placed."""
         turns = {
-            key: _InTurn(ways, preempt=self._asked.preempt)
+            key: InTurn(ways, preempt=self._asked.preempt)
             for key, ways in self._choices.items()
             if not any(pod.uid in gathered.bindings for pod in ways[0].pods)
         }
@@ -327,50 +327,6 @@ class Simulation:
             idle=self._idle,
             configuration=self._configuration,
         )
-
-
-#: No other flavor cures these.
-_IN_ANY_FLAVOR: Final = frozenset({Reason.GANG_INCOMPLETE, Reason.INVALID_SPEC, Reason.SCHEDULING_GATED})
-
-
-class _InTurn:
-    """One work item in one flavor of its queue after the other.
-
-    As Kueue does by default (``whenCanPreempt: TryNextFlavor``), it makes others leave only where no flavor
-    has room without that. In the end it is in the first one again.
-    """
-
-    def __init__(self, ways: Sequence[InFlavors], *, preempt: bool) -> None:
-        self._left = [*map(_without_victims, ways if preempt else ()), *ways, ways[0]]
-        self._refusals: dict[tuple[str, ...], Condition] = {}
-        self.now = self._left.pop(0)
-
-    def passes(self, outcome: Outcome) -> bool:
-        """Whether the item was refused and is to be tried in another flavor, which is ``now`` then."""
-        if not outcome.refused or outcome.preemptions or outcome.reason is None:
-            return False
-        if outcome.reason in _IN_ANY_FLAVOR or not self._left:
-            return False
-        said = f"ResourceFlavor {' and '.join(self.now.flavors)} is passed over: {outcome.message}"
-        self._refusals[self.now.flavors] = Condition(
-            reason=outcome.reason, object=f"PodGroup/{outcome.key}", message=said
-        )
-        into = self._left.pop(0)
-        if into.group is not None:
-            others = (one for flavors, one in self._refusals.items() if flavors != into.flavors)
-            group = replace(into.group, conditions=(*into.group.conditions, *others))
-            into = replace(into, group=group)
-        self.now = into
-        return True
-
-
-def _without_victims(way: InFlavors) -> InFlavors:
-    """The same, and nobody is to leave for it."""
-    group = way.group
-    if group is not None and group.preemption_policy:
-        group = replace(group, preemption_policy="Never")
-    pods = (replace(pod, spec=replace(pod.spec, preemption_policy="Never")) for pod in way.pods)
-    return replace(way, group=group, pods=tuple(pods))
 
 
 class _World(Struct, frozen=True):
