@@ -220,7 +220,7 @@ class Search:
 
     def _off_own(self, part: Part, scope: NodeSet) -> NodeSet:
         """The scope without domains that other jobs of the gang have for themselves."""
-        if self._tools.kept_by_own is None:
+        if not part.name or self._tools.kept_by_own is None:
             return scope
         kept = self._tools.kept_by_own(self._group, part.name, self._state.placed)
         if not len(kept):
