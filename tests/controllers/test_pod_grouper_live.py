@@ -82,12 +82,22 @@ def test_an_invalid_annotation_is_reported_and_holds_the_pods_until_it_is_correc
                 return about == {"Job", "Pod"}
 
             await until(told)
+
+            async def pods_told() -> bool:
+                found = await refusals(it)
+                of_many = [one for one in found if "'many' is not a number of pods" in one]
+                return len(of_many) == 2 and all(one.startswith("InvalidSpec: Job/") for one in found)
+
+            await until(pods_told)
             assert await it.naming("both") == {}
             path = it.path("batch/v1", "jobs", "both")
             await it.api.patch(path, {"metadata": {"annotations": {KUEUE_REQUIRED: None}}})
             assert len(await it.bound(2)) == 2
             assert (await it.condition("both", "True"))["reason"] == "Valid"
-            await it.members("both", 2)
+            members = await it.members("both", 2)
+            assert all(
+                "closeby.dev/not-grouped" not in one["metadata"]["annotations"] for one in members.values()
+            )
 
     asyncio.run(run())
 

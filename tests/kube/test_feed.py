@@ -24,6 +24,7 @@ from closeby.objects.topologies import tier_level
 from closeby.objects.volumes import CSINode, PersistentVolumeClaim
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
+from closeby.reading.dialects.grouping import not_grouped
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     AppGroupChanged,
@@ -428,6 +429,15 @@ def test_a_word_that_is_spoken_lets_the_pod_go_on() -> None:
     (waiting,) = feed.take([put(PODS, one)]).events
     assert isinstance(waiting, PodUpserted)
     assert waiting.pod.spec.unsupported == ("what Job/o asks for, which the pod-grouper has not said yet",)
+    assert not_grouped(waiting.pod) is None
+    one["metadata"] = {
+        **meta,
+        "annotations": {"closeby.dev/not-grouped": "GangIncomplete: Job/o: no Workload: w"},
+    }
+    (wrong,) = feed.take([put(PODS, one)]).events
+    assert isinstance(wrong, PodUpserted)
+    told = not_grouped(wrong.pod)
+    assert told is not None and (told.reason, told.message) == ("GangIncomplete", "Job/o: no Workload: w")
     one["metadata"] = {**meta, "labels": {"closeby.dev/pod-group": "g"}}
     (member,) = feed.take([put(PODS, one)]).events
     assert isinstance(member, PodUpserted)

@@ -54,6 +54,17 @@ class Plan(Struct, frozen=True, kw_only=True):
     #: What is to be said where no gang carries it.
     conditions: tuple[Condition, ...] = ()
 
+    @property
+    def wrong(self) -> Mapping[str, str]:
+        """By uid what keeps pods waiting until it is corrected: a reason token, and what is wrong."""
+        found: dict[str, str] = {}
+        for gang in self.gangs:
+            if (one := next((one for one in gang.group.conditions if one.blocking), None)) is not None:
+                found |= dict.fromkeys(gang.members, f"{one.reason}: {one.object} {one.located()}")
+        for one in self.conditions[:1]:
+            found |= dict.fromkeys(self.waiting, f"{one.reason}: {one.located()}")
+        return found
+
 
 def plan_of(
     lineage: Lineage,

@@ -205,6 +205,10 @@ class PodGrouper:
             errors += await self._relax(owner, plan)
         alone = [pod for pod in waiting if pod.uid in plan.alone and pod.node_name is None]
         errors += await asyncio.gather(*(self._writes.leave_alone(pod) for pod in alone))
+        wrong = plan.wrong
+        errors += await asyncio.gather(
+            *(self._writes.not_grouped(pod, wrong[pod.uid]) for pod in waiting if pod.uid in wrong)
+        )
         if alone:
             self._say("not a gang", owner=owner, pods=len(alone))
         failed = [one for one in errors if one is not None]

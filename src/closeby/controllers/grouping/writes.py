@@ -18,7 +18,7 @@ from closeby.kube.watch.resources import PODS
 from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.pods import Pod
 from closeby.objects.times import utc
-from closeby.reading.decoding.keys import POD_GROUP, SUBGROUP
+from closeby.reading.decoding.keys import NOT_GROUPED, POD_GROUP, SUBGROUP
 from closeby.reading.dialects.grouping import NO_GROUP
 
 #: Requests in flight about pods.
@@ -90,7 +90,15 @@ class Writes:
         """The pod says that it belongs to no gang."""
         return await self._metadata(pod, {"annotations": {POD_GROUP: NO_GROUP}})
 
-    async def _metadata(self, pod: Pod, metadata: Mapping[str, object]) -> ApiError | None:
+    async def not_grouped(self, pod: Pod, why: str) -> ApiError | None:
+        """The pod says why it waits."""
+        if pod.annotations.get(NOT_GROUPED) == why:
+            return None
+        return await self._metadata(pod, {"annotations": {NOT_GROUPED: why}})
+
+    async def _metadata(self, pod: Pod, metadata: Mapping[str, Mapping[str, str | None]]) -> ApiError | None:
+        if NOT_GROUPED in pod.annotations:  # Unless it is said again it is over.
+            metadata = {**metadata, "annotations": {NOT_GROUPED: None, **metadata.get("annotations", {})}}
         body = {"metadata": {"uid": pod.uid, **metadata}}
         async with self._slots:
             answer = await self._transport.send(

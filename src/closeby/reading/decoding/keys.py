@@ -28,6 +28,9 @@ BY_NATURE: Final = "by-nature"
 #: closeby's own keys.
 POD_GROUP: Final = "closeby.dev/pod-group"
 SUBGROUP: Final = "closeby.dev/subgroup"
+#: The pod-grouper's annotation of a pod that must wait as its workload asks for what makes no sense: a reason
+#: token, a colon and what is wrong.
+NOT_GROUPED: Final = "closeby.dev/not-grouped"
 PLACEMENT_STRATEGY: Final = "closeby.dev/placement-strategy"
 #: What a pod does in its job, for those whose controller does not say it Volcano's way.
 ROLE: Final = "closeby.dev/role"
@@ -108,6 +111,7 @@ _OWN: Final = (
     GANG,
     POD_GROUP,
     SUBGROUP,
+    NOT_GROUPED,
     RANK,
     TOPOLOGY_DOMAIN,
     PLACEMENT_STRATEGY,

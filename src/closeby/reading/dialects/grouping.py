@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from closeby.objects.pods import Pod
-from closeby.reading.decoding.keys import PLACED_ON, PLACEMENT_GATE, POD_GROUP
+from closeby.objects.reasons import Condition, Reason
+from closeby.reading.decoding.keys import NOT_GROUPED, PLACED_ON, PLACEMENT_GATE, POD_GROUP
 from closeby.reading.dialects.gangs import read_ask
 from closeby.reading.dialects.kueue import POD_GROUP_NAME
 
@@ -22,6 +23,9 @@ _NEVER: Final = frozenset({"DaemonSet", "Node"})
 
 #: How what an undecided pod waits for ends, among what is unsupported of it.
 _NOT_SAID: Final = ", which the pod-grouper has not said yet"
+#: Likewise, where the pod-grouper has said that what is asked for makes no sense.
+_NO_SENSE: Final = ", so the pod-grouper makes no gang of it"
+_TOKENS: Final = frozenset(Reason)
 
 
 def undecided(pod: Pod) -> bool:
@@ -47,7 +51,8 @@ def says_it_has_none(pod: Pod) -> bool:
 
 def held_for_the_grouper(pod: Pod) -> Pod:
     """An undecided pod so that no scheduler places it."""
-    lack = f"what {_asking(pod)} asks for{_NOT_SAID}"
+    wrong = pod.annotations.get(NOT_GROUPED)
+    lack = f"{wrong}{_NO_SENSE}" if wrong else f"what {_asking(pod)} asks for{_NOT_SAID}"
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, unsupported=(*pod.spec.unsupported, lack))
     )
@@ -57,6 +62,16 @@ def awaits_the_grouper(pod: Pod) -> bool:
     """Whether all that a pod waits for is the pod-grouper's word."""
     lacks = pod.spec.unsupported
     return bool(lacks) and all(one.endswith(_NOT_SAID) for one in lacks)
+
+
+def not_grouped(pod: Pod) -> Condition | None:
+    """What the pod-grouper found wrong with what a held pod's workload asks for; None where nothing is."""
+    found = next((one for one in pod.spec.unsupported if one.endswith(_NO_SENSE)), None)
+    if found is None:
+        return None
+    token, _, message = found.removesuffix(_NO_SENSE).partition(": ")
+    reason = Reason(token) if token in _TOKENS else Reason.INVALID_SPEC
+    return Condition(reason=reason, object=f"Pod/{pod.key}", message=message, blocking=True)
 
 
 def _asking(pod: Pod) -> str:

@@ -11,7 +11,7 @@ from closeby.objects.arrays import Bools
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.reading.dialects.grouping import awaits_the_grouper
+from closeby.reading.dialects.grouping import awaits_the_grouper, not_grouped
 from closeby.scheduling.gangs.places import place_at, ranks, segment_order, slots_of, split_part
 from closeby.scheduling.gangs.rosters import missing, tree_of, unassigned
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -40,6 +40,8 @@ _HOLDS_THE_GANG = frozenset({Reason.UNSUPPORTED, Reason.NAMESPACE_EXCLUDED})
 
 def pre_enqueue(tools: Tools, pod: Pod) -> Condition | None:
     """Why a pod may not enter the queue yet; None when it may."""
+    if pod.spec.unsupported and (wrong := not_grouped(pod)) is not None:
+        return wrong
     if pod.spec.unsupported:
         message = f"it asks for what closeby does not support yet: {some(pod.spec.unsupported)}"
         remedy = "remove it or leave the pod to another scheduler"
