@@ -181,6 +181,24 @@ def test_a_short_trouble_costs_no_leadership(control_plane: ControlPlane, namesp
     asyncio.run(run())
 
 
+def test_a_leader_that_the_server_does_not_know_any_more_says_so(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """The last attempt ends with the deadline; why those before it failed counts."""
+
+    async def run() -> None:
+        async with through_proxy(control_plane.access()) as (proxy, transport):
+            watcher = Watcher(candidate(transport, namespace, "a"))
+            await watcher.until(True)
+            proxy.chance = lambda method, path: Refuse(401, reason="Unauthorized")
+            await watcher.until(False)
+            error = watcher.told[-1].error
+            assert error is not None and error.code == 401
+            await watcher.stop()
+
+    asyncio.run(run())
+
+
 def test_a_lease_of_client_go_is_respected_and_then_taken(
     control_plane: ControlPlane, namespace: str
 ) -> None:

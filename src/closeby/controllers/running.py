@@ -47,6 +47,7 @@ from closeby.controllers.meters import ControllerMeters
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.client.waiting import unless
+from closeby.kube.metrics.health import Right
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.state.following import Following
 from closeby.kube.watch.changes import Deleted, Upserted
@@ -92,6 +93,8 @@ class Running(Struct, frozen=True, kw_only=True):
 
     #: None: there is one replica only, and it leads.
     lease: LeaseSettings | None = None
+    #: What it must be allowed to do.
+    needed: tuple[Right, ...] = ()
     #: Between two looks at what came, so that what belongs together is applied together.
     pause: float = 0.05
     discover_every: float = 10.0
@@ -126,7 +129,7 @@ class ControllerRunner:
         self._decoder = Decoder()
         #: Set once everything that existed at the start was listed.
         self.ready = asyncio.Event()
-        self._lead = Lead(transport, running.lease, say)
+        self._lead = Lead(transport, running.lease, say, running.needed)
         if running.lease is not None:
             meters.leads(running.lease.name, lambda: self._lead.certain)
         self._stopping = asyncio.Event()
@@ -134,7 +137,7 @@ class ControllerRunner:
     @property
     def unready(self) -> str | None:
         """Why it is not ready to work, or to take over; None when it is."""
-        return self._following.unready
+        return self._lead.rights.lacking or self._following.unready
 
     @property
     def stuck(self) -> str | None:

@@ -16,6 +16,7 @@ from closeby.controllers.admission.controller import AdmissionChecks, AdmissionS
 from closeby.controllers.admission.verdicts import AdmissionLimits
 from closeby.controllers.applications.controller import AppGroupController
 from closeby.controllers.counting import Counting, counting_of
+from closeby.controllers.grouping.objects import RIGHTS
 from closeby.controllers.grouping.pod_grouper import Grouping, PodGrouper
 from closeby.controllers.meters import ControllerMeters
 from closeby.controllers.networks.controller import NetworkTopologyController, Timing
@@ -62,7 +63,10 @@ def run(controller: str, options: ControllerOptions, say: Say) -> None:
     admission = _admission(options) if AdmissionChecks.name in options.names else None
     connection = reach(options.kubeconfig, options.context)
     instance = replica(controller)
-    running = Running(lease=lease_of(options.election, connection, instance, dry_run=options.dry_run))
+    running = Running(
+        lease=lease_of(options.election, connection, instance, dry_run=options.dry_run),
+        needed=RIGHTS if PodGrouper.name in options.names else (),
+    )
     meters, health = ControllerMeters(), Health()
 
     async def work(transport: Transport, stop: asyncio.Event) -> ApiError | None:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.controllers.grouping.owners import Ref
+from closeby.kube.metrics.health import Right, seeing
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import LONGEST_MESSAGE, StatusCondition
 from closeby.objects.bounds import sentences
@@ -45,6 +46,13 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 POD_GROUPS: Final = Resource(
     group=OWN_GROUP, version="v1alpha1", kind="PodGroup", plural="podgroups", namespaced=True
+)
+#: What the pod-grouper must be allowed to do.
+RIGHTS: Final = (
+    *seeing(("", "nodes"), ("", "pods"), (OWN_GROUP, POD_GROUPS.plural)),
+    Right("patch", "pods"),
+    *(Right(verb, POD_GROUPS.plural, OWN_GROUP) for verb in ("get", "create", "patch")),
+    Right("patch", POD_GROUPS.plural, OWN_GROUP, "status"),
 )
 
 

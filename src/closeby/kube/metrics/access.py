@@ -213,7 +213,7 @@ class _AccessReview(Struct, frozen=True):
 
 _encode: Final = msgspec.json.Encoder().encode
 _read_token: Final = msgspec.json.Decoder(_TokenReview).decode
-_read_access: Final = msgspec.json.Decoder(_AccessReview).decode
+read_access: Final = msgspec.json.Decoder(_AccessReview).decode
 
 
 class ApiReviewer:
@@ -249,7 +249,7 @@ class ApiReviewer:
             answer = await self._post(_ACCESS_REVIEWS, _access(found.user, path))
             if isinstance(answer, ApiError):
                 return answer
-            return AccessResult.ALLOWED if _read_access(answer).status.allowed else AccessResult.FORBIDDEN
+            return AccessResult.ALLOWED if read_access(answer).status.allowed else AccessResult.FORBIDDEN
         except msgspec.DecodeError as error:
             return ApiError(None, UNREADABLE, str(error))
 

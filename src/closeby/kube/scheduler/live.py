@@ -19,6 +19,7 @@ from closeby.kube.client.transport import Transport
 from closeby.kube.client.waiting import unless
 from closeby.kube.gangs.binder import PreBindStep
 from closeby.kube.gangs.objects import GangObjects
+from closeby.kube.metrics.health import Right, seeing
 from closeby.kube.scheduler.awaiting import GroupLooks, awaited_kinds
 from closeby.kube.scheduler.binding_controller import BindingController, BindingDependencies
 from closeby.kube.scheduler.decision_log import DecisionLog
@@ -92,6 +93,16 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     own_namespace: str | None = None
 
 
+def _needed(settings: SchedulerSettings) -> tuple[Right, ...]:
+    """What a scheduler must be allowed to do in any cluster; more where pods have claims, say."""
+    seen = seeing(("", "nodes"), ("", "pods"), (OWN_GROUP, "podgroups"))
+    if settings.dry_run:
+        return seen
+    binds = Right("patch", "pods") if settings.gates else Right("create", "pods", subresource="binding")
+    says = (Right("patch", "pods", subresource="status"), Right("patch", "podgroups", OWN_GROUP, "status"))
+    return *seen, binds, *says
+
+
 class LiveScheduler:
     """Schedules one cluster's pods until it is stopped."""
 
@@ -135,7 +146,7 @@ class LiveScheduler:
             held=held,
         )
         self._objects = GangObjects()
-        self._lead = Lead(transport, settings.lease, say)
+        self._lead = Lead(transport, settings.lease, say, _needed(settings))
         writer = Writer(transport, CONTROLLER, settings.instance)
         events = Events(writer, say, wanted=settings.reporting.events)
         self._events = None if settings.dry_run else events
@@ -271,7 +282,7 @@ class LiveScheduler:
     @property
     def unready(self) -> str | None:
         """Why it is not ready to schedule, or to take over; None when it is."""
-        return self._following.unready
+        return self._lead.rights.lacking or self._following.unready
 
     # Rounds
 

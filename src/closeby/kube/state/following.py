@@ -26,6 +26,7 @@ from closeby.objects.saying import Say
 
 #: Only pods that Kueue has admitted wait for a scheduler, and those carry what their flavor asks for.
 _ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})
+_UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 #: Kinds without whose present objects nothing may be decided.
 _INDISPENSABLE: Final = frozenset({NODES.kind, PODS.kind, "PodGroup", "CompositePodGroup"})
@@ -70,6 +71,8 @@ class Following:
         self._unlisted: set[Resource] = set()
         #: Those that are to be listed again, and whose new list has not begun.
         self._distrusted: set[Resource] = set()
+        #: Those that closeby may not see, of kinds without which nothing may be decided.
+        self._denied: dict[Resource, ApiError] = {}
         self._changes: list[tuple[Resource, Change]] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._followed: dict[Resource, tuple[Reflector, asyncio.Task[None]]] = {}
@@ -129,9 +132,11 @@ class Following:
 
     @property
     def unready(self) -> str | None:
-        """Which kinds' lists are not complete yet, in words; None when all are."""
+        """Which kinds' lists are not complete yet, or which may not be seen, in words; None when all are."""
         if self.complete:
             return None
+        if self._denied:
+            return ", ".join(f"may not see {one.plural}: {error}" for one, error in self._denied.items())
         kinds = sorted({one.plural for one in self._incomplete})
         return f"not listed yet: {', '.join(kinds) or 'which kinds there are'}"
 
@@ -213,6 +218,7 @@ class Following:
         self._incomplete.discard(resource)
         self._unlisted.discard(resource)
         self._distrusted.discard(resource)
+        self._denied.pop(resource, None)
         self._add(resource, reflector.forget())
 
     def _can_do_without(self, resource: Resource, error: ApiError) -> bool:
@@ -243,9 +249,14 @@ class Following:
                     self._tell_rights(resource, change)
                     self._incomplete.discard(resource)
                     self._unlisted.discard(resource)
+                    self._denied.pop(resource, None)
                     self._say("listed", kind=resource.kind, api=resource.group, objects=objects)
                 case Troubled(error, wait):
-                    if error.code == _FORBIDDEN and resource not in (NODES, PODS):
+                    if error.code in (_UNAUTHORIZED, _FORBIDDEN) and resource.kind in _INDISPENSABLE:
+                        # What is known is not kept up to date: nothing is decided by it.
+                        self._denied[resource] = error
+                        self._incomplete.add(resource)
+                    elif error.code == _FORBIDDEN:
                         # Who may not see these has none, until the right to is granted.
                         self._tell_rights(resource, change)
                         self._incomplete.discard(resource)
@@ -260,6 +271,8 @@ class Following:
                         self._say(message, warning=True, kind=resource.kind, api=resource.group)
                 case Resumed():
                     self._tell_rights(resource, change)
+                    if self._denied.pop(resource, None) is not None:
+                        self._incomplete.discard(resource)
                     self._say("watch recovered", kind=resource.kind)
                 case _:
                     self._changes.append((resource, change))

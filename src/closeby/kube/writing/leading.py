@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
+from closeby.kube.metrics.health import Right, Rights
 from closeby.kube.writing.lease import Elector, LeaseSettings, LeaseStatus
 from closeby.objects.saying import Say
 
@@ -30,15 +31,17 @@ _TO_HAND_OVER: Final = 5.0
 class Lead:
     """The lead of one replica; without a Lease there is one replica only, and it leads."""
 
-    def __init__(self, transport: Transport, settings: LeaseSettings | None, say: Say) -> None:
+    def __init__(
+        self, transport: Transport, settings: LeaseSettings | None, say: Say, needed: Iterable[Right] = ()
+    ) -> None:
+        """``needed``: what a leader must be allowed to do, besides what the Lease takes."""
         self._transport = transport
         self._settings = settings
         self._say = say
         self._elector: Elector | None = None
+        self.rights = Rights(transport, (*needed, *(() if settings is None else settings.rights)), say)
         #: Set while this replica leads.
         self.held = asyncio.Event()
-        if settings is None:
-            self.held.set()
 
     @property
     def certain(self) -> bool:
@@ -50,16 +53,26 @@ class Lead:
     async def campaign(self) -> ApiError | None:
         """Tries to lead, and leads; returns why it does so no more. Without a Lease it never returns.
 
-        Cancel it once nothing is under way any more: another replica may begin at that moment.
+        Cancel it once nothing is under way any more: another replica may begin at that moment. Who may not do
+        what a leader does does not try: another replica may.
         """
-        if self._settings is None:
+        asking = asyncio.create_task(self.rights.run())
+        try:
+            await self.rights.complete.wait()
+            if self._settings is not None:
+                return await self._by_lease(self._settings)
+            self.held.set()
             await asyncio.Event().wait()
             return None
+        finally:
+            asking.cancel()
+
+    async def _by_lease(self, settings: LeaseSettings) -> ApiError | None:
         loop = asyncio.get_running_loop()
         statuses: asyncio.Queue[LeaseStatus] = asyncio.Queue()
         candidate = _Candidate(
             self._transport.another(),
-            self._settings,
+            settings,
             lambda standing: loop.call_soon_threadsafe(statuses.put_nowait, standing),
         )
         self._elector = candidate.elector
@@ -73,7 +86,7 @@ class Lead:
                     news.cancel()
                     await running  # It ends by itself only when something is wrong with it.
                     return None
-                lost = self._take_in(news.result(), self._settings.name)
+                lost = self._take_in(news.result(), settings.name)
                 if lost is not None:
                     return lost
         finally:

@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from closeby.kube.client.errors import LATE, UNREADABLE, ApiError
 from closeby.kube.client.transport import Request, Retry, Transport
+from closeby.kube.metrics.health import Right
 from closeby.kube.watch.resources import LEASES
 from closeby.objects.times import utc
 
@@ -38,6 +39,13 @@ class LeaseSettings(Struct, frozen=True, kw_only=True):
     deadline: float = 7.0
     #: Between attempts.
     retry: float = 2.0
+
+    @property
+    def rights(self) -> tuple[Right, ...]:
+        """What a candidate must be allowed to do."""
+        kind, group = LEASES.plural, LEASES.group
+        named = (Right(verb, kind, group, UNSET, self.namespace, self.name) for verb in ("get", "update"))
+        return Right("create", kind, group, UNSET, self.namespace), *named
 
 
 class LeaseStatus(Struct, frozen=True):
@@ -88,6 +96,8 @@ class Elector:
         self._seen_at = 0.0
         #: When the last renewal that succeeded was sent.
         self._renewed_at: float | None = None
+        #: Why the attempts since then failed.
+        self._trouble: ApiError | None = None
 
     @property
     def leading(self) -> bool:
@@ -153,9 +163,9 @@ class Elector:
         error: ApiError | None
         try:
             async with asyncio.timeout(left):
-                error = await self._acquire_or_renew()
+                error = self._trouble = await self._acquire_or_renew()
         except TimeoutError:
-            error = ApiError(None, LATE, "the Lease could not be renewed in time")
+            error = self._trouble or ApiError(None, LATE, "the Lease could not be renewed in time")
         renewed = self._renewed_at
         if renewed is not None and _now() >= renewed + self._settings.deadline:
             self._renewed_at = None
