@@ -31,7 +31,7 @@ from closeby.kube.gangs.start_events import (
     WritePlan,
 )
 from closeby.kube.gangs.starts import Starts
-from closeby.kube.gangs.status import GangStanding, plan
+from closeby.kube.gangs.status import GangStanding, plan, scheduled
 from closeby.kube.state.ownership import ForeignMembers, OwnGangs
 from closeby.objects.pods import DEFAULT_SCHEDULER
 from closeby.scheduling.events import (
@@ -140,6 +140,35 @@ def test_bindings_in_flight_are_no_members_that_are_bound() -> None:
     assert it.starts.handle(Decided(single, NOW)) == [QueueBinding(*single)]
     late = it.decide(2, prefix="late")
     assert it.starts.handle(Decided(late, NOW)) == [QueuePlan(KEY, late)]
+
+
+def test_only_members_that_are_there_count_as_bound() -> None:
+    """Two of three are deleted while their bindings, which nobody withdraws, are on the way."""
+    it = Scene(3, 2)
+    first, *others = it.begin(3)
+    assert [it.starts.handle(BindingTurn(one)) for one in others] == [[SendBinding(one)] for one in others]
+    for one in others:
+        it.lose(one.pod.uid)
+    standing = it.standing
+    assert (len(standing.held), standing.bound) == (3, 2)
+    assert not standing.enough and standing.unfinished and standing.starting
+    assert "2 of 3 members are bound" in scheduled(standing).message
+    it.lose(it.running[0].uid)
+    it.lose(it.running[1].uid)
+    assert it.standing.bound == 0 and not it.standing.unfinished
+    it.lose(first.pod.uid)
+    assert it.standing.bound == 0 and not it.standing.starting
+
+
+def test_bindings_of_members_that_are_gone_make_no_plan_needed() -> None:
+    it = Scene(4, 3)
+    single = it.decide(1)
+    it.starts.handle(Decided(single, NOW))
+    it.starts.handle(BindingTurn(*single))
+    it.tell(PodDeleted(single[0].pod.uid))
+    it.tell(*map(PodUpserted, pods("train", 4, prefix="old", on="a1")[3:]))  # Four are bound: enough.
+    late = it.decide(2, prefix="late")
+    assert it.starts.handle(Decided(late, NOW)) == [QueueBinding(one) for one in late]
 
 
 def test_a_start_ends_with_its_last_binding() -> None:

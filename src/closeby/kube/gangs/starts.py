@@ -141,8 +141,11 @@ class Starts:
         )
 
     def _on_the_way(self, key: str) -> frozenset[str]:
+        """uids of members that are there: what becomes of the binding of another is not said of its gang."""
         flying = self._flights.of_gang(key)
-        return flying if self._gated is None else flying | self._gated.of_gang(key)
+        if self._gated is not None:
+            flying |= self._gated.of_gang(key)
+        return frozenset(uid for uid in flying if uid in self._state.pods)
 
     def place(self, key: str) -> Place | None:
         """Where the gang's members are now; None when that is not known."""
@@ -194,7 +197,8 @@ class Starts:
         plan = self._plans.get(key)
         if plan is not None and plan.begun:
             return any(group.plan.get(binding.pod.uid) != binding.node for binding in bindings)
-        before = len(self._state.placed(key)) - len(bindings) - len(self._flights.of_gang(key))
+        flying = {*self._flights.of_gang(key), *(binding.pod.uid for binding in bindings)}
+        before = sum(pod.uid not in flying for pod in self._state.placed(key))
         return len(bindings) > 1 and before < group.min_member and group.can_be_partial
 
     def _given_back(self, failure: BindFailed | BindingsWithdrawn) -> list[StartAction]:

@@ -40,7 +40,7 @@ class GangStanding(Struct, frozen=True, kw_only=True):
     group: PodGroup
     #: Members that hold a node, with its name, be it that their binding is still on the way.
     held: tuple[tuple[Pod, str], ...]
-    #: uids of those of them whose binding is on the way.
+    #: uids of members whose binding is on the way; some of them may hold their node no more.
     on_the_way: frozenset[str] = frozenset()
     #: Why another scheduler can't bind members that were placed for it; these are on the way too.
     not_bound: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class GangStanding(Struct, frozen=True, kw_only=True):
     @property
     def bound(self) -> int:
         """Members that are bound."""
-        return len(self.held) - len(self.on_the_way)
+        return sum(pod.uid not in self.on_the_way for pod, _ in self.held)
 
     @property
     def unfinished(self) -> bool:
@@ -101,7 +101,7 @@ def scheduled(standing: GangStanding, no_volume: str = "") -> Said:
     """How far the gang is; ``no_volume``: which volume could not be had last."""
     bound = standing.bound
     if standing.on_the_way and not standing.enough:
-        count = len(standing.held)
+        count = bound + len(standing.on_the_way)
         message = f"{bound} of {count} members are bound, the others are on their way{_where(standing)}"
         reason = NOT_BOUND if standing.not_bound else STARTING
         return Said(SCHEDULED, False, reason, message + _in_the_way(standing))
