@@ -1,8 +1,9 @@
 """When the binder still lets a write go out."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from closeby.kube.client.errors import ApiError
 from closeby.kube.gangs.binder import Binder
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.gangs.start_events import Decided
@@ -44,6 +45,9 @@ class Leader:
 
     def bound(self, binding: Binding) -> None:
         """It is noted by the writes."""
+
+    def write_refused(self, bindings: Sequence[Binding], error: ApiError | None, times: int = 1) -> None:
+        raise AssertionError(error)
 
     def give_back(self, failure: BindFailed | BindingsWithdrawn) -> None:
         raise AssertionError(failure)

@@ -28,6 +28,7 @@ from tests.kube.test_live_gates import gated, racks
 from tests.kube.test_live_places import HOSTS, question, until_none_is_left
 from tests.kube.test_live_places import real as of_workload
 from tests.kube.test_live_volume_binding import claiming, hosts, storing
+from tests.kube.troubled import REFUSED, trouble, until_refused
 
 #: On a machine that does much else besides, one wait alone may take a minute.
 pytestmark = pytest.mark.timeout(400)
@@ -91,6 +92,35 @@ def test_a_pod_whose_volume_was_refused(
             # It can't be known without asking.
             alone = await explained(it, control_plane, "pod/p")
             assert (alone["reason"], alone["now"]["reason"]) == ("Unschedulable", None)
+
+    asyncio.run(run())
+
+
+def test_a_binding_that_is_refused(control_plane: ControlPlane, namespace: str) -> None:
+    """Whoever is asked: the scheduler, the PodGroup's status, or the pod."""
+
+    async def run() -> None:
+        async with trouble(control_plane, namespace) as (it, proxy, _), it.scheduling() as scheduler:
+            server = Server(ListenAddress("127.0.0.1", 0), Health(), Meters())
+            server.story = partial(story_json, scheduler.engine, it.name)
+            assert await server.open() is None
+            proxy.inject("POST", "/binding", Refuse(422, reason="Invalid"), 100_000)
+            try:
+                await it.gang("g", 2, required="rack")
+                await it.create(it.pod("alone"))
+                await until_refused(it, "g-0", "g-1", "alone")
+                await until_said(it, "g", REFUSED)
+                for asks in (f"http://127.0.0.1:{server.port}", "off"):
+                    found = await explained(it, control_plane, "podgroup/g", asks=asks)
+                    assert (found["reason"], found["gang"]["reason"]) == (REFUSED, REFUSED)
+                    assert "Invalid (422): injected by a test" in found["gang"]["message"]
+                    assert {one["reason"] for one in found["pods"]} == {REFUSED}
+                    found = await explained(it, control_plane, "pod/alone", asks=asks)
+                    assert found["reason"] == REFUSED
+            finally:
+                await server.close()
+            proxy.forgive()
+            await it.bound(3)
 
     asyncio.run(run())
 

@@ -24,6 +24,7 @@ from tests.kube.live_world import (
     until_said,
 )
 from tests.kube.provisioner import Provisioner
+from tests.kube.troubled import until_refused
 
 #: On a machine that does much else besides, one wait alone may take a minute.
 pytestmark = pytest.mark.timeout(400)
@@ -225,6 +226,20 @@ def test_trouble_with_the_writes(control_plane: ControlPlane, namespace: str, fa
             await it.bound(2)
             bound = await made.bound()
             assert bound["there"] == volume and bound["made"].startswith("pvc-")
+
+    asyncio.run(run())
+
+
+def test_a_claim_that_may_not_be_written(control_plane: ControlPlane, namespace: str) -> None:
+    async def run() -> None:
+        async with storing(control_plane, namespace, *hosts()) as (it, proxy, made), it.scheduling():
+            await made.claim("c")
+            proxy.inject("PATCH", "/persistentvolumeclaims/c", Refuse(403, reason="Forbidden"), 100_000)
+            await it.create(claiming(it, "w", "c"))
+            (told,) = await until_refused(it, "w")
+            assert f"claim {namespace}/c: Forbidden (403)" in told["message"]
+            proxy.forgive()
+            await it.bound(1)
 
     asyncio.run(run())
 

@@ -3,13 +3,16 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from closeby.objects.reasons import Reason
+from tests.control_plane.api import Object
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.auditing import Audit, audited, broken, overcommitted
 from tests.kube.faulty_proxy import Proxy, Refuse
-from tests.kube.live_world import RACK, World, behind_proxy, group_of, host, planned, until_none
+from tests.kube.live_world import RACK, World, behind_proxy, group_of, host, planned, until, until_none
 
 #: Three racks of two nodes of 4 GPUs: each holds a gang of eight, and nothing else says which one it takes.
 HOSTS = [host(f"r{rack}-{i}", f"r{rack}", 4) for rack in range(3) for i in range(2)]
+REFUSED = str(Reason.BINDING_REFUSED)
 
 
 @asynccontextmanager
@@ -50,3 +53,22 @@ async def held_back(it: World, proxy: Proxy, bound: int) -> dict[str, str]:
     plan = planned(await group_of(it, "g"))
     assert len(plan) == 8
     return plan
+
+
+async def until_refused(it: World, *names: str) -> list[Object]:
+    """Waits until these pods' condition and an Event on each say so; the conditions."""
+    found: list[Object] = []
+
+    async def told() -> bool:
+        pods, events = await it.pods(), await it.events("FailedScheduling")
+        about = {one["regarding"]["name"] for one in events if one["note"].startswith(f"{REFUSED}: ")}
+        found[:] = [
+            one
+            for name in names
+            for one in pods[name]["status"].get("conditions", ())
+            if one["type"] == "PodScheduled" and one["status"] == "False" and one["reason"] == REFUSED
+        ]
+        return len(found) == len(names) and about >= set(names)
+
+    await until(told)
+    return found

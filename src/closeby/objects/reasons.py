@@ -53,6 +53,8 @@ class Reason(StrEnum):
     SEARCH_BUDGET_EXHAUSTED = "SearchBudgetExhausted"
     UNSUPPORTED = "Unsupported"
     INVALID_SPEC = "InvalidSpec"
+    #: It has a node, and the API server refuses a write without which it can't be bound there.
+    BINDING_REFUSED = "BindingRefused"
     #: Not a refusal: the priority that a group names counts only as far as its pods were admitted with it.
     PRIORITY_LIMITED = "PriorityLimited"
     #: Not a refusal: the pod asks to be left alone until its gates are removed (upstream's own token).

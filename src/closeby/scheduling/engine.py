@@ -21,6 +21,7 @@ from closeby.scheduling.events import (
     BindingsWithdrawn,
     BudgetChanged,
     BudgetDeleted,
+    CannotBind,
     Event,
     FlushUnschedulable,
     GroupChanged,
@@ -44,6 +45,7 @@ from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.reserved import ExclusiveDomains, ReservedMask, ReservedNodes
 from closeby.scheduling.outcomes import (
     ItemKind,
+    Leftover,
     Outcome,
     Output,
     Reservation,
@@ -178,7 +180,7 @@ class Engine:
                 self._pending.note_preemption(event)
             case FlushUnschedulable():
                 self._pending.flush_unschedulable()
-            case BindFailed() | BindingsWithdrawn():
+            case BindFailed() | BindingsWithdrawn() | CannotBind():
                 self._bindings_ended(event)
             case _:
                 self._environment.take(event)
@@ -306,6 +308,8 @@ class Engine:
 
     def _note_placed(self, before: Pod, pod: Pod, news: bool) -> None:
         """Others may have to be near a pod that has its node, or away from what it was before."""
+        if pod.node_name is not None:
+            self._accept(pod, "is bound")
         asked = [protection_request(one.annotations, one.labels) for one in (before, pod)]
         if asked[0] != asked[1]:
             self._pending.note_victims()
@@ -346,6 +350,7 @@ class Engine:
         if pod is None:
             return
         self._invalidate(pod)
+        self._accept(pod, why)
         self._tell(self.state.item_key(pod), f"{pod.key} {why}")
         self._pending.requeue_or_forget(self.state.item_key(pod))
         self._pending.note_pod_gone(uid)
@@ -377,7 +382,10 @@ class Engine:
             self._invalidate(pod)
         self._pending.note_event(ClusterEvent.CAPACITY)
 
-    def _bindings_ended(self, failure: BindFailed | BindingsWithdrawn) -> None:
+    def _bindings_ended(self, failure: BindFailed | BindingsWithdrawn | CannotBind) -> None:
+        if isinstance(failure, CannotBind):
+            self._cannot_bind(failure)
+            return
         if isinstance(failure, BindingsWithdrawn):
             self._withdrawn(failure)
             return
@@ -396,6 +404,19 @@ class Engine:
             self.state.add(pod, placed=False)
             self._pending.requeue(key)
         self._pending.note_room((pod,))
+
+    def _cannot_bind(self, event: CannotBind) -> None:
+        pods = [pod for uid in event.uids if (pod := self.state.pods.get(uid)) and pod.node_name is None]
+        if pods:
+            left = [Leftover(pod, event.reason, event.why) for pod in pods]
+            entry = StoryEntry(self._stimulus, f"not bound: {event.why}", None, self._wall)
+            self.stories.refuse(self.state.item_key(pods[0]), left, entry)
+
+    def _accept(self, pod: Pod, what: str) -> None:
+        """A pod is bound or gone, of which it may have been said that it can't be bound."""
+        if pod.uid in self.stories.refused:
+            entry = StoryEntry(self._stimulus, f"{pod.key} {what}", None, self._wall)
+            self.stories.accept(self.state.item_key(pod), pod.uid, entry)
 
     def _withdrawn(self, event: BindingsWithdrawn) -> None:
         pods = [pod for uid in event.uids if (pod := self.state.pods.get(uid)) and pod.node_name is None]

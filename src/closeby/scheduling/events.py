@@ -12,6 +12,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.networks import NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.reasons import ReasonToken
 from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.objects.volumes import StorageObject
@@ -216,6 +217,17 @@ class BindFailed(Struct, frozen=True):
     final: bool = False
 
 
+class CannotBind(Struct, frozen=True):
+    """These pods of one work item can't be bound where they were placed, which is why they wait until then.
+
+    They keep their nodes until their bindings are given back.
+    """
+
+    uids: tuple[str, ...]
+    reason: ReasonToken
+    why: str
+
+
 class BindingsWithdrawn(Struct, frozen=True):
     """Bindings of one work item were given up before they had any effect: they would not be decided so now.
 
@@ -276,6 +288,7 @@ News = (
     | PreemptionEvent
     | MeasurementsChanged
     | BindFailed
+    | CannotBind
     | BindingsWithdrawn
     | FlushUnschedulable
 )

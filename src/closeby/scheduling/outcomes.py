@@ -1,13 +1,13 @@
 """What the engine puts out: a record of each decision and each reservation, and the story of each item."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from operator import methodcaller
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from closeby.cluster.claims import ClaimedVolume
 from closeby.objects.bounds import line
@@ -369,9 +369,43 @@ class Stories:
         #: Stories beyond which the oldest are forgotten.
         self.limit = 20_000
         self._entries: OrderedDict[str, list[StoryEntry]] = OrderedDict()
+        #: uid -> why a pod that has a node is not bound there: decisions that give it one say so too.
+        self.refused: dict[str, Leftover] = {}
+
+    def refuse(self, key: str, refused: Sequence[Leftover], entry: StoryEntry) -> None:
+        """Pods of the item can't be bound where they were placed; that is the newest decision about them."""
+        now = {one.pod.uid: one for one in refused}
+        if all(self.refused.get(uid) == one for uid, one in now.items()):
+            return
+        self.refused.update(now)
+        newest = self.newest(key) or Outcome(key=name_of(key), kind=kind_of(key))
+        others = tuple(one for one in newest.left if one.pod.uid not in now)
+        self.tell(key, replace(entry, outcome=replace(newest, left=(*refused, *others))))
+
+    def accept(self, key: str, uid: str, entry: StoryEntry) -> None:
+        """What ``refuse`` said of a pod is over: it is bound, or gone."""
+        newest = self.newest(key)
+        if self.refused.pop(uid, None) is not None and newest is not None:
+            left = tuple(one for one in newest.left if one.pod.uid != uid)
+            self.tell(key, replace(entry, outcome=replace(newest, left=left)))
+
+    def newest(self, key: str) -> Outcome | None:
+        """The newest decision about an item."""
+        return next((one.outcome for one in reversed(self._entries.get(key, ())) if one.outcome), None)
+
+    def _with_refused(self, key: str, outcome: Outcome) -> Outcome:
+        """With those of its pods, and of those before, that have a node and can't be bound there."""
+        newest = self.newest(key)
+        before = [] if newest is None else [one.pod.uid for one in newest.left]
+        uids = dict.fromkeys((*(one.pod.uid for one in outcome.bindings), *before))
+        own = {*(pod.uid for pod in outcome.refused), *(one.pod.uid for one in outcome.left)}
+        left = tuple(self.refused[uid] for uid in uids if uid in self.refused and uid not in own)
+        return replace(outcome, left=(*left, *outcome.left)) if left else outcome
 
     def tell(self, key: str, entry: StoryEntry) -> None:
         """Add to an item's story."""
+        if entry.outcome is not None and self.refused:
+            entry = replace(entry, outcome=self._with_refused(key, entry.outcome))
         entries = self._entries.get(key)
         if entries is None:
             self._entries[key] = [entry]

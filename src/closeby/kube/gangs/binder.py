@@ -53,7 +53,9 @@ from closeby.scheduling.outcomes import Binding
 #: Between attempts while the server has trouble (seconds).
 ATTEMPTS: Final = RequestPace(0.2, 10.0)
 #: Before a pod is placed again whose binding was refused (seconds).
-REFUSALS: Final = RequestPace(1.0, 10.0)
+REFUSALS: Final = RequestPace(1.0, 30.0)
+#: Seconds between two log lines about the same kind of failure.
+_SAID_EVERY: Final = 10.0
 #: An answer of the state machine is as good as new for so long (seconds).
 _AT_ONCE: Final = 0.05
 #: After an attempt without a clear answer, until a read of the pod tells whether it had an effect (seconds).
@@ -112,6 +114,9 @@ class BinderContext(Protocol):
     def bound(self, binding: Binding) -> None:
         """The pod is bound."""
 
+    def write_refused(self, bindings: Sequence[Binding], error: ApiError | None, times: int = 1) -> None:
+        """The server did not do, so many times in a row, what must be written before these take effect."""
+
     def give_back(self, failure: BindFailed | BindingsWithdrawn) -> None:
         """To be passed on to the engine."""
 
@@ -148,6 +153,8 @@ class Binder:
         #: By uid: refusals in a row.
         self._refusals: dict[str, Backoff] = {}
         self._stopping = Stopping()
+        #: By kind of failure: when it may be logged again, and how many were not since it was.
+        self._failures: dict[tuple[str, object, object], tuple[float, int]] = {}
 
     def handle(self, event: StartEvent) -> StartAction | None:
         """Begins what follows from an event; returns the action that is the caller's, if there is one."""
@@ -232,6 +239,7 @@ class Binder:
                 self.handle(PlanWritten(bindings))
                 return
             wait = attempts.next(None if written.error is None else written.error.retry_after)
+            self._context.write_refused(bindings, written.error, attempts.failures)
             refused = written.verdict in (Verdict.GONE, Verdict.FATAL)
             if refused:
                 # Nothing is bound yet: others can use the room until this can be written.
@@ -318,11 +326,11 @@ class Binder:
             await self._refused(binding, Written(Verdict.FATAL, fault))
 
     async def _carry_out(self, binding: Binding) -> None:
-        await self._context.quiet(binding.pod.uid)
         attempts = Backoff(ATTEMPTS)
         settles_at = 0.0
-        pod, node = binding.pod.key, binding.node
         while True:
+            # What is written about the pod may be that the server refused the attempt before.
+            await self._context.quiet(binding.pod.uid)
             tried = await self._try(binding, settles_at)
             if tried is None:
                 return
@@ -333,7 +341,8 @@ class Binder:
                 self.handle(NoEffect(binding))
                 continue
             if sent:
-                self._say("retrying the binding", warning=True, pod=pod, node=node, error=written.error)
+                self._complain("retrying the binding", binding, written.error)
+                self._context.write_refused((binding,), written.error, attempts.failures + 1)
                 self.handle(Missed(binding, written.in_doubt))
                 if written.in_doubt:
                     settles_at = time.monotonic() + _SETTLES
@@ -346,8 +355,19 @@ class Binder:
             self.handle(Bound(binding))
             return
         self.handle(Missed(binding, in_doubt=False))
-        self._say("binding failed", warning=True, pod=pod, node=node, error=written.error)
+        self._complain("binding failed", binding, written.error)
         await self._refused(binding, written)
+
+    def _complain(self, message: str, binding: Binding, error: ApiError | None) -> None:
+        """A line in the log: where the server refuses everything, one now and then for all pods."""
+        kind, now = (message, error and error.code, error and error.reason), time.monotonic()
+        until, more = self._failures.get(kind, (0.0, 0))
+        if now < until:
+            self._failures[kind] = until, more + 1
+            return
+        self._failures[kind] = now + _SAID_EVERY, 0
+        pod, node = binding.pod.key, binding.node
+        self._say(message, warning=True, pod=pod, node=node, error=error, more=more or None)
 
     async def _try(self, binding: Binding, settles_at: float) -> tuple[bool, Written] | None:
         """Makes an attempt (True), or looks what became of earlier ones; None when nothing is to be done."""
@@ -389,8 +409,12 @@ class Binder:
         uid, gone = binding.pod.uid, written.verdict is Verdict.GONE
         if gone:
             self._refusals.pop(uid, None)
-        elif not await self._rest(uid):
-            return
+        else:
+            before = self._refusals.get(uid)
+            times = 1 if before is None else before.failures + 1
+            self._context.write_refused((binding,), written.error, times)
+            if not await self._rest(uid):
+                return
         # Where another writer has bound it, the watch reports that. Else it is placed again.
         self.handle(BindRefused(binding, BindFailed(uid, str(written.error), final=gone)))
 

@@ -60,7 +60,7 @@ _PAUSE: Final = 0.25
 class _Memory:
     """What is remembered of a gang's status."""
 
-    __slots__ = ("decision", "domain", "no_volume", "since", "uid")
+    __slots__ = ("decision", "domain", "since", "uid")
 
     def __init__(self) -> None:
         #: By type: since when each condition is as it is.
@@ -70,8 +70,6 @@ class _Memory:
         self.uid = ""
         #: The domain that was written last.
         self.domain = ""
-        #: Which volume of which member could not be had last; empty once the gang is placed.
-        self.no_volume = ""
 
 
 class GangStatuses:
@@ -184,17 +182,6 @@ class GangStatuses:
             if ended or (found.domain and found.domain != path_of(self._starts.place(key))):
                 self.refused(key)
 
-    def volumes_failed(self, key: str, why: str) -> None:
-        """A volume of a member could not be had as it was decided: an Event, and a condition."""
-        about = self.regarding(key)
-        if about is None or key not in self._starts.own:
-            return
-        text = f"{Reason.VOLUME_NOT_BINDABLE}: {why}"
-        note = Note(reason="FailedScheduling", action="Binding", text=text, warning=True)
-        self._events.post(about, note)
-        self._memory.setdefault(key, _Memory()).no_volume = why
-        self.review(key)
-
     def moved(self) -> None:
         """Nodes, their labels or topologies changed: gangs may be elsewhere than their status says."""
         self._moved.set()
@@ -279,7 +266,11 @@ class GangStatuses:
             gist=None if planned or said[0].true else transitions,
             stands=False if planned else None,
             write=lambda: self._write(key, standing.group, found, record, planned),
-            events={} if found.has_conditions else dict(zip(transitions, map(_note, said), strict=True)),
+            events={
+                transition: _note(one)
+                for transition, one in zip(transitions, said, strict=True)
+                if not found.has_conditions or one.reason == Reason.BINDING_REFUSED or _is_lost_volume(one)
+            },
         )
 
     async def _write(
@@ -320,13 +311,11 @@ class GangStatuses:
             before = found.conditions.get(VALID)
             if VALID in memory.since or (before is not None and before.status == "False"):
                 wrong = Said(VALID, True, VALID, "nothing is wrong with what it asks for")
-        if standing.enough:
-            memory.no_volume = ""
         mentioned = VOLUMES_BOUND in memory.since or VOLUMES_BOUND in found.conditions
-        volumes = volumes_bound(memory.no_volume) if memory.no_volume or mentioned else None
+        volumes = volumes_bound(standing.no_volume) if standing.no_volume or mentioned else None
         if not found.ours:
             wrong = volumes = None
-        said = scheduled(standing, memory.no_volume), wrong, volumes, limited(standing)
+        said = scheduled(standing), wrong, volumes, limited(standing)
         return tuple(one for one in said if one is not None)
 
     def _condition(self, key: str, said: Said, found: GangObject) -> StatusCondition:
@@ -352,6 +341,10 @@ class GangStatuses:
             last_transition_time=before[1],
             observed_generation=found.generation,
         )
+
+
+def _is_lost_volume(said: Said) -> bool:
+    return said.type == VOLUMES_BOUND and not said.true
 
 
 def _note(said: Said) -> Note:

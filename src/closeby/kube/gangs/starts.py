@@ -123,13 +123,15 @@ class Starts:
             return None
         plan, kept, cluster = self._plans.get(key), self._engine.reservation, self._engine.cluster
         on = [(pod, cluster.placement(pod.uid)) for pod in state.placed(key)]
+        waiting, told = state.waiting(key), self._engine.stories.refused
         nodes = [(pod, pod.node_name if slot is None else cluster.names[slot]) for pod, slot in on]
         return GangStanding(
             group=group,
             held=tuple([(pod, node) for pod, node in nodes if node]),
             on_the_way=self._on_the_way(key),
             not_bound=() if self._gated is None else self._gated.not_bound(key),
-            waiting=state.waiting(key),
+            waiting=waiting,
+            unbound=tuple([told[one.uid] for one in (*state.placed(key), *waiting) if one.uid in told]),
             no_members=self.own.no_members(key),
             done=len(state.done(key)),
             outcome=self._engine.outcome(key),

@@ -17,7 +17,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.recorded import DecisionStatus
 from closeby.reading.common.plans import PlanWire, planned_nodes
-from closeby.scheduling.outcomes import Outcome, Place, Reservation
+from closeby.scheduling.outcomes import Leftover, Outcome, Place, Reservation
 
 SCHEDULED: Final = "Scheduled"
 VALID: Final = "Valid"
@@ -61,6 +61,8 @@ class GangStanding(Struct, frozen=True, kw_only=True):
     reduced: bool = False
     #: Where the members that hold a node are now; None when that was not asked, or is not known.
     place: Place | None = None
+    #: Members that can't be bound where they were placed.
+    unbound: tuple[Leftover, ...] = ()
 
     @property
     def present(self) -> bool:
@@ -71,6 +73,17 @@ class GangStanding(Struct, frozen=True, kw_only=True):
     def bound(self) -> int:
         """Members that are bound."""
         return sum(pod.uid not in self.on_the_way for pod, _ in self.held)
+
+    @property
+    def refused(self) -> str:
+        """What the server says where it refuses a binding, or what comes before it; empty if it does not."""
+        return next((one.message for one in self.unbound if one.reason is Reason.BINDING_REFUSED), "")
+
+    @property
+    def no_volume(self) -> str:
+        """Which volume of which member could not be had as it was decided; empty if all could."""
+        found = (one for one in self.unbound if one.reason is Reason.VOLUME_NOT_BINDABLE)
+        return next((f"{one.pod.name}: {one.message}" for one in found), "")
 
     @property
     def unfinished(self) -> bool:
@@ -97,23 +110,26 @@ class Said(Struct, frozen=True):
     message: str
 
 
-def scheduled(standing: GangStanding, no_volume: str = "") -> Said:
-    """How far the gang is; ``no_volume``: which volume could not be had last."""
-    bound = standing.bound
+def scheduled(standing: GangStanding) -> Said:
+    """How far the gang is."""
+    bound, refused = standing.bound, standing.refused
     if standing.on_the_way and not standing.enough:
         count = bound + len(standing.on_the_way)
         message = f"{bound} of {count} members are bound, the others are on their way{_where(standing)}"
         reason = NOT_BOUND if standing.not_bound else STARTING
+        if refused:
+            reason = str(Reason.BINDING_REFUSED)
+            message = f"{bound} of {count} members are bound{_where(standing)}; {refused}"
         return Said(SCHEDULED, False, reason, message + _in_the_way(standing))
     refusal = _refusal(standing)
-    if refusal is None and no_volume and standing.waiting:
-        refusal = str(Reason.VOLUME_NOT_BINDABLE), no_volume
     if standing.enough and (bound or standing.done or refusal is None):
         message = f"{_members(bound)} placed{_where(standing)}"
         if standing.done:
             message += f", {standing.done} finished"
         if refusal is not None:
             message += f"; {_members(len(standing.waiting))} waiting: {refusal[1]}"
+        elif refused:
+            message += f"; {refused}"
         return Said(SCHEDULED, True, PLACED, message + _in_the_way(standing))
     others = "the others are to be placed again" if standing.waiting else "the others have not appeared"
     reason, why = refusal or (PARTLY_PLACED if bound else str(Reason.GANG_INCOMPLETE), others)

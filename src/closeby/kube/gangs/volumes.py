@@ -7,6 +7,7 @@ wrote is taken over. A failure, or a decision that does not hold any more, gives
 
 import asyncio
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -85,6 +86,9 @@ class VolumeContext(Protocol):
 
     def wanted(self, binding: Binding) -> bool:
         """Whether the pod is still to be bound as this says."""
+
+    def write_refused(self, bindings: Sequence[Binding], error: ApiError | None, times: int = 1) -> None:
+        """The server did not do, so many times in a row, what must be written before these take effect."""
 
     def volumes_failed(self, problem: VolumeProblem) -> None:
         """The volumes of a pod can't be had as it was decided."""
@@ -203,6 +207,7 @@ class VolumeStep:
             wait = attempts.next(error.retry_after)
             if not _may_pass(error) or time.monotonic() + wait > ends:
                 return _refusal(one, error)
+            self._context.write_refused((binding,), error, attempts.failures)
             await asyncio.sleep(wait)
         return _given_up(one)
 

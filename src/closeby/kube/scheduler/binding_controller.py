@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.applications.registry import app_group_key
+from closeby.kube.client.errors import INVALID, ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.gangs.binder import Binder, PreBindStep
 from closeby.kube.gangs.evicting import Evictor
@@ -32,7 +33,7 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.placements import PlacementWriter
 from closeby.kube.writing.pod_statuses import PodStatuses
 from closeby.kube.writing.statuses import ReportingSettings
-from closeby.kube.writing.writer import Note, Writer, Written, pod_reference
+from closeby.kube.writing.writer import Writer, Written
 from closeby.objects.pods import gang_key
 from closeby.objects.reasons import Reason
 from closeby.objects.saying import Say
@@ -42,6 +43,7 @@ from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     BindFailed,
     BindingsWithdrawn,
+    CannotBind,
     Event,
     GroupDeleted,
     NodeDeleted,
@@ -54,6 +56,8 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.outcomes import Binding, Decision, Leftover, Released, Reserved
 
+#: Conflicts or faults in a row after which a write counts as refused.
+_SEEMS_FOR_GOOD: Final = 3
 #: Seconds within which volumes must be bound, where no VolumeBinding says so.
 _BIND_WITHIN: Final = 600.0
 
@@ -101,8 +105,8 @@ class BindingController:
         self._news = given.news
         self.catch_up = given.catch_up
         self._failures: list[BindFailed | BindingsWithdrawn] = []
-        #: What became known of volumes and the engine has not taken in.
-        self._refused: list[VolumeRefused] = []
+        #: What keeps pods from being bound, which the engine has not taken in.
+        self._refused: list[VolumeRefused | CannotBind] = []
         self._tasks = tasks = given.tasks
         #: Set when nothing new is to be written, and what writes until then.
         self._stopping = asyncio.Event()
@@ -233,8 +237,10 @@ class BindingController:
         """Whether there are failures to take."""
         return bool(self._failures or self._refused) or self.preemption.pending
 
-    def take_failures(self) -> tuple[list[VolumeRefused], tuple[BindFailed | BindingsWithdrawn, ...]]:
-        """Volumes that could not be had and bindings that did not happen, since the last call."""
+    def take_failures(
+        self,
+    ) -> tuple[list[VolumeRefused | CannotBind], tuple[BindFailed | BindingsWithdrawn, ...]]:
+        """What keeps pods from being bound, and bindings that did not happen, since the last call."""
         taken = self._refused, tuple(self._failures)
         self._refused, self._failures = [], []
         return taken
@@ -251,6 +257,12 @@ class BindingController:
                     gone.add(gang_key(pod))
         # Asked while all members are known.
         return {key for key in gone if key in self.own}
+
+    def accepted(self, events: Iterable[Event]) -> set[str]:
+        """Gangs with a member that is bound after the server refused that; the engine has not taken it in."""
+        refused = self._engine.stories.refused
+        pods = (one.pod for one in events if refused and isinstance(one, PodUpserted))
+        return {gang_key(pod) for pod in pods if pod.uid in refused and pod.node_name and pod.group}
 
     def took_in(
         self,
@@ -292,19 +304,27 @@ class BindingController:
 
     def volumes_failed(self, problem: VolumeProblem) -> None:
         """The volumes of a pod can't be had as it was decided: it is placed again."""
-        pod = problem.binding.pod
         if problem.failure is not None:
             self._refused.append(VolumeRefused(problem.failure))
-            self._news()
-        if pod.uid not in self._engine.state.pods:
-            return
-        leftover = Leftover(pod, Reason.VOLUME_NOT_BINDABLE, problem.sentence())
-        text = f"{leftover.reason}: {leftover.message}"
-        note = Note(reason="FailedScheduling", action="Binding", text=text, warning=True)
-        self._events.post(pod_reference(pod), note)
-        self._pod_statuses.refused(leftover)
-        if pod.group is not None:
-            self._gang_statuses.volumes_failed(gang_key(pod), f"{pod.name}: {leftover.message}")
+        server = problem.trouble is VolumeTrouble.SERVER
+        reason = Reason.BINDING_REFUSED if server else Reason.VOLUME_NOT_BINDABLE
+        self._cannot_bind((problem.binding,), reason, problem.sentence())
+
+    def write_refused(self, bindings: Sequence[Binding], error: ApiError | None, times: int = 1) -> None:
+        """The server did not do, so many times in a row, what must be written before these take effect."""
+        if error is not None and _is_refusal(error, times):
+            why = f"the API server refuses a write that the start needs: {error}"
+            self._cannot_bind(bindings, Reason.BINDING_REFUSED, why)
+
+    def _cannot_bind(self, bindings: Sequence[Binding], reason: Reason, why: str) -> None:
+        """Users hear of it: on the pods, on their gang, and as the newest decision."""
+        pods = [one.pod for one in bindings if one.pod.uid in self._engine.state.pods]
+        self._refused.append(CannotBind(tuple(pod.uid for pod in pods), reason, why))
+        self._news()
+        for pod in pods:
+            self._pod_statuses.refused(Leftover(pod, reason, why), placed=True)
+        for key in {gang_key(pod) for pod in pods if pod.group is not None}:
+            self._gang_statuses.refused(key)
 
     def volumes_ended(self, seconds: float, trouble: VolumeTrouble | None) -> None:
         """All volumes of a pod are bound after so many seconds, or (``trouble``) are not."""
@@ -369,6 +389,16 @@ class BindingController:
             self._gang_statuses.refused(key)
         else:
             self._gang_statuses.review(key)
+
+
+def _is_refusal(error: ApiError, times: int) -> bool:
+    """Whether users are to hear of it: the server refuses for good, or for so long that it seems so.
+
+    A conflict may mean that another writer was faster; a webhook that does not answer is a fault (500).
+    """
+    if error.code in (409, 500):
+        return times >= _SEEMS_FOR_GOOD
+    return not error.passing and (error.code is not None or error.reason == INVALID)
 
 
 def _now() -> str:

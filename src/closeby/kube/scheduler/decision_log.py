@@ -1,5 +1,7 @@
 """What the scheduler's log says of decisions: once, as long as it stays the same."""
 
+from collections.abc import Container
+
 from closeby.objects.saying import Reported, Say
 from closeby.objects.unexpected import fields_of
 from closeby.scheduling.outcomes import Decision, Outcome
@@ -8,8 +10,10 @@ from closeby.scheduling.outcomes import Decision, Outcome
 class DecisionLog:
     """What was logged last of each work item."""
 
-    def __init__(self, say: Say, *, dry_run: bool) -> None:
+    def __init__(self, say: Say, *, dry_run: bool, refused: Container[str] = ()) -> None:
+        """``refused``: uids of pods whose bindings the server refuses, which are placed again and again."""
         self._say = say
+        self._refused = refused
         self._dry_run = dry_run
         #: By work item: why it waits, and the fault in deciding about it.
         self._waits: Reported[str] = Reported()
@@ -31,7 +35,7 @@ class DecisionLog:
         """One line when pods of an item were placed, and one when it waits for another reason than before."""
         item = f"{outcome.kind.value}/{outcome.key}"
         nodes = {one.node for one in outcome.bindings}
-        if nodes:
+        if any(one.pod.uid not in self._refused for one in outcome.bindings):
             self._say(
                 "would place" if self._dry_run else "placed",
                 item=item,

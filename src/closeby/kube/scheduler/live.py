@@ -157,7 +157,7 @@ class LiveScheduler:
         self._meters.measures(self._refreshing.known)
         self._observed = ObservedPreemption(self.engine, settings, say, self._meters)
         self._unknown_costs = UnknownCosts(self.engine, say)
-        self._lines = DecisionLog(say, dry_run=settings.dry_run)
+        self._lines = DecisionLog(say, dry_run=settings.dry_run, refused=self.engine.stories.refused)
         limit = LIMIT if settings.lease is None else min(LIMIT, settings.lease.deadline)
         self._heartbeat = Heartbeat(limit, self._stood_still)
         #: What is under way in ``run``.
@@ -398,6 +398,7 @@ class LiveScheduler:
             renewed |= self._feed.foreign.news()
             refused, failures = self._bindings.take_failures()
             losing_members = self._bindings.losing_members(fed.events)
+            renewed |= self._bindings.accepted(fed.events)
             reports = (*refused, *failures, *self._bindings.preemption.take())
             events: tuple[Event, ...] = (*fed.events, *reports, *self._refreshing.take())
             if time.monotonic() > self._look_at_all:

@@ -29,8 +29,9 @@ from closeby.objects.times import utc
 from closeby.reading.decoding.keys import PLACED_ON
 from closeby.scheduling.outcomes import Binding, Leftover
 
-#: Reason of the condition; upstream's word, whatever ours is. An autoscaler has no cure for a fault of ours.
+#: Reason of the condition; upstream's word, whatever ours is, but where an autoscaler has no cure.
 UNSCHEDULABLE: Final = "Unschedulable"
+_NO_CURE_BY_NODES: Final = frozenset({Reason.SCHEDULER_ERROR, Reason.BINDING_REFUSED})
 #: Type of the condition; there only on pods that were decided without their AppGroup at least once.
 APP_GROUP_FOUND: Final = "closeby.dev/AppGroupFound"
 #: What kube-apiserver itself writes for a pod with scheduling gates.
@@ -56,6 +57,8 @@ class _Pod(Struct, frozen=True):
     #: Why it waits.
     reason: ReasonToken | None = None
     message: str = ""
+    #: Whether that was found after it was placed: it is placed again, and that is so until it is bound.
+    placed: bool = False
     #: Whether it was decided with its AppGroup; None: it names none, or was never decided without it.
     grouped: bool | None = None
     #: None: it never had a nominated node that we know of.
@@ -102,14 +105,16 @@ class PodStatuses:
         """Writes what is due until ``stopping`` is set, and ends what is under way."""
         await self._workers.run(stopping)
 
-    def refused(self, leftover: Leftover) -> None:
-        """The pod waits for this reason now."""
+    def refused(self, leftover: Leftover, *, placed: bool = False) -> None:
+        """The pod waits for this reason now; ``placed``: it has a node, and can't be bound there."""
         if leftover.reason in _WRITTEN_BY_OTHERS:
             return
         pod = leftover.pod
         before = self._pods.get(pod.uid)
         known = before or _Pod(pod)
-        now = self._pods[pod.uid] = replace(known, pod=pod, reason=leftover.reason, message=leftover.message)
+        now = self._pods[pod.uid] = replace(
+            known, pod=pod, reason=leftover.reason, message=leftover.message, placed=placed
+        )
         if before is None or before.refusal != now.refusal:
             self._statuses.work.add(pod.uid, after=self._stands)
 
@@ -120,11 +125,16 @@ class PodStatuses:
         nominated = None if before is None else before.nominated
         if nominated is not None and nominated.condition is None:
             nominated = None  # The binding says more than it.
-        if grouped is None and nominated is None:
+        refused = before is not None and before.placed
+        if grouped is None and nominated is None and not refused:
             self.settled(pod.uid)
             return
-        self._pods[pod.uid] = _Pod(pod, grouped=grouped, nominated=nominated)
-        self._statuses.work.forget(pod.uid)
+        if not refused:
+            self._statuses.work.forget(pod.uid)
+        now = _Pod(pod, grouped=grouped, nominated=nominated)
+        if before is not None and refused:
+            now = replace(now, reason=before.reason, message=before.message, placed=True)
+        self._pods[pod.uid] = now
 
     async def nominate(self, pod: Pod, nomination: Nomination) -> Written:
         """Writes the nominated node of a pod that waits, or that it has none any more."""
@@ -146,7 +156,8 @@ class PodStatuses:
     async def before_binding(self, uid: str) -> None:
         """Returns when nothing is being written about the pod, so that no refusal follows its binding."""
         if uid in self._pods:
-            await self._statuses.write_now(uid, again=False)
+            self._statuses.work.forget(uid)
+            await self._statuses.write_now(uid, again=False, if_changed=True)
         else:
             await self._statuses.quiet(uid)
 
@@ -219,7 +230,7 @@ class PodStatuses:
 
 
 def _unschedulable(found: _Pod) -> StatusCondition:
-    reason = found.reason if found.reason is Reason.SCHEDULER_ERROR else UNSCHEDULABLE
+    reason = found.reason if found.reason in _NO_CURE_BY_NODES else UNSCHEDULABLE
     return StatusCondition(type="PodScheduled", status="False", reason=reason, message=found.refusal)
 
 
