@@ -15,12 +15,14 @@ from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.start_events import StatusWritten
 from closeby.kube.gangs.starts import Starts
 from closeby.kube.gangs.status import (
+    CONSTRAINTS_MET,
     PRIORITY_LIMITED,
     SCHEDULED,
     VALID,
     VOLUMES_BOUND,
     GangStanding,
     Said,
+    constraints_met,
     last_decision,
     limited,
     path_of,
@@ -60,7 +62,7 @@ _PAUSE: Final = 0.25
 class _Memory:
     """What is remembered of a gang's status."""
 
-    __slots__ = ("decision", "domain", "since", "uid")
+    __slots__ = ("decision", "domain", "since", "uid", "unmet")
 
     def __init__(self) -> None:
         #: By type: since when each condition is as it is.
@@ -70,6 +72,8 @@ class _Memory:
         self.uid = ""
         #: The domain that was written last.
         self.domain = ""
+        #: Whether members do not meet what it asks for, as was said last.
+        self.unmet = False
 
 
 class GangStatuses:
@@ -179,7 +183,8 @@ class GangStatuses:
             written = found.conditions.get(SCHEDULED if found.ours else _UPSTREAM_SCHEDULED)
             placed = written is not None and written.status == "True"
             ended = found.has_conditions and placed is not standing.enough
-            if ended or (found.domain and found.domain != path_of(self._starts.place(key))):
+            met = found.conditions.get(CONSTRAINTS_MET)
+            if ended or self._elsewhere(key, found.domain, unmet=met is not None and met.status == "False"):
                 self.refused(key)
 
     def moved(self) -> None:
@@ -217,11 +222,15 @@ class GangStatuses:
                     await asyncio.sleep(_PAUSE)
                 with Contained() as looking:
                     memory = self._memory.get(key)
-                    before = "" if memory is None else memory.domain
-                    if before and before != path_of(self._starts.place(key)):
+                    if memory is not None and self._elsewhere(key, memory.domain, unmet=memory.unmet):
                         self.review(key)
                 if looking.error is not None:
                     self._say("place not known", warning=True, gang=key, **fields_of(looking.error))
+
+    def _elsewhere(self, key: str, domain: str, *, unmet: bool) -> bool:
+        """Whether what was said of the members' place, and of their constraints, is not true any more."""
+        moved = domain and domain != path_of(self._starts.place(key))
+        return bool(moved) or (self._starts.unmet(key) is not None) is not unmet
 
     # What is to be said
 
@@ -315,7 +324,10 @@ class GangStatuses:
         volumes = volumes_bound(standing.no_volume) if standing.no_volume or mentioned else None
         if not found.ours:
             wrong = volumes = None
-        said = scheduled(standing), wrong, volumes, limited(standing)
+        memory.unmet = standing.unmet is not None
+        mentioned = CONSTRAINTS_MET in memory.since or CONSTRAINTS_MET in found.conditions
+        met = constraints_met(standing) if (standing.unmet and standing.bound) or mentioned else None
+        said = scheduled(standing), wrong, volumes, met, limited(standing)
         return tuple(one for one in said if one is not None)
 
     def _condition(self, key: str, said: Said, found: GangObject) -> StatusCondition:
@@ -349,8 +361,9 @@ def _is_lost_volume(said: Said) -> bool:
 
 def _note(said: Said) -> Note:
     """On objects without conditions an Event is the only way to report."""
-    if said.type == PRIORITY_LIMITED:
-        return Note(reason=said.reason, action="Scheduling", text=said.message, warning=True)
+    if said.type in (PRIORITY_LIMITED, CONSTRAINTS_MET):
+        warning = said.reason != CONSTRAINTS_MET
+        return Note(reason=said.reason, action="Scheduling", text=said.message, warning=warning)
     text = said.message if said.true else f"{said.reason}: {said.message}"
     reason = "Scheduled" if said.true else "FailedScheduling"
     return Note(reason=reason, action="Scheduling", text=text, warning=not said.true)

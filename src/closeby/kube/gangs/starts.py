@@ -30,6 +30,7 @@ from closeby.kube.gangs.status import GangStanding
 from closeby.kube.state.gated_pods import GatedPods
 from closeby.kube.state.ownership import OwnGangs
 from closeby.objects.pods import gang_key
+from closeby.objects.reasons import Condition
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import BindFailed, BindingsWithdrawn
 from closeby.scheduling.outcomes import Binding, Place
@@ -140,6 +141,7 @@ class Starts:
             begun=plan is not None and plan.begun,
             reduced=plan is not None and plan.reduced,
             place=self.place(key) if with_place else None,
+            unmet=self.unmet(key) if with_place else None,
         )
 
     def _on_the_way(self, key: str) -> frozenset[str]:
@@ -152,6 +154,10 @@ class Starts:
     def place(self, key: str) -> Place | None:
         """Where the gang's members are now; None when that is not known."""
         return self._engine.recheck.place(key)
+
+    def unmet(self, key: str) -> Condition | None:
+        """What the gang asks for, and its members do not meet where they are now; None where they do."""
+        return self._engine.recheck.unmet(key)
 
     def unfinished(self) -> Iterator[GangStanding]:
         """Gangs with some members of a start bound, but too few."""

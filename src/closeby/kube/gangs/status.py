@@ -2,7 +2,7 @@
 
 ``Scheduled`` is the condition that tells how far the gang is; ``Valid`` is there when something is wrong with
 what the gang asks for, ``PriorityLimited`` when the priority that it names does not count, ``VolumesBound``
-when a volume of a member could not be had.
+when a volume of a member could not be had, ``ConstraintsMet`` when bound members do not meet what is asked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +25,8 @@ VALID: Final = "Valid"
 VOLUMES_BOUND: Final = "VolumesBound"
 #: True where the priority that the gang names does not count: its pods were admitted with less.
 PRIORITY_LIMITED: Final = str(Reason.PRIORITY_LIMITED)
+#: False where bound members do not meet what the gang asks for by now.
+CONSTRAINTS_MET: Final = "ConstraintsMet"
 #: Reasons of ``Scheduled`` besides the tokens of refusals: all is well, and bindings are on their way.
 PLACED: Final = "Placed"
 STARTING: Final = "Starting"
@@ -63,6 +65,8 @@ class GangStanding(Struct, frozen=True, kw_only=True):
     place: Place | None = None
     #: Members that can't be bound where they were placed.
     unbound: tuple[Leftover, ...] = ()
+    #: What it asks for and its members do not meet, likewise.
+    unmet: Condition | None = None
 
     @property
     def present(self) -> bool:
@@ -157,6 +161,16 @@ def volumes_bound(no_volume: str) -> Said:
     if no_volume:
         return Said(VOLUMES_BOUND, False, str(Reason.VOLUME_NOT_BINDABLE), no_volume)
     return Said(VOLUMES_BOUND, True, VOLUMES_BOUND, "the members have their volumes")
+
+
+def constraints_met(standing: GangStanding) -> Said:
+    """What the bound members do not meet of what the gang asks for now, or that they do."""
+    unmet = standing.unmet
+    if unmet is None or not standing.bound:
+        return Said(CONSTRAINTS_MET, True, CONSTRAINTS_MET, "the members meet what it asks for")
+    why = f"members run where it does not ask for any more: {unmet.sentence()}"
+    remedy = "delete them to have the gang placed again, or ask for what they meet"
+    return Said(CONSTRAINTS_MET, False, str(unmet.reason), f"{why}; {remedy}")
 
 
 def limited(standing: GangStanding) -> Said | None:

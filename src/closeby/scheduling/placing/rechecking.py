@@ -164,6 +164,14 @@ class Recheck:
         tree = tree_of(constraints_of(group, self._tools.topologies, self._tools.profile.close_by_default))
         return None if tree is None else place_of(tree, running)
 
+    def unmet(self, key: str) -> Condition | None:
+        """What a gang asks for, and its members do not meet where they are; None where they do."""
+        group = self._state.groups.get(key)
+        if group is None or not running_members(self._tools, self._state, key):
+            return None
+        gang = waiting_gang(self._tools, self._state, group, (), in_order=False)
+        return _constraint_broken(group, gang, started=True)
+
     def still_holds(self, binds: Sequence[Binding], before: Checked, *, started: bool) -> Checked:
         """Whether bindings of one work item could be decided so now.
 
