@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from closeby.controllers.grouping.writes import Writes
 from closeby.kube.client.transport import Transport
@@ -179,7 +180,7 @@ def test_what_the_controllers_do_write_on_pods_is_still_written(
 
     async def run() -> None:
         async with stolen(helm, control_plane, namespace, "controllers") as theft:
-            member, alone = [await theft.pod(namespace, namespace) for _ in range(2)]
+            member, alone, wrong = [await theft.pod(namespace, namespace) for _ in range(3)]
 
             async def learnt() -> bool:
                 attempt = theft.thief.patch(path(member), labelled(more="x"), dryRun="All")
@@ -195,6 +196,14 @@ def test_what_the_controllers_do_write_on_pods_is_still_written(
             assert labels == member["metadata"]["labels"] | told
             annotations = (await theft.admin.get(path(alone)))["metadata"]["annotations"]
             assert annotations["closeby.dev/pod-group"] == "none"
+            for why in ("InvalidSpec: Job/a/b: no number", "InvalidSpec: Job/a/b: no level"):
+                assert await writes.not_grouped(record(wrong), why) is None
+                annotations = (await theft.admin.get(path(wrong)))["metadata"]["annotations"]
+                assert annotations["closeby.dev/not-grouped"] == why
+            corrected = replace(record(wrong), annotations={"closeby.dev/not-grouped": why})
+            assert await writes.join(corrected, "train", None) is None
+            annotations = (await theft.admin.get(path(wrong)))["metadata"]["annotations"]
+            assert annotations == wrong["metadata"]["annotations"]
 
     asyncio.run(run())
 
