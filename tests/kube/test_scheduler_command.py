@@ -67,6 +67,19 @@ def test_an_ordinary_user_reads_what_is_not_allowed(control_plane: ControlPlane)
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.parametrize(
+    ("command", "right"), [("scheduler", "create pods/binding"), ("controllers", "patch pods")]
+)
+def test_rights_that_lack_are_named(control_plane: ControlPlane, command: str, right: str) -> None:
+    if control_plane.ordinary_kubeconfig is None:
+        pytest.skip("needs a user without rights: run it without CLOSEBY_TEST_KUBECONFIG")
+    with started(command, "--kubeconfig", str(control_plane.ordinary_kubeconfig)) as process:
+        line = lines_until(process, "rights lacking")
+        process.terminate()
+        assert "level=warning" in line and "may not watch nodes, " in line and f"may not {right}, " in line
+        assert process.wait(timeout=60) == 0
+
+
 def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(NOBODY_THERE)
