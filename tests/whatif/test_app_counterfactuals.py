@@ -29,7 +29,7 @@ ONE = "default/A1"
 
 def answers(manifests: Manifests, key: str = ONE) -> tuple[Counterfactual, ...]:
     run = simulate(manifests, Configuration())
-    return counterfactuals(run, only=[key])[f"{APPLICATION}{key}"]
+    return counterfactuals(run, only=[key]).get(f"{APPLICATION}{key}", ())
 
 
 def said(manifests: Manifests, *kinds: Kind) -> list[str]:
