@@ -89,6 +89,13 @@ def promtool() -> str:
     return found
 
 
+@pytest.mark.parametrize("alert", alerts(), ids=lambda one: one["alert"])
+def test_an_alert_is_tested_for_what_it_must_and_must_not_fire_on(alert: dict[str, Any]) -> None:
+    names = [one["name"] for one in yaml.safe_load(TESTS.read_text())["tests"]]
+    for word in ("fires", "silent"):
+        assert any(name.startswith(f"{alert['alert']} {word}: ") for name in names), (alert["alert"], word)
+
+
 def test_prometheus_takes_them(promtool: str) -> None:
     done = subprocess.run(
         [promtool, "check", "rules", str(RULES)], capture_output=True, text=True, check=False
@@ -96,7 +103,7 @@ def test_prometheus_takes_them(promtool: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_fires_when_it_should_and_none_where_all_is_well(promtool: str, tmp_path: Path) -> None:
+def test_each_fires_when_it_should_and_only_then(promtool: str, tmp_path: Path) -> None:
     shutil.copy(RULES, tmp_path / "closeby.yaml")
     shutil.copy(TESTS, tmp_path / "tests.yaml")
     done = subprocess.run(

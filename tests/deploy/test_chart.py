@@ -15,6 +15,7 @@ from tests.cli.calling import closeby as call
 from tests.deploy.helm import CHART, PLAIN, PLAIN_ARGUMENTS, ROOT, called, objects, rendered
 
 COMPONENTS = ("scheduler", "controllers")
+LEASE_TIMES = ("lease-duration", "renew-deadline", "retry-period")
 ASKING = ("--set", "metrics.serviceMonitor.enabled=true", "--set-string", "metrics.serviceMonitor.labels.a=b")
 
 
@@ -274,6 +275,33 @@ def test_its_arguments_are_options_of_the_command(helm: Path, component: str) ->
     shown = call(command, "--help").stdout
     for option in options:
         assert re.search(rf"(^|[\s/]){option.partition('=')[0]}\b", shown), f"{option} is not in:\n{shown}"
+
+
+def arguments_of(helm: Path, component: str, *settings: str) -> list[str]:
+    workload = of_kind(rendered(helm, *settings), "Deployment")[f"closeby-{component}"]["spec"]
+    (container,) = workload["template"]["spec"]["containers"]
+    found: list[str] = container["args"]
+    return found
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_in_a_dry_run_nothing_writes_and_no_pod_waits_for_the_pod_grouper(helm: Path, component: str) -> None:
+    assert "--dry-run" not in arguments_of(helm, component)
+    dry = arguments_of(helm, component, "--set", "scheduler.dryRun=true")
+    assert "--dry-run" in dry and "--pod-grouper" not in dry
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_the_times_of_the_leases_are_values(helm: Path, component: str) -> None:
+    times = "leaderElection.leaseDuration=1m,leaderElection.renewDeadline=40s,leaderElection.retryPeriod=5s"
+    given = {
+        key: value
+        for key, _, value in (one.partition("=") for one in arguments_of(helm, component, "--set", times))
+    }
+    assert [given[f"--leader-elect-{name}"] for name in LEASE_TIMES] == ["1m", "40s", "5s"]
+    # The values of an older chart have none of them.
+    old = arguments_of(helm, component, "--set", "leaderElection=null")
+    assert not any(name in one for one in old for name in LEASE_TIMES)
 
 
 def test_the_configuration_is_one_that_closeby_takes(helm: Path, tmp_path: Path) -> None:

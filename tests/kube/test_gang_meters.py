@@ -3,12 +3,21 @@
 import math
 
 from closeby.objects.labels import HOSTNAME
+from closeby.objects.nodes import Node
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
 from closeby.report.documents.quality import QualityEntry
 from closeby.report.documents.scheduling import scheduling_report
-from closeby.scheduling.events import GroupChanged, NodeUpserted, PodDeleted, PodUpserted
+from closeby.scheduling.events import (
+    GroupChanged,
+    NodeDeleted,
+    NodeUpserted,
+    PodDeleted,
+    PodUpserted,
+    TopologyChanged,
+)
 from closeby.simulator.runs import simulate
+from closeby.topology.network_labels import read_network_labels
 from tests.kube.metered import Metered, added
 from tests.kube.scraping import Scrape
 from tests.worlds import GPU, draw, fabric, gang, node, pods, spec, world
@@ -74,6 +83,37 @@ def test_a_gang_that_loses_a_pod_on_the_way_is_measured_when_it_is_placed_again(
     it.bind(again)
     assert it.scrape().value("closeby_gang_slowdown_count") == 1
     assert excess(it.scrape()) == {("zone",): 1.0, ("rack",): 1.0, ("hostname",): 1.0}
+
+
+def test_nodes_are_counted_on_which_more_is_used_than_they_offer() -> None:
+    it = Metered(world(TWO_RACKS))
+    it.hear(
+        *added(pods(None, 2, spec(gpu=8), on="b")), *added(pods(None, 1, spec(gpu=8), prefix="c", on="c"))
+    )
+    told = it.scrape()
+    assert told.value("closeby_overcommitted_nodes", resource=GPU) == 1
+    assert (told.value("closeby_resource_utilisation_ratio", resource=GPU) or 1) < 1
+    it.hear(NodeDeleted("b"))
+    assert it.scrape().value("closeby_overcommitted_nodes", resource=GPU) == 0
+
+
+def test_nodes_are_counted_whose_labels_contradict_those_of_others() -> None:
+    """One node of block b1 names another datacenter: no node of the block has a block then."""
+    network = "network.topology.kubernetes.io/"
+
+    def host(name: str, block: str, center: str) -> Node:
+        return node(name, {f"{network}block": block, f"{network}datacenter": center}, {GPU: 8})
+
+    hosts = [host("a", "b1", "d1"), host("b", "b1", "d1"), host("c", "b2", "d1"), host("d", "b3", "d2")]
+
+    def counts(*more: Node) -> dict[tuple[str, ...], float]:
+        found = read_network_labels((*hosts, *more))
+        it = Metered(world((*hosts, *more)))
+        it.hear(*(TopologyChanged(one, found.ignored.get(one.name, {})) for one in found.topologies))
+        return {key: n for key, n in it.scrape().all("closeby_nodes_without_level").items() if n}
+
+    assert counts() == {}
+    assert set(counts(host("e", "b1", "d2")).values()) == {3}
 
 
 def test_use_and_fragmentation_are_looked_up() -> None:

@@ -15,7 +15,9 @@ from tests.cli.programs import lines_until, started
 from tests.control_plane.api import Api
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, node
+from tests.kube.faulty_proxy import Refuse
 from tests.kube.live import unique
+from tests.kube.live_world import behind_proxy, kubeconfig_to
 
 NOBODY_THERE = """
 current-context: c
@@ -80,20 +82,72 @@ def test_rights_that_lack_are_named(control_plane: ControlPlane, command: str, r
         assert process.wait(timeout=60) == 0
 
 
-def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["scheduler", "controllers"])
+def test_a_cluster_that_is_not_there_is_waited_for(command: str, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(NOBODY_THERE)
-    # It does not try for ever.
+    with started(command, "--kubeconfig", str(kubeconfig), "--metrics-address", "off") as process:
+        for _ in range(2):
+            line = lines_until(process, "waiting for the API server")
+            assert "level=warning" in line and "Unreachable" in line and "retry_in=" in line
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+
+
+def test_it_begins_once_the_server_answers(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """A server that starts refuses at first what it grants later."""
+
+    async def run() -> None:
+        async with behind_proxy(control_plane, namespace) as (it, proxy):
+            proxy.chance = lambda method, path: Refuse(403)
+            kubeconfig = kubeconfig_to(proxy, tmp_path)
+            with started(
+                "scheduler", "--kubeconfig", str(kubeconfig), "--scheduler-name", it.name
+            ) as process:
+                for code in (503, 503):
+                    await asyncio.to_thread(lines_until, process, "waiting for the API server")
+                    proxy.chance = lambda method, path, code=code: Refuse(code)
+                proxy.forgive()
+                await asyncio.to_thread(lines_until, process, "msg=ready")
+                process.terminate()
+                assert await asyncio.to_thread(process.wait, 60) == 0
+
+    asyncio.run(run())
+
+
+def test_credentials_that_the_server_does_not_take_end_it(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "config"
+    server = control_plane.access()
+    kubeconfig.write_text(
+        NOBODY_THERE.replace("http://127.0.0.1:9", server.server)
+        .replace("cluster: {server", "cluster: {insecure-skip-tls-verify: true, server")
+        .replace("user: {}", "user: {token: nobodys}")
+    )
     done = subprocess.run(
         [sys.executable, "-m", "closeby", "scheduler", "--kubeconfig", str(kubeconfig)],
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
     )
-    assert done.returncode == 2
-    assert "http://127.0.0.1:9" in done.stderr and "Unreachable" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 2 and "Unauthorized (401)" in done.stderr
+
+
+def test_times_of_the_lease_that_can_not_work_together(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(NOBODY_THERE)
+
+    def refused(*arguments: str) -> str:
+        done = closeby("scheduler", "--kubeconfig", kubeconfig, *arguments)
+        assert done.exit_code == 2
+        return done.stderr
+
+    assert "lease-duration must be longer" in refused("--leader-elect-lease-duration", "10s")
+    assert "renew-deadline must be longer" in refused("--leader-elect-retry-period", "8.5s")
+    assert "not a span of time" in refused("--leader-elect-renew-deadline", "soon")
 
 
 def test_it_can_be_stopped_while_a_server_says_nothing(tmp_path: Path) -> None:

@@ -105,10 +105,11 @@ def test_a_gang_and_how_close_it_lies() -> None:
 def test_a_binding_that_fails_is_an_error_and_the_pod_waits_on() -> None:
     it = Metered(world(TWO_RACKS))
     first, second = it.hear(*added(pods(None, 2)))
-    it.meters.binds(lambda: 2)
+    it.meters.binds(lambda: (1, 1))
     it.meters.binding(first)
     it.meters.binding(second)
-    assert it.scrape().value("closeby_bindings_in_flight") == 2
+    assert it.scrape().value("closeby_bindings_in_flight") == 1
+    assert it.scrape().value("closeby_bindings_awaiting_volumes") == 1
     assert it.scrape().value("scheduler_cache_size", type="assumed_pods") == 2
     it.now += 1.0
     it.meters.not_bound(first)

@@ -74,8 +74,8 @@ def command(
     such as kai.scheduler/topology-required-placement) and labels its pods with it. app-groups and
     network-topologies maintain the status of AppGroups and NetworkTopologies. admission-checks is for Kueue's
     AdmissionChecks: a Workload is admitted when the scheduler holds places for its pods (docs/kueue.md).
-    Exits with code 1 when it loses leadership to another replica, so that it is restarted. A dry run
-    persists nothing and does not need leadership.
+    It waits for the API server as long as it takes. A replica that loses leadership stops writing and stands
+    by. A dry run persists nothing and does not need leadership.
 
     \b
     Example:

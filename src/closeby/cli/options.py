@@ -85,10 +85,41 @@ class Election(NamedTuple):
     name: str
     #: None leaves it to the connection.
     namespace: str | None
+    #: Of the Lease, in seconds.
+    duration: float = 15.0
+    deadline: float = 10.0
+    retry: float = 2.0
+
+
+class Seconds(click.ParamType[float]):
+    """Seconds, or a span of time as Kubernetes writes it, or as reports do: ``3 d 4 h``, ``2 min 5 s``."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from closeby.objects.times import parse_duration
+
+        if isinstance(value, float):
+            return value
+        text = "".join(str(value).split()).replace("min", "m")
+        days, has_days, rest = text.partition("d")
+        if has_days:
+            text = rest or "0"
+        # A number alone is seconds; in `1h30` it could be either.
+        seconds = parse_duration(f"{text}s" if not has_days and _is_number(text) else text)
+        if seconds is not None and has_days:
+            seconds = seconds + 86_400 * float(days) if _is_number(days) else None
+        if seconds is None or seconds == 0:
+            self.fail(f"{value!r} is not a span of time; write seconds, or like 36h, 1h30m or 2d", param, ctx)
+        return seconds
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdecimal()
 
 
 def elects(default_name: str) -> Callable[[Command], Command]:
-    """``--leader-elect`` with the Lease's name and namespace; the command gets them as ``election``."""
+    """``--leader-elect``, the Lease and its times; the command gets them as ``election``."""
 
     def decorate(command: Command) -> Command:
         @click.option(
@@ -106,11 +137,43 @@ def elects(default_name: str) -> Callable[[Command], Command]:
             help="Namespace of the Lease.  [default: $POD_NAMESPACE, else the context's or the pod's "
             "namespace]",
         )
+        @click.option(
+            "--leader-elect-lease-duration",
+            metavar="TIME",
+            type=Seconds(),
+            default="15s",
+            show_default=True,
+            help="Replicas that stand by wait so long after the last renewal they saw.",
+        )
+        @click.option(
+            "--leader-elect-renew-deadline",
+            metavar="TIME",
+            type=Seconds(),
+            default="10s",
+            show_default=True,
+            help="The leader stops writing, and stands by, when it could not renew the Lease for so long.",
+        )
+        @click.option(
+            "--leader-elect-retry-period",
+            metavar="TIME",
+            type=Seconds(),
+            default="2s",
+            show_default=True,
+            help="Time between two attempts to renew or acquire the Lease.",
+        )
         @wraps(command)
         def with_election(
-            *, leader_elect: bool, lease_name: str, lease_namespace: str | None, **options: object
+            *,
+            leader_elect: bool,
+            lease_name: str,
+            lease_namespace: str | None,
+            leader_elect_lease_duration: float,
+            leader_elect_renew_deadline: float,
+            leader_elect_retry_period: float,
+            **options: object,
         ) -> None:
-            command(election=Election(leader_elect, lease_name, lease_namespace), **options)
+            times = leader_elect_lease_duration, leader_elect_renew_deadline, leader_elect_retry_period
+            command(election=Election(leader_elect, lease_name, lease_namespace, *times), **options)
 
         return with_election
 

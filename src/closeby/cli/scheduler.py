@@ -62,9 +62,9 @@ def command(
 ) -> None:
     """Schedule the pods of a live cluster that name this scheduler. Runs until SIGTERM or Ctrl-C.
 
-    Runs next to the cluster's own scheduler, or in --mode gate before it. Exits with code 1 when it loses
-    leadership to another replica, so that it is restarted. A dry run writes nothing and does not need
-    leadership.
+    Runs next to the cluster's own scheduler, or in --mode gate before it. It waits for the API server as
+    long as it takes. A replica that loses leadership stops writing and stands by. A dry run writes nothing
+    and does not need leadership.
 
     \b
     Example:

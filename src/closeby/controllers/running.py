@@ -56,7 +56,7 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.work_queue import Key
 from closeby.kube.writing.workers import STUCK_AFTER, Workers, Working
-from closeby.objects.garbage import collector_paused, settle
+from closeby.objects.garbage import collector_paused, settle, thaw
 from closeby.objects.reasons import Condition
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, fields_of
@@ -152,12 +152,12 @@ class ControllerRunner:
     async def run(self, stop: asyncio.Event) -> ApiError | None:
         """Runs until ``stop`` is set, then lets what is under way finish.
 
-        Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
-        the process should end then, and be restarted.
+        Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead.
         """
         error = await unless(stop, self._following.look)
         if stop.is_set() or error is not None:
             return error
+        thaw()
         async with asyncio.TaskGroup() as tasks:
             receiving = [tasks.create_task(one) for one in (self._following.run(), self._receive())]
             keeping = [tasks.create_task(self._keep(one)) for one in self._workers]

@@ -34,3 +34,10 @@ def settle() -> None:
     """The same after a last look, for when the first lists are complete."""
     gc.collect()
     gc.freeze()
+
+
+def thaw() -> None:
+    """Collects what was spared and is needed no more; to be called before all is listed once more."""
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()

@@ -76,6 +76,12 @@ class Topologies:
         """Names of the topologies that have a tree, sorted."""
         return tuple(topology.name for topology in self if topology.usable)
 
+    def ignored(self, name: str) -> tuple[int, ...]:
+        """For each level of a topology, the nodes whose label does not count; empty where there is none."""
+        topology = self._declared.get(name)
+        levels = () if topology is None else topology.levels
+        return tuple(len(self._ignored[name].get(level.node_label, ())) for level in levels)
+
     def distinct(self) -> tuple[str, ...]:
         """Names of the usable topologies that differ in their levels, sorted."""
         return tuple(sorted(self._levels))

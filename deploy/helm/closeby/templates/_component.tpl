@@ -10,6 +10,14 @@ The scheduler and the controllers differ in their arguments and their rights. Bo
 {{- $name := printf "%s-%s" (include "closeby.fullname" $root) $component }}
 {{- $common := list "--leader-elect" (printf "--lease-name=%s" $name) "--metrics-address=:8080" }}
 {{- $common = concat $common (include "closeby.secureMetrics" $root | fromYamlArray) }}
+{{- with $root.Values.leaderElection }}
+{{- $common = append $common (printf "--leader-elect-lease-duration=%s" .leaseDuration) }}
+{{- $common = append $common (printf "--leader-elect-renew-deadline=%s" .renewDeadline) }}
+{{- $common = append $common (printf "--leader-elect-retry-period=%s" .retryPeriod) }}
+{{- end }}
+{{- if $root.Values.scheduler.dryRun }}
+{{- $common = append $common "--dry-run" }}
+{{- end }}
 {{- $certificate := include "closeby.certificate" $root }}
 apiVersion: v1
 kind: ServiceAccount

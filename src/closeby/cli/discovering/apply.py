@@ -86,7 +86,7 @@ def apply(source: str, discover: Discover, chosen: Chosen) -> None:
         teller.odd(findings)
         teller.done(done)
 
-    run_until_told(connection, client(connection), once if chosen.watch is None else again, say)
+    run_until_told(connection, client(connection), once if chosen.watch is None else again)
 
 
 class _Teller:

@@ -111,7 +111,7 @@ def run(checked: CheckedSettings, say: Say) -> None:
         return None
 
     transport = Transport(connection, on_request=meters.requests(connection.host))
-    run_until_told(connection, transport, work, say)
+    run_until_told(connection, transport, work)
 
 
 async def _work(

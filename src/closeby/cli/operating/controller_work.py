@@ -26,6 +26,7 @@ from closeby.kube.client.connection import own_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import DryTransport, Transport
 from closeby.kube.metrics.health import Health
+from closeby.kube.writing.leading import terms
 from closeby.kube.writing.writer import Writer
 from closeby.objects.saying import Say
 
@@ -79,17 +80,21 @@ def run(controller: str, options: ControllerOptions, say: Say) -> None:
         prometheus = options.prometheus
         for warning in prometheus.access.warnings(prometheus.address):
             say("insecure measurements", warning=True, source=prometheus.address, why=warning)
-        reconcilers = _reconcilers(transport, controller, instance, options, counting, admission, say)
-        runner = ControllerRunner(transport, reconcilers, running, say, meters)
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
-        health.ready("informer-sync", lambda: runner.unready)
-        health.ready("workers", lambda: runner.stuck)
-        async with serving(options.metrics, health, meters, say, transport):
+
+        async def term() -> ApiError | None:
+            reconcilers = _reconcilers(transport, controller, instance, options, counting, admission, say)
+            runner = ControllerRunner(transport, reconcilers, running, say, meters)
+            health.ready("informer-sync", lambda: runner.unready)
+            health.ready("workers", lambda: runner.stuck)
             return await runner.run(stop)
+
+        async with serving(options.metrics, health, meters, say, transport):
+            return await terms(term, say)
 
     client = DryTransport if options.dry_run else Transport
     transport = client(connection, on_request=meters.requests(connection.host))
-    run_until_told(connection, transport, work, say)
+    run_until_told(connection, transport, work)
 
 
 def _admission(options: ControllerOptions) -> AdmissionSettings:

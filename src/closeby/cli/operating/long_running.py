@@ -2,19 +2,20 @@
 
 import asyncio
 import contextlib
+import math
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
+
+import click
 
 from closeby.cli.options import Election
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.client.connection import Connection, connect, told_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
-from closeby.kube.writing.leading import LEASE_LOST
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
 
 T = TypeVar("T")
 Work = Callable[[Transport, asyncio.Event], Awaitable[ApiError | None]]
@@ -35,11 +36,22 @@ def reach(kubeconfig: str | None, context: str | None) -> Connection:
 def lease_of(
     election: Election, connection: Connection, instance: str, *, dry_run: bool
 ) -> LeaseSettings | None:
-    """The Lease by which replicas elect a leader; None where there is nothing to lead."""
-    if dry_run or not election.wanted:
-        return None
-    namespace = election.namespace or told_namespace() or connection.namespace
-    return LeaseSettings(namespace=namespace, name=election.name, identity=instance)
+    """The Lease by which replicas elect a leader; None where there is nothing to lead.
+
+    Raises:
+        UsageError: its times can't work together.
+    """
+    lease = LeaseSettings(
+        namespace=election.namespace or told_namespace() or connection.namespace,
+        name=election.name,
+        identity=instance,
+        duration=math.ceil(election.duration),
+        deadline=election.deadline,
+        retry=election.retry,
+    )
+    if (problem := lease.problem()) is not None:
+        raise click.UsageError(problem)
+    return None if dry_run or not election.wanted else lease
 
 
 def run_alone(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
@@ -57,14 +69,13 @@ def run_alone(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         raise _first(group) from None
 
 
-def run_until_told(connection: Connection, transport: Transport, work: Work, say: Say) -> None:
+def run_until_told(connection: Connection, transport: Transport, work: Work) -> None:
     """Does ``work``, which ends soon after its event is set: by SIGTERM or Ctrl-C.
 
     What fails inside of it comes out as itself, not as a group.
 
     Raises:
         Unusable: the cluster can't be talked to.
-        SystemExit: another replica may lead; the process is to be restarted.
     """
 
     async def run() -> ApiError | None:
@@ -78,9 +89,6 @@ def run_until_told(connection: Connection, transport: Transport, work: Work, say
         raise _first(group) from None
     if error is None:
         return
-    if error.reason == LEASE_LOST:
-        say("leadership lost", warning=True, error=error)
-        raise SystemExit(1)
     raise Unusable(
         f"{connection.url} ({connection.source}) can't be talked to: {error}",
         "check the address, the credentials and whether the server runs",

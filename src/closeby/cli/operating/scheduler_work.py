@@ -17,6 +17,7 @@ from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.stories import story_json
 from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler, SchedulerSettings
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
+from closeby.kube.writing.leading import terms
 from closeby.kube.writing.statuses import ReportingSettings
 from closeby.objects.saying import Say
 
@@ -63,11 +64,15 @@ def run(options: LiveSchedulerOptions, say: Say) -> None:
     async def work(transport: Transport, stop: asyncio.Event) -> ApiError | None:
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
         async with serving(options.metrics, health, meters, say, transport) as server:
-            with usable_configuration():
-                scheduler = LiveScheduler(transport, configuration, settings, say, meters)
-            if server is not None:
-                server.story = partial(story_json, scheduler.engine, settings.scheduler_name)
-            health.ready("informer-sync", lambda: scheduler.unready)
+
+            async def term() -> ApiError | None:
+                with usable_configuration():
+                    scheduler = LiveScheduler(transport, configuration, settings, say, meters)
+                if server is not None:
+                    server.story = partial(story_json, scheduler.engine, settings.scheduler_name)
+                health.ready("informer-sync", lambda: scheduler.unready)
+                return await scheduler.run(stop)
+
             say(
                 "starting",
                 cluster=transport.source,
@@ -75,7 +80,7 @@ def run(options: LiveSchedulerOptions, say: Say) -> None:
                 mode="gate" if settings.gates else None,
                 dry_run=settings.dry_run or None,
             )
-            return await scheduler.run(stop)
+            return await terms(term, say)
 
     transport = Transport(connection, on_request=meters.requests(connection.host))
-    run_until_told(connection, transport, work, say)
+    run_until_told(connection, transport, work)

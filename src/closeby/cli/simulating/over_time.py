@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from closeby.cli.names import FILE_NAME
-from closeby.cli.options import Command, with_options
+from closeby.cli.options import Command, Seconds, with_options
 from closeby.objects.bounds import quoted, whole_number
 
 if TYPE_CHECKING:
@@ -98,29 +98,6 @@ class OverTime(NamedTuple):
                 raise click.UsageError(f"--{option} belongs to --workload: a trace says what its jobs are")
 
 
-class Seconds(click.ParamType[float]):
-    """Seconds, or a span of time as Kubernetes writes it, or as reports do: ``3 d 4 h``, ``2 min 5 s``."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from closeby.objects.times import parse_duration
-
-        if isinstance(value, float):
-            return value
-        text = "".join(str(value).split()).replace("min", "m")
-        days, has_days, rest = text.partition("d")
-        if has_days:
-            text = rest or "0"
-        # A number alone is seconds; in `1h30` it could be either.
-        seconds = parse_duration(f"{text}s" if not has_days and _is_number(text) else text)
-        if seconds is not None and has_days:
-            seconds = seconds + 86_400 * float(days) if _is_number(days) else None
-        if seconds is None or seconds == 0:
-            self.fail(f"{value!r} is not a span of time; write seconds, or like 36h, 1h30m or 2d", param, ctx)
-        return seconds
-
-
 class PodsOfLevel(click.ParamType[tuple[str, int]]):
     """A level and a number, like ``leaf=16``."""
 
@@ -163,10 +140,6 @@ class FailuresOfLevel(click.ParamType[tuple[str, int, float]]):
 _GREATEST = 10**9
 #: Seconds for which a node that failed is out of order on average, if nothing is said.
 REPAIR = 7 * 86_400.0
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdecimal()
 
 
 PRIORITY_OPTIONS = (

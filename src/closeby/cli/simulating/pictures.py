@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from closeby.cli.names import FILE_NAME
-from closeby.cli.options import Command
-from closeby.cli.simulating.over_time import Seconds
+from closeby.cli.options import Command, Seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

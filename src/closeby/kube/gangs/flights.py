@@ -94,6 +94,11 @@ class Flights:
         """Bindings that have not ended."""
         return len(self._by_uid)
 
+    @property
+    def preparing(self) -> int:
+        """Those of them that wait for steps before bindings, their own or another member's."""
+        return sum(bool(flight.batch) for flight in self._by_uid.values())
+
     def of_gang(self, key: str) -> frozenset[str]:
         """uids of members whose binding has not ended, as far as the engine knows."""
         item = self._gangs.get(key)

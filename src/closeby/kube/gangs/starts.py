@@ -109,8 +109,13 @@ class Starts:
 
     @property
     def in_flight(self) -> int:
-        """Bindings that have not ended."""
-        return len(self._flights)
+        """Bindings that have not ended, and wait for no step before them."""
+        return len(self._flights) - self._flights.preparing
+
+    @property
+    def preparing(self) -> int:
+        """Bindings that wait for steps before them, such as that volumes are bound."""
+        return self._flights.preparing
 
     def wanted(self, binding: Binding) -> bool:
         """Whether the pod is still to be bound as this says."""

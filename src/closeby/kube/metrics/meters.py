@@ -74,6 +74,10 @@ class Meters:
         encode, kind = choose_encoder(accept)
         return encode(self.registry), kind
 
+    def follows_anew(self) -> None:
+        """Nothing is followed any more of what was until now."""
+        self._watches.followed.clear()
+
     def follows(self, reflector: Reflector) -> None:
         """This kind is followed from now on."""
         self._watches.followed[reflector.resource] = reflector

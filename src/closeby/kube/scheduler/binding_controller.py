@@ -125,7 +125,7 @@ class BindingController:
         writes = writer if gated is None else PlacementWriter(given.transport, gated.sending, gated.not_sent)
         self._binder = Binder(engine, objects, writes, say, tasks, self, steps)
         starts = self._binder.starts
-        self._meters.binds(lambda: starts.in_flight)
+        self._meters.binds(lambda: (starts.in_flight, starts.preparing))
         preempting = PreemptionDependencies(
             objects=objects,
             pod_statuses=self._pod_statuses,
@@ -167,19 +167,20 @@ class BindingController:
     async def finish(self) -> None:
         """Waits for a while for bindings that were sent, then for statuses and Events.
 
-        What is not known to be ours to write is not written.
+        What is not known to be ours to write is not written: without the lead nothing is waited for.
         """
+        within = self._finish_within if self._lead.certain else 0.0
         self._stopping.set()
         await self.preemption.finish()
-        await self._binder.finish(self._finish_within)
+        await self._binder.finish(within)
         try:
-            async with asyncio.timeout(self._finish_within):
+            async with asyncio.timeout(within):
                 await asyncio.gather(*self._writing)
                 if self._lead.certain:
                     await self._gang_statuses.finish()
         except TimeoutError:
-            self._say("statuses not finished", warning=True, after=f"{self._finish_within:g}s")
-        await self._events.finish(self._finish_within)
+            self._say("statuses not finished", warning=True, after=f"{within:g}s")
+        await self._events.finish(within)
 
     # Decisions
 

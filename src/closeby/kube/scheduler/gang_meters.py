@@ -84,7 +84,9 @@ class GangMeters:
         self._waits = {name: waits.labels(name) for name, _ in SIZE_BUCKETS}
 
     def shows(self, engine: Engine) -> None:
-        """Of this engine the gangs are measured."""
+        """Of this engine the gangs are measured, which knows of none yet."""
+        self._underway.clear()
+        self._gang_of.clear()
         self._engine = engine
         self._gauge = GangGauge(engine.cluster)
 

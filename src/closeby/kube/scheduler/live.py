@@ -43,7 +43,7 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Writer
-from closeby.objects.garbage import collector_paused, settle, spare
+from closeby.objects.garbage import collector_paused, settle, spare, thaw
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained
 from closeby.reading.configuration import Configuration
@@ -238,12 +238,12 @@ class LiveScheduler:
     async def run(self, stop: asyncio.Event) -> ApiError | None:
         """Schedules until ``stop`` is set, then finishes what was sent. To be called once.
 
-        Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead:
-        the process should end then, and be restarted.
+        Returns an error if the cluster can't be talked to, or (``LEASE_LOST``) if another replica may lead.
         """
         error = await unless(stop, self._following.look)
         if stop.is_set() or error is not None:
             return error
+        thaw()
         lost: ApiError | None = None
         async with self._tasks as tasks:
             campaign = tasks.create_task(self._lead.campaign())

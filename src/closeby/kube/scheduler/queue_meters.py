@@ -98,9 +98,14 @@ def pods_by_reason(waits: Collection[PodWait], profile: str, engine: Engine | No
     )
 
 
-def sizes(in_flight: int, engine: Engine | None) -> Iterator[Metric]:
-    """``scheduler_cache_size``, and the bindings in flight."""
+def sizes(in_flight: int, preparing: int, engine: Engine | None) -> Iterator[Metric]:
+    """``scheduler_cache_size``, the bindings in flight, and those that wait for volumes."""
     yield GaugeMetricFamily("closeby_bindings_in_flight", "Bindings that are on the way.", in_flight)
+    yield GaugeMetricFamily(
+        "closeby_bindings_awaiting_volumes",
+        "Bindings that are sent once the volumes of their pod, or of other members of its gang, are bound.",
+        preparing,
+    )
     if engine is None:
         return
     kept = engine.reservation
@@ -122,7 +127,7 @@ def sizes(in_flight: int, engine: Engine | None) -> Iterator[Metric]:
         {
             ("nodes",): sum(node is not None for node in engine.cluster.nodes),
             ("pods",): sum(1 for _ in engine.cluster.placed_pods()),
-            ("assumed_pods",): in_flight,
+            ("assumed_pods",): in_flight + preparing,
         },
     )
 

@@ -57,7 +57,7 @@ class SchedulerMeters(Meters):
         self._suspended: dict[str, float] = {}
         self.engine: Engine | None = None
         self.use: UsageMeters | None = None
-        self.in_flight: Callable[[], int] = lambda: 0
+        self.in_flight: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.measured: Mapping[Measured, Known] = {}
         self.registry.register(_Standing(self))
         self._add_pods(profile)
@@ -291,13 +291,15 @@ class SchedulerMeters(Meters):
     # What is looked up for each scrape
 
     def shows(self, engine: Engine) -> None:
-        """The caches and queues of this engine are shown."""
+        """The caches and queues of this engine are shown, which knows of no pod yet."""
+        self.waits.clear()
+        self._suspended.clear()
         self.engine = engine
         self.use = UsageMeters(engine)
         self.gangs.shows(engine)
 
-    def binds(self, in_flight: Callable[[], int]) -> None:
-        """``in_flight`` counts the bindings that have not ended."""
+    def binds(self, in_flight: Callable[[], tuple[int, int]]) -> None:
+        """``in_flight`` counts bindings that have not ended: those under way, and those that await volumes."""
         self.in_flight = in_flight
 
     def measures(self, measured: Mapping[Measured, Known]) -> None:
@@ -318,7 +320,7 @@ class _Standing(Collector):
         waits, engine = self._meters.waits.values(), self._meters.engine
         yield pods_by_queue(waits, frozenset(() if engine is None else engine.backing_off))
         yield from pods_by_reason(waits, self._meters.profile, engine)
-        yield from sizes(self._meters.in_flight(), engine)
+        yield from sizes(*self._meters.in_flight(), engine)
         yield from ages(self._meters.measured)
         if self._meters.use is not None:
             yield from self._meters.use.gauges()

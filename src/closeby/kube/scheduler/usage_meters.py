@@ -36,11 +36,20 @@ class UsageMeters:
             ("resource",),
             {(resource,): _utilisation(cluster, resource) for resource in offered(cluster)},
         )
+        yield gauge(
+            "closeby_overcommitted_nodes",
+            "Nodes whose pods ask for more of a resource than the node offers, by resource.",
+            ("resource",),
+            {(resource,): _overcommitted(cluster, resource) for resource in offered(cluster)},
+        )
         found: dict[tuple[str, ...], float] = {}
+        ignored: dict[tuple[str, ...], float] = {}
         for name in self._engine.topologies.usable():
             tree = self._engine.topologies.tree(name)
             if tree is None or not tree.size:
                 continue
+            numbers = self._engine.topologies.ignored(name)
+            ignored |= {(name, level): n for level, n in zip(tree.level_names, numbers, strict=False)}
             for resource in main_resources(cluster):
                 free = np.where(usable, cluster.free(cluster.row_of[resource], slice(None)), 0)
                 shares = largest_shares(tree, free).tolist()
@@ -54,6 +63,12 @@ class UsageMeters:
             ("topology", "level", "resource"),
             found,
         )
+        yield gauge(
+            "closeby_nodes_without_level",
+            "Nodes whose label of a level does not count: it contradicts those of others, or is illegal.",
+            ("topology", "level"),
+            ignored,
+        )
 
     def _nodes_in_use(self, cluster: Cluster) -> NDArray[np.bool_]:
         """Nodes that take pods; shape (slots,)."""
@@ -61,6 +76,11 @@ class UsageMeters:
             self._cursor = cluster.node_changes.cursor
             self._usable = taking_pods(cluster)
         return self._usable
+
+
+def _overcommitted(cluster: Cluster, resource: str) -> float:
+    row = cluster.row_of[resource]
+    return float(((cluster.requested[row] > cluster.allocatable[row]) & cluster.alive).sum())
 
 
 def _utilisation(cluster: Cluster, resource: str) -> float:

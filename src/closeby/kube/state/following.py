@@ -7,6 +7,7 @@ from typing import Final
 
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
+from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.watch.changes import Change, Resumed, Synced, Troubled
 from closeby.kube.watch.reflector import DEFAULT_WATCHING, Reflector, Watching
@@ -28,6 +29,8 @@ from closeby.objects.saying import Say
 _ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
+#: Between two attempts to find out which kinds there are.
+_UNTIL_IT_ANSWERS: Final = RequestPace(1.0, 10.0)
 #: Kinds without whose present objects nothing may be decided.
 _INDISPENSABLE: Final = frozenset({NODES.kind, PODS.kind, "PodGroup", "CompositePodGroup"})
 #: Kinds that are followed together, from the first pod on that needs them.
@@ -54,6 +57,7 @@ class Following:
         Those about volumes, or owners, are followed from the first call of ``follow`` on.
         """
         self._meters = meters or Meters()
+        self._meters.follows_anew()
         self._transport = transport
         self._say = say
         self._watching = watching
@@ -79,10 +83,17 @@ class Following:
         self.news = asyncio.Event()
 
     async def look(self) -> ApiError | None:
-        """Asks once which kinds there are; an error means that the server can't be talked to."""
-        served = await self._discovery.served()
-        if isinstance(served, ApiError):
-            return served
+        """Asks which kinds there are, until the server says so; an error means that it never will.
+
+        A server that starts may refuse what it grants once it has read who has which rights.
+        """
+        attempts = Backoff(_UNTIL_IT_ANSWERS)
+        while isinstance(served := await self._discovery.served(), ApiError):
+            if not served.passing and served.code != _FORBIDDEN:
+                return served
+            wait = attempts.next(served.retry_after)
+            self._say("waiting for the API server", warning=True, error=served, retry_in=f"{wait:.1f}s")
+            await asyncio.sleep(wait)
         kinds = (NODES, PODS, *self._core, *served)
         self._first = tuple(one for one in kinds if not self._is_for_later(one))
         self._incomplete = set(self._first)

@@ -1,7 +1,7 @@
 """Whether this replica leads: of several that run only the one that holds the Lease decides and writes.
 
-The others watch everything meanwhile, so that they can go on at once. A replica that lost the Lease ends:
-what it had under way is known to it alone, and a new process begins with what the cluster says.
+The others watch everything meanwhile, so that they can go on at once. A replica that lost the Lease drops all
+it knows, which may be wrong by now, stands by, and begins with what the cluster says (``terms``).
 
 The Lease is renewed in a thread of its own, with a connection of its own: a decision may take seconds, and
 neither it nor a queue of requests may cost the lead.
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from closeby.kube.client.errors import ApiError
@@ -20,12 +20,21 @@ from closeby.kube.metrics.health import Right, Rights
 from closeby.kube.writing.lease import Elector, LeaseSettings, LeaseStatus
 from closeby.objects.saying import Say
 
-#: Token of the error with which a process ends that does not lead any more.
+#: Token of the error with which the work of a leader ends that does not lead any more.
 LEASE_LOST: Final = "LeaseLost"
 #: Seconds without a sign of life of the main thread after which it does not lead any more.
 _STANDSTILL: Final = 120.0
 #: Seconds for the Lease to be handed over.
 _TO_HAND_OVER: Final = 5.0
+
+
+async def terms(work: Callable[[], Awaitable[ApiError | None]], say: Say) -> ApiError | None:
+    """Does ``work`` again each time that it ends because the lead was lost; returns why it ended at last."""
+    while True:
+        error = await work()
+        if error is None or error.reason != LEASE_LOST:
+            return error
+        say("leadership lost", warning=True, error=error)
 
 
 class Lead:

@@ -33,12 +33,20 @@ class LeaseSettings(Struct, frozen=True, kw_only=True):
     name: str
     #: Unique to this replica.
     identity: str
-    #: Others wait so long after the last renewal they saw.
-    duration: int = 10
+    #: Others wait so long after the last renewal they saw. The defaults are kube-scheduler's.
+    duration: int = 15
     #: The leader gives up when it could not renew for so long; less than ``duration``.
-    deadline: float = 7.0
+    deadline: float = 10.0
     #: Between attempts.
     retry: float = 2.0
+
+    def problem(self) -> str | None:
+        """Why these times can't work together (client-go's rules); None when they can."""
+        if self.duration <= self.deadline:
+            return "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline"
+        if self.deadline <= _JITTER * self.retry:
+            return f"--leader-elect-renew-deadline must be longer than {_JITTER} times the retry period"
+        return None
 
     @property
     def rights(self) -> tuple[Right, ...]:
