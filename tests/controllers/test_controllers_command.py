@@ -56,15 +56,9 @@ def test_all_controllers_run_unless_some_are_named(control_plane: ControlPlane) 
 
 
 def test_what_can_not_be_used(tmp_path: Path) -> None:
-    nobody = tmp_path / "config"
-    nobody.write_text(
-        "current-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
-        'clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]\nusers: [{name: u, user: {}}]\n'
-    )
     for arguments, part in (
         (["--only", "everything"], "'everything' is not one of"),
         (["--kubeconfig", str(tmp_path / "nothing")], "nothing"),
-        (["--kubeconfig", str(nobody), "--no-leader-elect"], "http://127.0.0.1:9"),
         (["--prometheus-token-file", "token"], "whom are the token and the certificates for?"),
         (["--prometheus-address", "prometheus:9090"], "'prometheus:9090' is not a URL"),
         (["--prometheus-address", "http://user@p"], "'http://user@p' is not a URL"),

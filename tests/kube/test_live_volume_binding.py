@@ -147,6 +147,8 @@ def test_a_provisioner_that_never_answers(control_plane: ControlPlane, namespace
             async with it.scheduling(SHORT):
                 await made.claim("data")
                 await it.create(claiming(it, "p", "data"))
+                # The pod says what it waits for before that has failed.
+                await it.refusal("p", f"VolumeNotBindable: claim {namespace}/data has no volume")
                 await until(free)
                 assert "not bound within 2 s" in str(it.said("preparing the binding failed")[0]["error"])
                 assert proxy.count("POST", "/binding") == 0

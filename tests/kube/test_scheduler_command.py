@@ -208,3 +208,27 @@ def test_its_lines_are_json_for_those_who_collect_them(control_plane: ControlPla
         process.terminate()
         process.wait(timeout=60)
     assert (line["level"], line["msg"], line["lease"]) == ("info", "leading", "closeby-scheduler")
+
+
+@pytest.mark.parametrize("command", ["scheduler", "controllers"])
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--kubeconfig", "none"], "none"),
+        (["--leader-elect-renew-deadline", "1h"], "lease-duration"),
+        (["--no-such-option"], "no-such-option"),
+    ],
+)
+def test_why_it_ends_is_json_too(command: str, arguments: list[str], part: str, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(NOBODY_THERE)
+    for form in (["--log-format", "json"], ["--log-format=json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "closeby", command, *form, "--kubeconfig", str(kubeconfig), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        (said,) = map(json.loads, done.stderr.splitlines())
+        assert (said["level"], said["msg"]) == ("error", "exiting") and part in said["error"]

@@ -321,8 +321,10 @@ class TestStepsBeforeBindings:
         it.starts.handle(Decided(bindings, NOW))
         needs = next(one for one in bindings if one.pod.name == "new-1")
         assert it.plan(bindings) == [Prepare(needs)]
+        assert it.starts.preparing == 2
         queued: list[StartAction] = [QueueBinding(one) for one in bindings]
         assert it.starts.handle(Prepared(needs)) == queued
+        assert (it.starts.preparing, it.starts.in_flight) == (0, 2)
 
     def test_a_gang_without_any_goes_straight_on(self) -> None:
         it = Scene(2, steps=("another",))

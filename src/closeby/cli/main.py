@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import PurePath
 from types import TracebackType
 from typing import Any
@@ -186,7 +187,7 @@ def _run(program: str) -> int:
         said = without_laboratory(error) or fault_of_plugin(error) or output_refused(error)
         if said is None or sys.excepthook is sys.__excepthook__:
             raise
-        click.echo(f"error: {said}; `closeby --debug …` shows the traceback", err=True)
+        _tell(f"error: {said}; `closeby --debug …` shows the traceback")
         return UNUSABLE
     return code
 
@@ -206,8 +207,18 @@ def _show(error: click.ClickException) -> None:
     with contextlib.redirect_stderr(text):
         error.show()
     lines = text.getvalue().splitlines()
-    for line in lines:
-        click.echo(f"error: {line.removeprefix('Error: ')}" if line.startswith("Error: ") else line, err=True)
+    _tell(*(f"error: {one.removeprefix('Error: ')}" if one.startswith("Error: ") else one for one in lines))
+
+
+def _tell(*lines: str) -> None:
+    """Why the command ends, on standard error: as one line of JSON where log lines are to be JSON."""
+    given = sys.argv[1:]
+    if "--log-format=json" not in given and ("--log-format", "json") not in pairwise(given):
+        click.echo("\n".join(lines), err=True)
+        return
+    from closeby.cli.operating.log_lines import json_line
+
+    json_line("exiting", level="error", error="\n".join(lines).removeprefix("error: "))
 
 
 def _show_tracebacks() -> None:
@@ -218,8 +229,8 @@ def _our_fault(kind: type[BaseException], error: BaseException, trace: Traceback
     """What the user sees of a fault of ours; Python then exits with 1."""
     where = traceback.extract_tb(trace)[-1:]
     place = f" ({PurePath(where[0].filename).name}:{where[0].lineno})" if where else ""
-    sys.stderr.write(
-        f"closeby failed: {kind.__name__}: {error}{place}\n"
+    _tell(
+        f"closeby failed: {kind.__name__}: {error}{place}",
         "This is a fault of closeby and not of your input. "
-        "`closeby --debug …` shows the traceback; please report it.\n"
+        "`closeby --debug …` shows the traceback; please report it.",
     )

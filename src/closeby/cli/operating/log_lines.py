@@ -46,7 +46,7 @@ def text_line(message: str, /, *, warning: bool = False, **fields: object) -> No
 
 
 def json_line(message: str, /, *, warning: bool = False, **fields: object) -> None:
-    """Writes one JSON object; fields that are None or empty are left out."""
+    """Writes one JSON object; fields that are None or empty are left out, and a field may be the level."""
     entries = _entries(message, warning, fields)
     _write(f"{{{', '.join(f'{json.dumps(key)}: {_json(key, value)}' for key, value in entries.items())}}}")
 

@@ -109,12 +109,12 @@ class Starts:
 
     @property
     def in_flight(self) -> int:
-        """Bindings that have not ended, and wait for no step before them."""
-        return len(self._flights) - self._flights.preparing
+        """Bindings that have not ended."""
+        return len(self._flights)
 
     @property
     def preparing(self) -> int:
-        """Bindings that wait for steps before them, such as that volumes are bound."""
+        """Those of them that wait for steps before bindings, such as that volumes are bound."""
         return self._flights.preparing
 
     def wanted(self, binding: Binding) -> bool:

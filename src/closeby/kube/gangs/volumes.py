@@ -35,6 +35,8 @@ _LOOKS: Final = 0.05
 #: Looks, at most, until the watches have said that what was written is undone.
 _LOOKS_AFTER: Final = 100
 _QUESTIONS: Final = RequestPace(1.0, 10.0)
+#: Seconds after which users are told that a pod waits for its volumes: most are made within.
+_TOLD_AFTER: Final = 20.0
 
 
 class VolumeTrouble(StrEnum):
@@ -89,6 +91,9 @@ class VolumeContext(Protocol):
 
     def write_refused(self, bindings: Sequence[Binding], error: ApiError | None, times: int = 1) -> None:
         """The server did not do, so many times in a row, what must be written before these take effect."""
+
+    def volumes_awaited(self, binding: Binding, why: str) -> None:
+        """The volumes of a pod are not bound yet, for longer than most take."""
 
     def volumes_failed(self, problem: VolumeProblem) -> None:
         """The volumes of a pod can't be had as it was decided."""
@@ -251,6 +256,7 @@ class VolumeStep:
         """
         questions = Backoff(_QUESTIONS)
         ask_at = time.monotonic() + questions.next()
+        tell_at = ends - self._within + min(_TOLD_AFTER, self._within / 2)
         selected = False
         while True:
             claim = self._claim(one.claim.key)
@@ -273,6 +279,11 @@ class VolumeStep:
                     return failed
             if not wanted:
                 return _given_up(one)
+            if now >= tell_at:
+                tell_at = ends
+                why = f"claim {one.claim.key} has no volume for node {one.node} yet"
+                remedy = _remedy(VolumeTrouble.LATE, one.claim.key)
+                self._context.volumes_awaited(binding, f"{why}; {remedy}")
             await asyncio.sleep(min(_LOOKS, max(0.0, ends - time.monotonic())))
 
     def _reached(self, one: _Wanted, name: str) -> _Failed | None:
@@ -336,9 +347,13 @@ def _problem(binding: Binding, failed: _Failed, took: float) -> VolumeProblem:
             near=trouble is VolumeTrouble.REFUSED,
             took=took,
         )
-    namespace, _, name = key.partition("/")
-    remedy = _REMEDIES.get(trouble, "").format(f"{name} -n {namespace}")
+    remedy = _remedy(trouble, key)
     return VolumeProblem(binding=binding, trouble=trouble, why=failed.why, remedy=remedy, failure=failure)
+
+
+def _remedy(trouble: VolumeTrouble, claim: str) -> str:
+    namespace, _, name = claim.partition("/")
+    return _REMEDIES.get(trouble, "").format(f"{name} -n {namespace}")
 
 
 def _may_pass(error: ApiError) -> bool:

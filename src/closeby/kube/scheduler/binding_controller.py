@@ -125,7 +125,7 @@ class BindingController:
         writes = writer if gated is None else PlacementWriter(given.transport, gated.sending, gated.not_sent)
         self._binder = Binder(engine, objects, writes, say, tasks, self, steps)
         starts = self._binder.starts
-        self._meters.binds(lambda: (starts.in_flight, starts.preparing))
+        self._meters.binds(lambda: (starts.in_flight - starts.preparing, starts.preparing))
         preempting = PreemptionDependencies(
             objects=objects,
             pod_statuses=self._pod_statuses,
@@ -302,6 +302,10 @@ class BindingController:
     def wanted(self, binding: Binding) -> bool:
         """Whether the pod is still to be bound as this says."""
         return self._binder.starts.wanted(binding)
+
+    def volumes_awaited(self, binding: Binding, why: str) -> None:
+        """The pod has its node, and is bound when its volumes are."""
+        self._cannot_bind((binding,), Reason.VOLUME_NOT_BINDABLE, why)
 
     def volumes_failed(self, problem: VolumeProblem) -> None:
         """The volumes of a pod can't be had as it was decided: it is placed again."""

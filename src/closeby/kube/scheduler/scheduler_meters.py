@@ -299,7 +299,7 @@ class SchedulerMeters(Meters):
         self.gangs.shows(engine)
 
     def binds(self, in_flight: Callable[[], tuple[int, int]]) -> None:
-        """``in_flight`` counts bindings that have not ended: those under way, and those that await volumes."""
+        """``in_flight`` counts bindings that have not ended: under way, and awaiting volumes."""
         self.in_flight = in_flight
 
     def measures(self, measured: Mapping[Measured, Known]) -> None:

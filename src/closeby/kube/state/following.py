@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from contextlib import aclosing
 from typing import Final
 
-from closeby.kube.client.errors import ApiError
+from closeby.kube.client.errors import NO_CREDENTIALS, ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.metrics.meters import Meters
@@ -89,7 +89,7 @@ class Following:
         """
         attempts = Backoff(_UNTIL_IT_ANSWERS)
         while isinstance(served := await self._discovery.served(), ApiError):
-            if not served.passing and served.code != _FORBIDDEN:
+            if served.reason == NO_CREDENTIALS or not (served.passing or served.code == _FORBIDDEN):
                 return served
             wait = attempts.next(served.retry_after)
             self._say("waiting for the API server", warning=True, error=served, retry_in=f"{wait:.1f}s")

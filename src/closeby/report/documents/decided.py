@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from closeby.cluster.refused_volumes import VolumeFailure
 from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
 from closeby.objects.recorded import (
     DecisionStatus,
     PodDecision,
@@ -371,7 +372,10 @@ def pod_sentences_of(decided: PodDecidedEntry, live: Live, pod: Pod, now: PodEnt
             )
         return
     if decided.node is not None:
-        yield f"{key} waits for its binding: scheduler {live.scheduler} chose {decided.node}{at}."
+        said = live.status.pods.get(pod.name)
+        awaits = said is not None and said.message.startswith(Reason.VOLUME_NOT_BINDABLE)
+        why = f"; {said.message}" if said is not None and awaits else ""
+        yield f"{key} waits for its binding: scheduler {live.scheduler} chose {decided.node}{at}{why}."
         return
     reason = f" ({decided.reason})" if decided.reason else ""
     yield f"{key} waits{reason}: {decided.message}."
