@@ -2,6 +2,10 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,7 @@ import pytest
 from tests.cli.calling import closeby
 from tests.cli.programs import lines_until, started
 from tests.control_plane.cluster import ControlPlane
-from tests.controllers.grouper_world import until, world
+from tests.controllers.grouper_world import World, until, world
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
@@ -42,6 +46,86 @@ def test_it_groups_and_ends_on_a_signal(
             assert not found["spec"].get("holderIdentity")
 
     asyncio.run(run())
+
+
+def test_the_start_of_a_gang_fits_on_a_screen(
+    whole_control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """A scheduler and controllers begin and start a healthy Job: few lines, and no Warning."""
+
+    async def run() -> None:
+        async with world(whole_control_plane, namespace, {"r1": 16}) as it, both(it, tmp_path) as logs:
+            before = {name: len(lines(file)) for name, file in logs.items()}
+            assert all(number <= 25 for number in before.values()), before
+            await it.job("train", 16, it.wish())
+            await until(lambda: bound(it, 16))
+            new = [line for name, file in logs.items() for line in lines(file)[before[name] :]]
+            assert any("msg=placed" in line for line in new)
+            assert len([line for line in new if namespace in line]) <= 25, new
+            found = await it.api.get(it.path("events.k8s.io/v1", "events"))
+            assert [one["note"] for one in found["items"] if one["type"] == "Warning"] == []
+
+    asyncio.run(run())
+
+
+def test_in_a_dry_run_of_both_nothing_is_written(
+    whole_control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with (
+            world(whole_control_plane, namespace, {"r1": 4}) as it,
+            both(it, tmp_path, "--dry-run") as logs,
+        ):
+            await it.job("train", 4, it.wish())
+
+            async def decided() -> bool:
+                grouped = any(f"owner=Job/{namespace}/train" in one for one in lines(logs["controllers"]))
+                would = sum(f"item=pod/{namespace}/train-" in one for one in lines(logs["scheduler"]))
+                return grouped and would >= 4
+
+            await until(decided)
+            assert await it.groups() == {}
+            for pod in (await it.pods()).values():
+                assert "closeby.dev/pod-group" not in pod["metadata"]["labels"]
+                assert "nodeName" not in pod["spec"] and not pod["status"].get("conditions")
+            found = await it.api.get(it.path("coordination.k8s.io/v1", "leases"))
+            assert found["items"] == []
+
+    asyncio.run(run())
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().splitlines()
+
+
+async def bound(it: World, number: int) -> bool:
+    return sum("nodeName" in pod["spec"] for pod in (await it.pods()).values()) == number
+
+
+@asynccontextmanager
+async def both(it: World, folder: Path, *arguments: str) -> AsyncIterator[dict[str, Path]]:
+    """A scheduler and controllers as programs that are ready, and their logs by name.
+
+    As in the chart the scheduler waits for the pod-grouper, but not in a dry run.
+    """
+    kubeconfig = str(it.control_plane.kubeconfig)
+    given = ["--kubeconfig", kubeconfig, "--scheduler-name", it.name, "--lease-namespace", it.namespace]
+    given += ["--metrics-address", "off", *arguments]
+    waits = () if "--dry-run" in arguments else ("--pod-grouper",)
+    logs = {name: folder / f"{name}.log" for name in ("scheduler", "controllers")}
+
+    async def ready() -> bool:
+        return all("msg=ready" in file.read_text() for file in logs.values())
+
+    with ExitStack() as held:
+        for name, file in logs.items():
+            log = held.enter_context(file.open("w"))
+            command = [sys.executable, "-m", "closeby", name, *given, *(waits if name == "scheduler" else ())]
+            process = await asyncio.to_thread(subprocess.Popen, command, stderr=log)
+            held.callback(process.wait)
+            held.callback(process.kill)
+        await until(ready)
+        yield logs
 
 
 def test_all_controllers_run_unless_some_are_named(control_plane: ControlPlane) -> None:

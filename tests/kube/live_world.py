@@ -25,7 +25,7 @@ from tests.kube.live import direct, through_proxy, unique
 RACK, ZONE = "tests.closeby.dev/rack", "tests.closeby.dev/zone"
 DEFAULT = Configuration()
 #: On a busy machine what is left at the end takes its time.
-SOON = ReportingSettings(stands=0.2, rephrased_after=1.0, finish_within=15.0)
+SOON = ReportingSettings(stands=0.2, settles=0.2, rephrased_after=1.0, retold_after=1.0, finish_within=15.0)
 
 
 class World:

@@ -6,8 +6,11 @@ new decision would differ: what is shown was read, not decided.
 
 import asyncio
 import json
+import resource
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -555,3 +558,47 @@ async def a_user_without_the_right(here: Site, control_plane: ControlPlane, fold
     finally:
         await here.it.api.delete(f"{RBAC}/clusterrolebindings/{user}")
         await here.it.api.delete(f"{RBAC}/clusterroles/{user}")
+
+
+@pytest.mark.slow
+def test_one_gang_of_a_large_cluster_costs_little(control_plane: ControlPlane, namespace: str) -> None:
+    """400 nodes with a pod each; what has to change for the gang is looked for too."""
+    hosts = [
+        node(
+            unique(f"n{i}"),
+            labels={RACK: f"r{i // 16}", ZONE: "z"},
+            allocatable={"cpu": "4", "nvidia.com/gpu": "8"},
+        )
+        for i in range(400)
+    ]
+
+    async def run() -> None:
+        async with world(control_plane, namespace, *hosts) as it:
+            running = [it.pod(f"p{i}", 8 * (i % 2), cpu="1") for i in range(400)]
+            for pod, on in zip(running, hosts, strict=True):
+                pod["spec"]["nodeName"] = on["metadata"]["name"]
+            await it.create(*running, *(it.pod(f"g-{i}", 8, gang="g") for i in range(17)))
+            await it.create_group("g", 17, required="rack")
+            options = ("-n", namespace, "--scheduler-name", it.name, "--scheduler", "off", "-o", "json")
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = await asyncio.to_thread(
+                subprocess.run,
+                [
+                    sys.executable,
+                    "-m",
+                    "closeby",
+                    "explain",
+                    "g",
+                    *options,
+                    "--kubeconfig",
+                    control_plane.kubeconfig,
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            assert json.loads(done.stdout)["reason"] == "TopologyPlacementFailed", done.stderr
+            assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2.0
+
+    asyncio.run(run())

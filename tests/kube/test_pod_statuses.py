@@ -16,17 +16,22 @@ from closeby.kube.writing.writer import Writer
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.times import utc
+from closeby.reading.dialects.grouping import held_for_the_grouper
 from closeby.scheduling.outcomes import Binding, Leftover
 from tests.control_plane.api import Api, Object, create_namespace
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Proxy
 from tests.kube.live import create_pods, eventually, through_proxy
 
-AT_ONCE = ReportingSettings(stands=0.0, rephrased_after=0.0)
+AT_ONCE = ReportingSettings(stands=0.0, settles=0.0, rephrased_after=0.0, retold_after=0.0)
 
 
 def refused(pod: Pod, message: str = "no room", reason: Reason = Reason.INSUFFICIENT_RESOURCES) -> Leftover:
     return Leftover(pod=pod, reason=reason, message=message)
+
+
+def owned(pod: Pod) -> Pod:
+    return replace(pod, owner="Job/train")
 
 
 class Reported:
@@ -200,6 +205,37 @@ def test_other_words_for_the_same_reason_wait_and_another_reason_does_not(with_p
         assert it.patches(pod) == 2
 
     with_pods(1, replace(AT_ONCE, rephrased_after=600.0), test)
+
+
+def test_other_details_of_the_same_reason_are_no_new_event(with_pods: Run) -> None:
+    """The roomiest rack changes with every pod that comes or goes."""
+
+    async def test(it: Reported) -> None:
+        (pod,) = it.pods
+        for rack in ("r1", "r2", "r3"):
+            it.statuses.refused(refused(pod, f"the roomiest, {rack}, takes 3"))
+            await it.until(pod, rack)
+        it.statuses.refused(refused(pod, "no node has the label", Reason.NODE_AFFINITY_MISMATCH))
+        await it.until(pod, "label")
+        assert await it.reasons(pod) == ["FailedScheduling"] * 2
+
+    with_pods(1, replace(AT_ONCE, retold_after=600.0), test)
+
+
+def test_a_pod_whose_gang_is_not_complete_yet_is_not_called_unschedulable_at_once(with_pods: Run) -> None:
+    async def test(it: Reported) -> None:
+        incomplete, waits, other = it.pods
+        it.statuses.refused(refused(incomplete, "6 of at least 8", Reason.GANG_INCOMPLETE))
+        lack = held_for_the_grouper(owned(waits))
+        it.statuses.refused(refused(lack, "the pod-grouper has not said yet", Reason.UNSUPPORTED))
+        it.statuses.refused(refused(other))
+        await it.until(other, "no room")
+        assert [await it.reasons(pod) for pod in (incomplete, waits)] == [[], []]
+        # What it waits for then is not soon over.
+        it.statuses.refused(refused(incomplete))
+        await it.until(incomplete, "no room")
+
+    with_pods(3, replace(AT_ONCE, settles=600.0), test)
 
 
 def test_the_time_of_a_transition_is_that_of_the_status_and_not_of_the_words(with_pods: Run) -> None:

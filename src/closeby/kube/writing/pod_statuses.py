@@ -27,6 +27,7 @@ from closeby.objects.reasons import Reason, ReasonToken
 from closeby.objects.saying import Say
 from closeby.objects.times import utc
 from closeby.reading.decoding.keys import PLACED_ON
+from closeby.reading.dialects.grouping import awaits_the_grouper
 from closeby.scheduling.outcomes import Binding, Leftover
 
 #: Reason of the condition; upstream's word, whatever ours is, but where an autoscaler has no cure.
@@ -85,7 +86,9 @@ class PodStatuses:
         """``informed``: whether what is known of the cluster may be relied upon."""
         self._writer = writer
         self._events = events
-        self._stands = settings.stands
+        self._settings = settings
+        #: By uid: what the last Event of a refusal says, and since when.
+        self._told: dict[str, tuple[ReasonToken, str, float]] = {}
         self._pods: dict[str, _Pod] = {}
         #: By pod and type of condition: the status that was written last, and since when it is that.
         self._since: dict[str, dict[str, tuple[str, str]]] = {}
@@ -116,7 +119,8 @@ class PodStatuses:
             known, pod=pod, reason=leftover.reason, message=leftover.message, placed=placed
         )
         if before is None or before.refusal != now.refusal:
-            self._statuses.work.add(pod.uid, after=self._stands)
+            soon = leftover.reason is Reason.GANG_INCOMPLETE or awaits_the_grouper(pod)
+            self._statuses.work.add(pod.uid, after=self._settings.settles if soon else self._settings.stands)
 
     def decided(self, pod: Pod, *, with_group: bool | None) -> None:
         """The pod is about to be bound, and was placed with the AppGroup that it names, or without."""
@@ -151,6 +155,7 @@ class PodStatuses:
         """The pod has a node, or is gone."""
         if self._pods.pop(uid, None) is not None:
             self._since.pop(uid, None)
+            self._told.pop(uid, None)
             self._statuses.forget(uid)
 
     async def before_binding(self, uid: str) -> None:
@@ -185,9 +190,8 @@ class PodStatuses:
             # Once it was placed for another scheduler the condition is that one's.
             if found.reason not in _EVENT_ONLY and PLACED_ON not in found.pod.annotations:
                 conditions.append(_unschedulable(found))
-            events[found.refusal] = Note(
-                reason="FailedScheduling", action="Scheduling", text=found.refusal, warning=True
-            )
+            text = self._retold(key, found.reason, found.refusal)
+            events[text] = Note(reason="FailedScheduling", action="Scheduling", text=text, warning=True)
         if found.grouped is not None:
             condition = _app_group_found(found)
             conditions.append(condition)
@@ -204,6 +208,14 @@ class PodStatuses:
             write=lambda: self._write(found, conditions),
             events=events,
         )
+
+    def _retold(self, uid: str, reason: ReasonToken, refusal: str) -> str:
+        """What an Event says: for a while the same about the same reason, though the details change."""
+        now = time.monotonic()
+        told = self._told.get(uid)
+        if told is None or told[0] != reason or now >= told[2] + self._settings.retold_after:
+            told = self._told[uid] = reason, refusal, now
+        return told[1]
 
     async def _write(self, found: _Pod, conditions: list[StatusCondition]) -> Written:
         nominated = found.nominated

@@ -42,8 +42,12 @@ class ReportingSettings(Struct, frozen=True, kw_only=True):
     events: bool = True
     #: A refusal must have stood so long.
     stands: float = 1.0
+    #: The same for a pod that waits for the pod-grouper's word, or for the rest of its gang: both come soon.
+    settles: float = 20.0
     #: The same reason in other words is not written again before so long.
     rephrased_after: float = 60.0
+    #: And is no new Event before so long.
+    retold_after: float = 600.0
     #: Pods whose refusal is written in a second, so that bindings are not held up.
     rate: float = 25.0
     #: Between two writes of the very same content, such as one that the server refused.
