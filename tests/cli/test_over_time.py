@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from closeby.cli.simulating.over_time import Seconds
+from closeby.cli.options import Seconds
 from tests.cli.calling import GPU, closeby, node, pod, racks, report, text
 from tests.golden.fixture import Golden
 

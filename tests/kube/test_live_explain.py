@@ -581,22 +581,17 @@ def test_one_gang_of_a_large_cluster_costs_little(control_plane: ControlPlane, n
             await it.create_group("g", 17, required="rack")
             options = ("-n", namespace, "--scheduler-name", it.name, "--scheduler", "off", "-o", "json")
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            done = await asyncio.to_thread(
-                subprocess.run,
-                [
-                    sys.executable,
-                    "-m",
-                    "closeby",
-                    "explain",
-                    "g",
-                    *options,
-                    "--kubeconfig",
-                    control_plane.kubeconfig,
-                ],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+
+            def explained() -> "subprocess.CompletedProcess[str]":
+                command = [sys.executable, "-m", "closeby", "explain", "g", *options]
+                return subprocess.run(
+                    [*command, "--kubeconfig", str(control_plane.kubeconfig)],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+
+            done = await asyncio.to_thread(explained)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             assert json.loads(done.stdout)["reason"] == "TopologyPlacementFailed", done.stderr
             assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2.0
