@@ -119,6 +119,14 @@ def test_a_binding_that_fails_is_an_error_and_the_pod_waits_on() -> None:
     assert told.value("scheduler_pending_pods", queue="active") == 1
 
 
+def test_one_that_lost_the_lead_forgets_the_pods_that_it_knew() -> None:
+    it = Metered(world(TWO_RACKS))
+    (uid,) = it.hear(*added(pods(None, 1)))
+    it.meters.binding(uid)
+    it.meters.shows(world(TWO_RACKS).engine)
+    assert it.meters.waits == {}
+
+
 def test_the_watch_may_tell_of_a_binding_before_its_answer_comes() -> None:
     it = Metered(world(TWO_RACKS))
     (pod,) = pods(None, 1)

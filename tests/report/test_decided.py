@@ -269,6 +269,21 @@ def test_a_pod_whose_binding_is_on_the_way() -> None:
     assert (found.pods[0].phase, found.pods[0].node, found.reason) == ("Scheduled", "n1", None)
 
 
+def test_a_pod_that_waits_for_its_volume_has_not_gone_to_its_node() -> None:
+    chosen = PodDecision(name="solo-0", uid="default/solo-0", node="n1", time=SINCE)
+    said = PodCondition(
+        bound=False, reason="Unschedulable", message="VolumeNotBindable: claim c has none", since=SINCE
+    )
+    story = served(chosen, decision=DecisionStatus(time=SINCE))
+    for known in (
+        SchedulerStatus(story=story, pods={"solo-0": said}),
+        SchedulerStatus(pods={"solo-0": said}),
+    ):
+        found = solo(known)
+        assert (found.reason, found.pods[0].node) == ("VolumeNotBindable", None)
+        assert only(found).message == "claim c has none"
+
+
 def test_a_scheduler_that_could_not_be_asked() -> None:
     found = solo(SchedulerStatus(unasked=Problem("it sleeps", "wake it")))
     assert found.not_asked == NotAsked(message="it sleeps", remedy="wake it")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import wraps
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -86,9 +86,17 @@ class Election(NamedTuple):
     #: None leaves it to the connection.
     namespace: str | None
     #: Of the Lease, in seconds.
-    duration: float = 15.0
-    deadline: float = 10.0
-    retry: float = 2.0
+    duration: float
+    deadline: float
+    retry: float
+
+
+#: Options for the times of a Lease, which kube-scheduler has too: name, default and help.
+_LEASE_TIMES = (
+    ("lease-duration", "15s", "Validity of the Lease after a renewal."),
+    ("renew-deadline", "10s", "A leader that can't renew it for so long stands by."),
+    ("retry-period", "2s", "Time between two attempts."),
+)
 
 
 class Seconds(click.ParamType[float]):
@@ -120,62 +128,44 @@ def _is_number(text: str) -> bool:
 
 def elects(default_name: str) -> Callable[[Command], Command]:
     """``--leader-elect``, the Lease and its times; the command gets them as ``election``."""
-
-    def decorate(command: Command) -> Command:
-        @click.option(
+    options = [
+        click.option(
             "--leader-elect/--no-leader-elect",
             default=True,
             show_default=True,
             help="Of several replicas, only the holder of the Lease writes; the others stand by.",
-        )
-        @click.option(
+        ),
+        click.option(
             "--lease-name", metavar="NAME", default=default_name, show_default=True, help="Name of the Lease."
-        )
-        @click.option(
+        ),
+        click.option(
             "--lease-namespace",
             metavar="NAMESPACE",
             help="Namespace of the Lease.  [default: $POD_NAMESPACE, else the context's or the pod's "
             "namespace]",
-        )
-        @click.option(
-            "--leader-elect-lease-duration",
-            metavar="TIME",
-            type=Seconds(),
-            default="15s",
-            show_default=True,
-            help="Replicas that stand by wait so long after the last renewal they saw.",
-        )
-        @click.option(
-            "--leader-elect-renew-deadline",
-            metavar="TIME",
-            type=Seconds(),
-            default="10s",
-            show_default=True,
-            help="The leader stops writing, and stands by, when it could not renew the Lease for so long.",
-        )
-        @click.option(
-            "--leader-elect-retry-period",
-            metavar="TIME",
-            type=Seconds(),
-            default="2s",
-            show_default=True,
-            help="Time between two attempts to renew or acquire the Lease.",
-        )
+        ),
+        *(
+            click.option(
+                f"--leader-elect-{name}",
+                metavar="TIME",
+                type=Seconds(),
+                default=default,
+                show_default=True,
+                help=text,
+            )
+            for name, default, text in _LEASE_TIMES
+        ),
+    ]
+
+    def decorate(command: Command) -> Command:
         @wraps(command)
         def with_election(
-            *,
-            leader_elect: bool,
-            lease_name: str,
-            lease_namespace: str | None,
-            leader_elect_lease_duration: float,
-            leader_elect_renew_deadline: float,
-            leader_elect_retry_period: float,
-            **options: object,
+            *, leader_elect: bool, lease_name: str, lease_namespace: str | None, **options: Any
         ) -> None:
-            times = leader_elect_lease_duration, leader_elect_renew_deadline, leader_elect_retry_period
+            times = [options.pop(f"leader_elect_{name.replace('-', '_')}") for name, _, _ in _LEASE_TIMES]
             command(election=Election(leader_elect, lease_name, lease_namespace, *times), **options)
 
-        return with_election
+        return with_options(options, with_election)
 
     return decorate
 

@@ -12,9 +12,8 @@ from closeby.objects.saying import Reported, Say
 from closeby.objects.unexpected import fields_of
 from closeby.scheduling.outcomes import Decision, Outcome
 
-#: Seconds for which no other pod is said to wait in the very same words, and sentences that are remembered.
+#: Seconds for which no other pod is said to wait in the very same words: many equal ones may.
 _AGAIN: Final = 60.0
-_SENTENCES: Final = 1_000
 
 
 class DecisionLog:
@@ -28,8 +27,8 @@ class DecisionLog:
         #: By work item: why it waits, and the fault in deciding about it.
         self._waits: Reported[str] = Reported()
         self._faults: Reported[str] = Reported()
-        #: By sentence about a pod: until when it is not repeated of another one (monotonic seconds).
-        self._said: dict[str, float] = {}
+        #: By sentence about a pod: the minute in which it was said of any.
+        self._sentences: Reported[str] = Reported()
 
     def decided(self, decision: Decision) -> None:
         """The lines of one decision: its fault, if there is one, and its outcome."""
@@ -59,15 +58,7 @@ class DecisionLog:
         left = outcome.leftover
         if not left:
             self._waits.over(item)
-        elif self._waits.changes(item, left[0].reason) and (outcome.is_gang or self._fresh(left[0].message)):
-            self._say("waits", item=item, pods=len(left), reason=left[0].reason, why=left[0].message)
-
-    def _fresh(self, sentence: str) -> bool:
-        """Whether it was not said of any pod lately: many equal ones may wait for the same."""
-        now = time.monotonic()
-        if now < self._said.get(sentence, 0.0):
-            return False
-        if len(self._said) >= _SENTENCES:
-            self._said.clear()
-        self._said[sentence] = now + _AGAIN
-        return True
+        elif self._waits.changes(item, left[0].reason):
+            now = int(time.monotonic() // _AGAIN)
+            if outcome.is_gang or self._sentences.changes(left[0].message, now):
+                self._say("waits", item=item, pods=len(left), reason=left[0].reason, why=left[0].message)

@@ -33,6 +33,8 @@ BY_THIS_COMMAND = (
     "No decision of a scheduler is known. What follows was decided now, by this command, with the cluster as "
     "it is."
 )
+#: How the condition of a pod begins whose volumes can't be had, or not yet.
+_NO_VOLUME = f"{Reason.VOLUME_NOT_BINDABLE}: "
 
 
 class Origin(StrEnum):
@@ -164,6 +166,11 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
             if since is None and known is not None and known.node == pod.node_name:
                 return _entry_of(pod, Origin.SCHEDULER, node=known.node, time=known.time or None)
             return _entry_of(pod, Origin.POD, node=pod.node_name, time=since)
+        if condition is not None and not condition.bound and condition.message.startswith(_NO_VOLUME):
+            # Decided, and not bound before its volumes are.
+            message = condition.message.removeprefix(_NO_VOLUME)
+            reason = Reason.VOLUME_NOT_BINDABLE.value
+            return _entry_of(pod, Origin.POD, reason=reason, message=message, time=condition.since or None)
         if known is not None:
             whole = None if self.story is None else self.story.last_decision
             message = known.message or ("" if whole is None or known.node is not None else whole.message)
@@ -372,10 +379,7 @@ def pod_sentences_of(decided: PodDecidedEntry, live: Live, pod: Pod, now: PodEnt
             )
         return
     if decided.node is not None:
-        said = live.status.pods.get(pod.name)
-        awaits = said is not None and said.message.startswith(Reason.VOLUME_NOT_BINDABLE)
-        why = f"; {said.message}" if said is not None and awaits else ""
-        yield f"{key} waits for its binding: scheduler {live.scheduler} chose {decided.node}{at}{why}."
+        yield f"{key} waits for its binding: scheduler {live.scheduler} chose {decided.node}{at}."
         return
     reason = f" ({decided.reason})" if decided.reason else ""
     yield f"{key} waits{reason}: {decided.message}."
