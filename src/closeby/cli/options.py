@@ -86,9 +86,9 @@ class Election(NamedTuple):
     #: None leaves it to the connection.
     namespace: str | None
     #: Of the Lease, in seconds.
-    duration: float
-    deadline: float
-    retry: float
+    duration: float = 15.0
+    deadline: float = 10.0
+    retry: float = 2.0
 
 
 #: Options for the times of a Lease, which kube-scheduler has too: name, default and help.

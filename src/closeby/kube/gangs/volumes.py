@@ -35,8 +35,8 @@ _LOOKS: Final = 0.05
 #: Looks, at most, until the watches have said that what was written is undone.
 _LOOKS_AFTER: Final = 100
 _QUESTIONS: Final = RequestPace(1.0, 10.0)
-#: Seconds after which users are told that a pod waits for its volumes: most are made within.
-_TOLD_AFTER: Final = 20.0
+#: Seconds after which it is reported that a pod waits for its volumes: most are made within.
+_REPORTED_AFTER: Final = 20.0
 
 
 class VolumeTrouble(StrEnum):
@@ -256,7 +256,7 @@ class VolumeStep:
         """
         questions = Backoff(_QUESTIONS)
         ask_at = time.monotonic() + questions.next()
-        tell_at = ends - self._within + min(_TOLD_AFTER, self._within / 2)
+        tell_at = ends - self._within + min(_REPORTED_AFTER, self._within / 2)
         selected = False
         while True:
             claim = self._claim(one.claim.key)
