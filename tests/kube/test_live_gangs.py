@@ -42,6 +42,12 @@ RENEWALS = 5
 pytestmark = pytest.mark.timeout(400)
 
 
+def logged(folder: Path) -> str:
+    """What the only replica has logged."""
+    (file,) = folder.glob("log*.txt")
+    return file.read_text()
+
+
 class TestThePlan:
     def test_it_stands_before_the_first_binding_and_goes_after_the_last(
         self, control_plane: ControlPlane, namespace: str
@@ -349,15 +355,11 @@ class TestTwoReplicas:
                 replica(it, proxy, tmp_path) as first,
             ):
 
-                def log() -> str:
-                    (file,) = tmp_path.glob("log*.txt")
-                    return file.read_text()
-
                 def writes() -> int:
                     return proxy.count("POST", "") + proxy.count("PATCH", "")
 
                 async def stands_by_again() -> bool:
-                    return "waiting for leadership" in log().partition("leadership lost")[2]
+                    return "waiting for leadership" in logged(tmp_path).partition("leadership lost")[2]
 
                 await it.gang("a", 2)
                 await it.bound(2)
@@ -373,6 +375,33 @@ class TestTwoReplicas:
                 proxy.forgive()
                 await it.bound(4)
                 assert first.poll() is None
+
+        asyncio.run(run())
+
+    def test_an_outage_of_the_api_server_ends_no_process(
+        self, control_plane: ControlPlane, namespace: str, tmp_path: Path
+    ) -> None:
+        """What came meanwhile is bound by the process that led before; it waits for the server inside."""
+        times = ("--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s")
+
+        async def run() -> None:
+            async with (
+                behind_proxy(control_plane, namespace, *HOSTS) as (it, proxy),
+                replica(it, proxy, tmp_path, *times, "--leader-elect-retry-period=0.5s") as only,
+            ):
+
+                async def waits() -> bool:
+                    return "waiting for the API server" in logged(tmp_path).partition("leadership lost")[2]
+
+                await it.gang("a", 2)
+                await it.bound(2)
+                proxy.chance = lambda method, path: Refuse(503)
+                proxy.cut_streams()
+                await it.gang("b", 2)
+                await until(waits)
+                proxy.forgive()
+                await it.bound(4)
+                assert only.poll() is None
 
         asyncio.run(run())
 
