@@ -4,9 +4,8 @@ The details of a reason change with every pod that comes or goes; the conditions
 """
 
 import time
-from typing import Final
-
 from collections.abc import Container
+from typing import Final
 
 from closeby.objects.saying import Reported, Say
 from closeby.objects.unexpected import fields_of
