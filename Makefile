@@ -32,7 +32,7 @@ LAYOUT := tests/test_names.py tests/objects/test_one_place.py tests/docs/test_ar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test fast golden mutants soak kueue schemas pictures bench benchlive benchkueue conformance cluster lint format lock clean
+.PHONY: help install demo test fast golden mutants soak kueue schemas fields pictures bench benchlive benchkueue conformance cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -55,6 +55,12 @@ golden: $(PROJECT)  ## Rewrite the golden files (tests/golden) with what the vie
 
 schemas: $(PROJECT)  ## Rewrite the JSON schemas of what commands print (src/closeby/report/schemas)
 	@$(BIN)/python -m tests.schemas
+
+# Clones of the projects are made once; a table that did not come out whole replaces none.
+CLONES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/closeby/clones
+fields: $(PROJECT)  ## Rewrite the table of fields that API servers know (src/closeby/reading/known_fields.json)
+	@mkdir -p $(CLONES) && new=$$(mktemp) && $(BIN)/python -m tests.known_fields $(CLONES) >"$$new" && \
+	cat "$$new" >src/closeby/reading/known_fields.json && rm "$$new"
 
 # One run in which nodes are kept free for a job at 7 h, and a comparison.
 pictures: $(PROJECT)  ## Redraw the pictures of the documentation (docs/pictures)

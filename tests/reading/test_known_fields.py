@@ -1,10 +1,29 @@
 """Fields that no API server knows: said with the name that was meant, in every kind that is read."""
 
+import typing
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 
 from closeby.objects.reasons import MOST_CONDITIONS
 from closeby.reading import known_fields
+from closeby.reading.decoding import podspecs, workloads
+from closeby.reading.dialects import (
+    coscheduling,
+    grove,
+    hypernodes,
+    jobset,
+    kai,
+    kubeflow,
+    kueue,
+    leaderworkerset,
+    ray,
+    trainer,
+    upstream,
+    volcano,
+    volcano_jobs,
+)
 from closeby.reading.known_fields import table
 from closeby.reading.registry import READERS
 from tests.reading.manifest_text import read, read_good
@@ -143,7 +162,7 @@ def test_the_newest_fields_of_kais_pod_groups_are_known() -> None:
 
 
 def test_every_kind_that_is_read_has_its_fields() -> None:
-    known = {tuple(kind.split("/")) for kind in table().kinds}
+    known = {(kind.split("/")[0], kind.split("/")[2]) for kind in table().kinds}
     assert {(group, kind) for group, kind in READERS if group not in STRICT} - known == set()
 
 
@@ -181,3 +200,87 @@ def test_of_very_many_slips_the_first_are_named_and_the_others_counted() -> None
     notices = read_good(document("v1", "Pod", spec)).notices
     assert len(notices) == MOST_CONDITIONS + 1
     assert f"{1000 - MOST_CONDITIONS} more fields" in notices[0].message
+
+
+#: The spec that is decoded of each kind; of kinds that share a reader, the types of all of them.
+HONOURED: list[tuple[type[msgspec.Struct], list[str]]] = [
+    (podspecs.PodSpecWire, ["/v1/Pod"]),
+    (workloads.ReplicatedSpecWire, ["apps/v1/Deployment", "apps/v1/StatefulSet"]),
+    (workloads.JobSpecWire, ["batch/v1/Job"]),
+    (jobset.SpecWire, ["jobset.x-k8s.io/v1alpha2/JobSet"]),
+    (leaderworkerset.SpecWire, ["leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"]),
+    (
+        kubeflow.SpecWire,
+        [f"kubeflow.org/v1/{kind}" for kind in kubeflow.KINDS] + ["kubeflow.org/v2beta1/MPIJob"],
+    ),
+    (trainer.TrainJobSpecWire, ["trainer.kubeflow.org/v1alpha1/TrainJob"]),
+    (ray.SpecWire, ["ray.io/v1/RayCluster"]),
+    (ray.JobSpecWire, ["ray.io/v1/RayJob"]),
+    (volcano_jobs.SpecWire, ["batch.volcano.sh/v1alpha1/Job"]),
+    (volcano.SpecWire, ["scheduling.volcano.sh/v1beta1/PodGroup"]),
+    (kai.SpecWire, ["scheduling.run.ai/v2alpha2/PodGroup"]),
+    (coscheduling.SpecWire, ["scheduling.x-k8s.io/v1alpha1/PodGroup"]),
+    (upstream.SpecWire, [one for one in table().kinds if one.endswith("/PodGroup") and "k8s.io/v" in one]),
+    (grove.SpecWire, ["grove.io/v1alpha1/PodCliqueSet"]),
+    (kueue.FlavorSpecWire, ["kueue.x-k8s.io/v1beta2/ResourceFlavor"]),
+    (kueue.ClusterQueueSpecWire, ["kueue.x-k8s.io/v1beta2/ClusterQueue"]),
+    (hypernodes.SpecWire, ["topology.volcano.sh/v1alpha1/HyperNode"]),
+]
+
+
+def unlisted(wire: type[msgspec.Struct], types: set[str]) -> Iterator[str]:
+    """The fields that a record of the wire has, and none of these types of the table."""
+    # One record stands for the disks of all drivers; a template has no status.
+    for one in msgspec.structs.fields(wire) if wire is not podspecs.InlineDiskWire else ():
+        inner = {table().types[called].get(one.encode_name, "") for called in types}
+        if inner == {""} and one.encode_name != "status":
+            yield f"{wire.__name__}.{one.encode_name}"
+        named = {called.lstrip("[{") for called in inner if called}
+        for part in structs_in(one.type) if named else ():
+            yield from unlisted(part, named)
+
+
+def structs_in(annotation: object) -> Iterator[type[msgspec.Struct]]:
+    made_of = typing.get_origin(annotation) or annotation
+    if isinstance(made_of, type) and issubclass(made_of, msgspec.Struct):
+        yield typing.cast(type[msgspec.Struct], annotation)
+        return
+    for part in typing.get_args(annotation):
+        yield from structs_in(part)
+
+
+@pytest.mark.parametrize(("wire", "kinds"), HONOURED, ids=lambda one: getattr(one, "__module__", ""))
+def test_a_field_that_is_honoured_is_known(wire: type[msgspec.Struct], kinds: list[str]) -> None:
+    specs = {table().types[table().kinds[kind]]["spec"] or "" for kind in kinds}
+    # JobSet's copy of a Job's spec is older than Kubernetes' own.
+    assert set(unlisted(wire, specs)) - {"JobSpecWire.scheduling"} == set()
+
+
+MPI = "{mpiReplicaSpecs: {Worker: {replicas: 2}}, %s}"
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "fields"),
+    [
+        ("v2beta1", "launcherCreationPolicy: WaitForWorkersReady, mpiImplementation: MPICH", []),
+        ("v1", "mainContainer: main, cleanPodPolicy: All", []),
+        ("v2beta1", "mainContainer: main", ["spec.mainContainer"]),
+        ("v1", "launcherCreationPolicy: AtStartup", ["spec.launcherCreationPolicy"]),
+    ],
+)
+def test_each_version_of_a_kind_has_its_own_fields(version: str, spec: str, fields: list[str]) -> None:
+    read = read_good(document(f"kubeflow.org/{version}", "MPIJob", MPI % spec))
+    assert [one.field for one in read.notices] == fields
+
+
+def test_a_version_that_is_not_published_is_checked_by_the_newest() -> None:
+    (notice,) = read_good(document("kubeflow.org/v3", "MPIJob", MPI % "runLauncherAsWorker: true")).notices
+    assert notice.field == "spec.runLauncherAsWorker"
+
+
+def test_a_template_of_any_value_is_checked_as_one_of_pods() -> None:
+    worker = "{Worker: {replicas: 1, template: {spec: {nodeSelectr: {a: b}}}}}"
+    (notice,) = read_good(
+        document("kubeflow.org/v2beta1", "MPIJob", f"{{mpiReplicaSpecs: {worker}}}")
+    ).notices
+    assert notice.field == "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelectr"

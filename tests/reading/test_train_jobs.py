@@ -79,10 +79,16 @@ def test_a_runtime_that_is_not_there_is_said() -> None:
     assert "did you mean torch-distributed?" in notice.remedy
 
 
-@pytest.mark.parametrize("field", ["runtimePatches", "podTemplateOverrides"])
+@pytest.mark.parametrize("field", ["runtimePatches", "podTemplateOverrides", "podSpecOverrides"])
 def test_pods_of_templates_that_are_patched_wait(field: str) -> None:
     found = expanded(train_job(spec=f"  {field}: [{{a: b}}]") + runtime())
     assert {one.spec.unsupported for one in found.pods} == {(f"TrainJob/train spec.{field}",)}
+
+
+def test_annotations_of_the_spec_are_those_of_the_job_set() -> None:
+    asked = '  annotations: {kueue.x-k8s.io/podset-required-topology: "rack"}'
+    (workload,) = read_good(train_job(spec=asked) + runtime()).workloads
+    assert workload.annotations["kueue.x-k8s.io/podset-required-topology"] == "rack"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Fields that no API server knows: a slip of the pen that `kubectl apply` would refuse.
 
-The names come from the schemas of Kubernetes 1.35 to 1.37 and of the peers' kinds (`known_fields.json`, which
-`python -m tests.known_fields` makes). A kind with a strict reader of its own is not in the table.
+The names come from the schemas of Kubernetes 1.34 to 1.37 and of the peers' kinds, by version
+(`known_fields.json`, which `make fields` makes). A kind with a strict reader of its own is not in the table.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 
 #: Types that contain themselves.
-_RECURSIVE: Final = frozenset({"JSONSchemaProps", "scheduling.CompositePodGroupTemplate"})
+_RECURSIVE: Final = ("JSONSchemaProps", ".CompositePodGroupTemplate")
 #: After so many documents of a kind its type is built, which takes longer than to look at these, and by which
 #: thousands of others are checked faster.
 _BUILT_AFTER: Final = 20
@@ -29,15 +29,25 @@ _BUILT_AFTER: Final = 20
 class FieldTable(Struct, frozen=True):
     """Types and their fields; a field's type is ``Name``, ``[Name`` (list), ``{Name`` (map) or None (any)."""
 
-    #: ``group/Kind`` to its type.
+    #: ``group/version/Kind`` to its type; the newest version of a kind is last.
     kinds: dict[str, str]
     types: dict[str, dict[str, str | None]]
+    #: Of each project the oldest and the newest release whose fields are all known.
+    releases: dict[str, tuple[str, str]]
 
 
 @cache
 def table() -> FieldTable:
     """The table, read once."""
     return msgspec.json.decode(FilePath(__file__).with_suffix(".json").read_bytes(), type=FieldTable)
+
+
+@cache
+def type_of(group: str, version: str, kind: str) -> str | None:
+    """The type of a kind, by that of its newest version where the version is not known."""
+    kinds = table().kinds
+    newest = [one for key, one in kinds.items() if key.startswith(f"{group}/") and key.endswith(f"/{kind}")]
+    return kinds.get(f"{group}/{version}/{kind}", newest[-1] if newest else None)
 
 
 class UnknownField(Struct, frozen=True):
@@ -56,12 +66,11 @@ class FieldCheck:
 
     def unknown(self, document: Document) -> list[UnknownField]:
         """The fields of a document that is otherwise readable which its kind does not have."""
-        kind = f"{document.group}/{document.kind}"
-        called = table().kinds.get(kind)
+        called = type_of(document.group, document.api_version.rpartition("/")[2], document.kind)
         if called is None:
             return []
-        self._seen[kind] += 1
-        if self._seen[kind] > _BUILT_AFTER and _decodes(document, called):
+        self._seen[called] += 1
+        if self._seen[called] > _BUILT_AFTER and _decodes(document, called):
             return []
         return list(_walk(document.plain(), called, ()))
 
@@ -143,7 +152,7 @@ def _shape(called: str, leaf: Any = Any) -> Any:
     fields = []
     for i, (key, kind) in enumerate(table().types[called].items()):
         shape: Any = leaf
-        if kind is not None and kind.lstrip("[{") not in _RECURSIVE:
+        if kind is not None and not kind.endswith(_RECURSIVE):
             shape = _shape(kind.lstrip("[{"), leaf)
             if kind[0] == "[":
                 shape = list[shape]

@@ -46,8 +46,12 @@ class TrainJobSpecWire(Wire):
     runtime_ref: RuntimeRefWire | None = None
     trainer: TrainerWire | None = None
     suspend: bool | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
     runtime_patches: list[Any] | None = None
+    #: What earlier releases had in its place.
     pod_template_overrides: list[Any] | None = None
+    pod_spec_overrides: list[Any] | None = None
 
 
 class TrainJobWire(ObjectWire):
@@ -75,12 +79,16 @@ def read_train_job(document: Document, reading: DocumentReading) -> TrainJob:
     spec = wire.spec or TrainJobSpecWire()
     trainer, ref = spec.trainer or TrainerWire(), spec.runtime_ref or RuntimeRefWire()
     count(trainer.num_nodes, ("spec", "trainer", "numNodes"))
-    patched = "runtimePatches" if spec.runtime_patches else "podTemplateOverrides"
+    patches = {
+        "runtimePatches": spec.runtime_patches,
+        "podTemplateOverrides": spec.pod_template_overrides,
+        "podSpecOverrides": spec.pod_spec_overrides,
+    }
     return TrainJob(
         namespace=namespace_of(wire.meta),
         name=reading.name(document, wire.meta),
-        labels=wire.meta.label_map,
-        annotations=wire.meta.annotation_map,
+        labels={**wire.meta.label_map, **(spec.labels or {})},
+        annotations={**wire.meta.annotation_map, **(spec.annotations or {})},
         runtime_kind=ref.kind or _CLUSTER_WIDE,
         runtime=ref.name,
         nodes=trainer.num_nodes,
@@ -88,7 +96,7 @@ def read_train_job(document: Document, reading: DocumentReading) -> TrainJob:
         suspended=bool(spec.suspend),
         over=finished(wire.status) or wire.meta.deletion_timestamp is not None,
         jobs=tuple((wire.status or StatusWire()).jobs_status or ()),
-        patched=patched if spec.runtime_patches or spec.pod_template_overrides else "",
+        patched=next((field for field, asked in patches.items() if asked), ""),
     )
 
 
