@@ -226,6 +226,28 @@ def test_an_amount_that_no_api_server_accepts_is_reported(
     assert message in notice.message
 
 
+@pytest.mark.parametrize(
+    ("resources", "fields"),
+    [
+        ({"limits": {"example.com/gpu": 8}}, ['limits["example.com/gpu"]']),
+        (
+            {"requests": {"example.com/gpu": 8}, "limits": {"example.com/gpu": 8}},
+            ['requests["example.com/gpu"]'],
+        ),
+        ({"requests": {"ephemeral-storage": "1Gi"}}, ["requests.ephemeral-storage"]),
+        ({"requests": {"cpu": 1, "memory": "1Gi", "hugepages-2Mi": "4Mi"}}, []),
+    ],
+)
+def test_what_no_api_server_takes_at_pod_level_is_reported(
+    resources: dict[str, Any], fields: list[str]
+) -> None:
+    spec = {"containers": [{"name": "c"}], "resources": resources}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    notices = read_objects(pod).notices
+    assert [one.field.removeprefix("spec.resources.") for one in notices] == fields
+    assert {one.reason for one in notices} <= {"InvalidSpec"}
+
+
 def test_amounts_that_an_api_server_accepts_are_not_reported() -> None:
     resources = {
         "requests": {"cpu": "500m", "memory": "1Gi", "example.com/gpu": 2, "ephemeral-storage": "1.5Gi"},

@@ -115,6 +115,13 @@ def refusals(spec: ContainersWire) -> tuple[tuple[Path, str, str], ...]:
                 for one in _refused(container.resources, (*path, "resources")):
                     # The same slip in several containers is said of the first one.
                     found.setdefault((one[0][-2:], one[1]), one)
+    if spec.resources is not None:
+        for part, quantities in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
+            for resource in sorted(quantities or {}):
+                if not _settled_by_pod(resource):
+                    remedy = "ask for it in a container; it counts for nothing here"
+                    one = ("resources", part, resource), "can't be asked for at pod level", remedy
+                    found.setdefault((one[0][-1:], one[1]), one)
     return tuple(found.values())[:MOST_CONDITIONS]
 
 
