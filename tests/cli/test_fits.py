@@ -184,3 +184,12 @@ def test_a_cluster_without_accelerators_asks_for_a_resource() -> None:
     assert "--resource" in closeby("topology", "-f", "-", "--fits", "2x4", stdin=text(bare)).stderr
     [fit] = fits("2x4", bare, more=("--resource", "cpu"))
     assert levels(fit) == {None: (4, 4), "hostname": (4, 4)}
+
+
+def test_a_share_of_a_device_is_no_device() -> None:
+    host = node("shared", {})
+    host["status"]["allocatable"] |= {"volcano.sh/vgpu-memory": "800", "nvidia.com/gpu.shared": "80"}
+    assert [one["resource"] for one in fits("1x8", host)] == [GPU]
+    asked = "1x8,volcano.sh/vgpu-memory=10"
+    refused = closeby("topology", "-f", "-", "--fits", asked, stdin=text(host))
+    assert (refused.exit_code, "volcano.sh/vgpu-memory" in refused.stderr) == (2, True)

@@ -50,6 +50,26 @@ def test_taints_and_tolerations(tolerations: tuple[Toleration, ...], nodes: str)
     assert allowed(plugin, pod_of(tolerating(*tolerations))) == nodes
 
 
+@pytest.mark.parametrize(
+    ("operator", "bound", "nodes"),
+    [
+        ("Gt", "900", "950"),
+        ("Gt", "950", ""),
+        ("Lt", "900", "-5 800"),
+        ("Lt", "-4", "-5"),
+        ("Gt", "0900", ""),
+        ("Lt", "9223372036854775808", ""),
+        ("Gt", "-9223372036854775808", "-5 800 950"),
+    ],
+)
+def test_numbers_are_compared(operator: str, bound: str, nodes: str) -> None:
+    """Names are the values of the nodes' taints; what is no whole number matches nothing."""
+    values = ["-5", "800", "950", "high", "+990", "007"]
+    taints = {value: (Taint("sla", value, "NoSchedule"),) for value in values}
+    plugin = TaintToleration(NoArguments(), handle_of([Node(name=k, taints=v) for k, v in taints.items()]))
+    assert allowed(plugin, pod_of(tolerating(Toleration("sla", operator, bound)))) == nodes
+
+
 def test_the_message_names_the_taint_as_kubectl_does(golden: Golden) -> None:
     plugin = TaintToleration(NoArguments(), handle_of(NODES))
     expected = Rejection(Reason.TAINT_NOT_TOLERATED, "taint dedicated=ml:NoSchedule not tolerated")

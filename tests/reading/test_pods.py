@@ -299,6 +299,8 @@ def test_a_toleration_that_makes_no_sense_is_refused(golden: Golden) -> None:
     pod = "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{tolerations: [{}]}}}}"
     golden("manifest-problems", error_of(pod.format("{key: a, effect: Never}")))
     assert "spec.tolerations[0].key: is empty" in error_of(pod.format("{value: a}"))
+    assert "spec.tolerations[0].operator: " in error_of(pod.format("{key: a, operator: Near}"))
+    assert "spec.tolerations[0].value: " in error_of(pod.format("{key: a, operator: Gt, value: high}"))
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ HARD = [
     ("volcano.sh/vgpu-use-gpuuuid", "a"),
     ("volcano.sh/vgpu-mode", "mig"),
     ("armadaproject.io/gangId", "g"),
+    ("alibabacloud.com/gpu-milli", "600"),
+    ("alibabacloud.com/gpu-card-model", "P100"),
 ]
 SOFT = [
     ("kai.scheduler/node-pool", "a"),
@@ -76,6 +78,13 @@ PARTS = [
     "huawei.com/Ascend910B-memory",
     "aliyun.com/gpu-mem",
     "tencent.com/vcuda-core",
+    "alibabacloud.com/gpu-milli",
+    "aliyun.com/gpu-core.percentage",
+    "tke.cloud.tencent.com/qgpu-core",
+    "vke.volcengine.com/mgpu-memory",
+    "baidu.com/cgpu_memory",
+    "huawei.com/npu-core",
+    "gpu.intel.com/millicores",
 ]
 WHOLE = ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "amd.com/gpu", "google.com/tpu"]
 

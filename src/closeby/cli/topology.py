@@ -193,6 +193,7 @@ def _gangs(run: "Run", size: _Size | None, resource: str | None) -> tuple["GangS
     from closeby.cli.reading.inputs import Unusable
     from closeby.cluster.resources import offered, offered_accelerators
     from closeby.errors import QuantityError
+    from closeby.objects.nodes import is_part_of_a_device
     from closeby.objects.quantities import amount
     from closeby.report.documents.fits import GangSize
 
@@ -208,6 +209,10 @@ def _gangs(run: "Run", size: _Size | None, resource: str | None) -> tuple["GangS
     for name in (*found, *size.others):
         if name not in known:
             raise Unusable(f"no node offers {name}; nodes offer {listed}")
+        if is_part_of_a_device(name):
+            raise Unusable(
+                f"--fits can't count {name}: what a node has of it does not say how much one device has free"
+            )
     gangs = []
     for name in found:
         if name in size.others:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.nodes import is_accelerator, is_gpu
+from closeby.objects.nodes import is_accelerator, is_gpu, is_share
 
 #: Resources of which every cluster has some, in the order in which they are shown.
 COMMON: Final = ("cpu", "memory")
@@ -21,9 +21,8 @@ def offered(cluster: Cluster) -> tuple[str, ...]:
 
 
 def offered_accelerators(cluster: Cluster) -> tuple[str, ...]:
-    """The accelerators that nodes offer; where there is none, the only extended resource."""
-    names = offered(cluster)
-    extended = tuple(name for name in names if "/" in name)
+    """The accelerators that nodes offer, shares left out; where there is none, the only extended resource."""
+    extended = tuple(name for name in offered(cluster) if "/" in name and not is_share(name))
     found = tuple(name for name in extended if is_accelerator(name))
     return found or (extended if len(extended) == 1 else ())
 

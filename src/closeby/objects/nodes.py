@@ -12,6 +12,7 @@ from closeby.objects.pods import Toleration
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
+_WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class Taint(Struct, frozen=True):
@@ -52,8 +53,8 @@ class Node(Struct, frozen=True, kw_only=True, gc=False):
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether one toleration matches a taint (upstream's ``Toleration.ToleratesTaint``).
 
-    An empty effect matches every effect, an empty key every key; an empty operator is Equal; an operator
-    that is unknown matches nothing.
+    An empty effect matches every effect, an empty key every key; an empty operator is Equal; Gt and Lt compare
+    whole numbers, and match no taint whose value is none; an operator that is unknown matches nothing.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -61,7 +62,19 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
+    if toleration.operator in ("Gt", "Lt"):
+        bound, value = whole_number(toleration.value), whole_number(taint.value)
+        if bound is None or value is None:
+            return False
+        return value > bound if toleration.operator == "Gt" else value < bound
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def whole_number(text: str) -> int | None:
+    """The number of a taint or a toleration: 64 bits, without leading zeros or a plus; None if it is none."""
+    if _WHOLE.fullmatch(text) is None or not -(2**63) <= int(text) < 2**63:
+        return None
+    return int(text)
 
 
 def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
@@ -80,8 +93,35 @@ def describe(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
+#: Extended resources that are a part of a device: a node's sum says nothing of what is free on one of them.
+_PARTS: Final = re.compile(
+    r"(koordinator\.sh|kubernetes\.io)/gpu(-core|-memory|-memory-ratio|\.shared)?"
+    r"|volcano\.sh/vgpu-number|gpu\.intel\.com/(millicores|memory\.max)"
+    # The device, what is measured of it, and in what.
+    r"|[a-z0-9.-]+/[a-z]*(gpu|npu|cuda|dcu)[-_.]?(mem(ory)?|cores?|milli(cores)?|percent(age)?|fraction)"
+    r"([-_.](ratio|percent(age)?))?"
+    r"|[a-z0-9.-]+/(mlu\.smlu\.(vmemory|vcore)"
+    r"|[A-Za-z0-9-]+\.(vMem|vCore)|sgpu|vcore|vmemory|sgpu-(core|memory)|Ascend[0-9A-Za-z-]+-memory"
+    r"|vgcu(-percentage)?|vxpu(-memory)?)"
+)
+
+
+def is_part_of_a_device(resource: str) -> bool:
+    """Whether what a pod requests under this name is taken from a device that others use too."""
+    return _PARTS.fullmatch(resource) is not None
+
+
+def is_share(resource: str) -> bool:
+    """Whether one of it is less than a device: a part, or a turn of time-slicing."""
+    return resource.endswith(".shared") or is_part_of_a_device(resource)
+
+
 def is_gpu(resource: str) -> bool:
-    """Extended resources such as ``nvidia.com/gpu`` and ``nvidia.com/mig-1g.5gb``."""
+    """Extended resources such as ``nvidia.com/gpu`` and ``nvidia.com/mig-1g.5gb``; a share is none."""
+    return _of_gpus(resource) and not is_share(resource)
+
+
+def _of_gpus(resource: str) -> bool:
     vendor, _, kind = resource.partition("/")
     return bool(kind) and ("gpu" in kind or (vendor == "nvidia.com" and kind.startswith("mig-")))
 
@@ -99,12 +139,12 @@ _NO_ACCELERATOR: Final = re.compile(
 def is_accelerator(resource: str) -> bool:
     """Extended resources of devices that compute: GPUs, TPUs, Gaudi, Ascend, Neuron, FPGAs and so on.
 
-    Judged by name. Kubernetes' own resources, network cards, KVM devices, bandwidth and the like are none.
+    Judged by name, shares of them too. Kubernetes' own resources, network cards, KVM devices, bandwidth and the like are none.
     """
     vendor, _, kind = resource.lower().partition("/")
     if not kind or kind.endswith("_monitoring"):
         return False
-    if is_gpu(resource):
+    if _of_gpus(resource):
         return True
     own = vendor == "kubernetes.io" or vendor.endswith(".kubernetes.io")
     return not own and _NO_ACCELERATOR.search(f"{vendor}/{kind}") is None

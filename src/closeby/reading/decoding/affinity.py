@@ -9,6 +9,7 @@ from msgspec import field
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.labels import is_label, is_label_key
+from closeby.objects.nodes import whole_number
 from closeby.objects.pods import NodeSelectorTerm, PreferredTerm, Requirement, Toleration
 from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.selectors import Refusal
@@ -66,6 +67,7 @@ _REQUIRED: Path = (*_PATH, "requiredDuringSchedulingIgnoredDuringExecution", "no
 _PREFERRED: Path = (*_PATH, "preferredDuringSchedulingIgnoredDuringExecution")
 #: The field that ``matchFields`` may name.
 _NAME: Final = "metadata.name"
+_OPERATORS = ("Equal", "Exists", "Gt", "Lt")
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -122,7 +124,8 @@ def tolerations_of(
     """The tolerations.
 
     Raises:
-        FieldError: an effect that does not exist, or an empty key without operator Exists.
+        FieldError: an effect or an operator that does not exist, an empty key without operator Exists, or Gt
+            or Lt without a whole number.
     """
     result = []
     for i, wire in enumerate(wires or ()):
@@ -130,6 +133,12 @@ def tolerations_of(
         if (wire.effect or "") not in _EFFECTS:
             remedy = f"use {', '.join(_EFFECTS[1:])}"
             raise FieldError((*path, i, "effect"), f"{quoted(wire.effect)} is not a taint effect", remedy)
+        if operator not in _OPERATORS:
+            remedy = f"use {', '.join(_OPERATORS)}"
+            raise FieldError((*path, i, "operator"), f"{quoted(operator)} is not an operator", remedy)
+        if operator in ("Gt", "Lt") and whole_number(wire.value or "") is None:
+            message = f"{quoted(wire.value or '')} is not a whole number, which {operator} compares"
+            raise FieldError((*path, i, "value"), message, "write one without leading zeros")
         if not wire.key and operator != "Exists":
             raise FieldError((*path, i, "key"), "is empty", "name a key, or use operator Exists")
         result.append(Toleration(wire.key or "", operator, wire.value or "", wire.effect or ""))

@@ -208,6 +208,10 @@ _OTHERS: Final[Mapping[str, bool]] = {
     "gpu-sm-cores": True,
     "gpu-fraction-num-devices": True,
     "gpu-fraction-container-name": False,
+    "alibabacloud.com/gpu-milli": True,
+    "alibabacloud.com/gpu-mem": True,
+    "alibabacloud.com/gpu-count": True,
+    "alibabacloud.com/gpu-card-model": True,
     "armadaproject.io/gangId": True,
     "armadaproject.io/gangNodeUniformityLabel": True,
     "gang.scheduling.koordinator.sh/name": True,
@@ -236,15 +240,6 @@ _OTHERS: Final[Mapping[str, bool]] = {
 _DEVICES: Final = re.compile(
     r"(vgpu-)?(no-?)?use-[A-Za-z0-9]*-?(uuid|type)|gpu-(no-)?use-uuid|(no)?use-(va|biren)|numa-bind"
     r"|v[gn]pu-mode"
-)
-#: Extended resources that are a part of a device: a node's sum says nothing of what is free on one of them.
-_PARTS: Final = re.compile(
-    r"(koordinator\.sh|kubernetes\.io)/gpu(-core|-memory|-memory-ratio|\.shared)?"
-    r"|volcano\.sh/(vgpu-(number|memory|memory-percentage|cores)|gpu-memory)"
-    r"|aliyun\.com/gpu-mem|tencent\.com/vcuda-(core|memory)|elasticgpu\.io/gpu-(core|memory|percent)"
-    r"|[a-z0-9.-]+/(gpumem(-percentage)?|gpucores|dcumem|dcucores|mlu\.smlu\.(vmemory|vcore)"
-    r"|[A-Za-z0-9-]+\.(vMem|vCore)|sgpu|vcore|vmemory|sgpu-(core|memory)|Ascend[0-9A-Za-z-]+-memory"
-    r"|vgcu(-percentage)?|vxpu(-memory)?)"
 )
 #: Values of Volcano's and Koordinator's NUMA policies by which the kubelet's and the scheduler's choice must
 #: agree.
@@ -353,11 +348,6 @@ def _hard(key: str, entries: Mapping[str, str]) -> bool:
     if value in STRICT_NUMA or any(word in value for word in _BINDING):
         return True
     return key not in _OTHERS and ("required" in key or "exclusive" in key or value in ("required", "hard"))
-
-
-def is_part_of_a_device(resource: str) -> bool:
-    """Whether what a pod requests under this name is taken from a device that others use too."""
-    return _PARTS.fullmatch(resource) is not None
 
 
 def members_apart(annotations: Mapping[str, str]) -> bool:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from closeby.objects.nodes import NodeImage
+from closeby.objects.nodes import NodeImage, is_part_of_a_device
 from closeby.objects.pods import AttachedDisk, ClaimName, InlineDisk, PodClaim, PodSpec
 from closeby.objects.volumes import AZURE_DISK, CINDER, EBS, GCE_PD, PORTWORX
 from closeby.reading.decoding.affinity import (
@@ -18,7 +18,6 @@ from closeby.reading.decoding.affinity import (
 )
 from closeby.reading.decoding.claims import ClaimWire, claim_request
 from closeby.reading.decoding.errors import field_path
-from closeby.reading.decoding.keys import is_part_of_a_device
 from closeby.reading.decoding.migrated_disks import azure_handle, ebs_handle, gce_handle
 from closeby.reading.decoding.requests import (
     ContainersWire,
