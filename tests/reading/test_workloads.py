@@ -400,3 +400,78 @@ metadata: {{name: j}}
 spec: {{replicatedJobs: [{jobs}]}}
 """)
     assert "spec.replicatedJobs: 1200000 pods are more than" in problem
+
+
+POD = "template: {spec: {containers: [{name: c}]}}"
+JOB = f"template: {{spec: {{{POD}}}}}"
+CLIQUE = "spec: {podSpec: {containers: [{name: c}]}}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        (
+            "batch.volcano.sh/v1alpha1 Job",
+            f"tasks: [{{name: w, {POD}}}, {{name: m, {POD}}}, {{name: w, {POD}}}]",
+            "spec.tasks[2].name",
+        ),
+        (
+            "batch.volcano.sh/v1alpha1 Job",
+            f"tasks: [{{name: default1, {POD}}}, {{{POD}}}]",
+            "spec.tasks[1].name",
+        ),
+        (
+            "jobset.x-k8s.io/v1alpha2 JobSet",
+            f"replicatedJobs: [{{name: w, {JOB}}}, {{name: w, {JOB}}}]",
+            "spec.replicatedJobs[1].name",
+        ),
+        (
+            "jobset.x-k8s.io/v1alpha2 JobSet",
+            f"replicatedJobs: [{{name: a, {JOB}, dependsOn: [{{name: b}}]}}, {{name: b, {JOB}}}]",
+            "spec.replicatedJobs[0].dependsOn[0].name",
+        ),
+        (
+            "ray.io/v1 RayCluster",
+            f"workerGroupSpecs: [{{groupName: w, {POD}}}, {{groupName: w, {POD}}}]",
+            "spec.workerGroupSpecs[1].groupName",
+        ),
+        (
+            "ray.io/v1 RayJob",
+            f"rayClusterSpec: {{workerGroupSpecs: [{{groupName: w, {POD}}}, {{groupName: w, {POD}}}]}}",
+            "spec.rayClusterSpec.workerGroupSpecs[1].groupName",
+        ),
+        (
+            "kubeflow.org/v1 PyTorchJob",
+            f"pytorchReplicaSpecs: {{Worker: {{{POD}}}, worker: {{{POD}}}}}",
+            "spec.pytorchReplicaSpecs.worker",
+        ),
+        (
+            "kubeflow.org/v1 PyTorchJob",
+            f"pytorchReplicaSpecs: {{Master: {{replicas: 2, {POD}}}}}",
+            "spec.pytorchReplicaSpecs.Master.replicas",
+        ),
+        (
+            "grove.io/v1alpha1 PodCliqueSet",
+            f"template: {{cliques: [{{name: w, {CLIQUE}}}, {{name: w, {CLIQUE}}}]}}",
+            "spec.template.cliques[1].name",
+        ),
+        (
+            "grove.io/v1alpha1 PodCliqueSet",
+            f"template: {{cliques: [{{name: w, {CLIQUE}}}], podCliqueScalingGroups: "
+            + "[{name: g, cliqueNames: [w, x]}]}",
+            "spec.template.podCliqueScalingGroups[0].cliqueNames[1]",
+        ),
+        (
+            "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet",
+            f"leaderWorkerTemplate: {{size: 8, subGroupPolicy: {{subGroupSize: 3}}, workerT{POD[1:]}}}",
+            "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize",
+        ),
+    ],
+)
+def test_pods_of_a_workload_that_its_webhook_refuses_wait(kind: str, spec: str, field: str) -> None:
+    version, _, called = kind.partition(" ")
+    text = f"{{apiVersion: {version}, kind: {called}, metadata: {{name: a}}, spec: {{{spec}}}}}"
+    (workload,) = read_good(text).workloads
+    for pods in workload.pod_sets:
+        (refused,) = pods.template.spec.invalid
+        assert refused.startswith(f"{field} of {called}/a ")

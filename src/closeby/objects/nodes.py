@@ -53,8 +53,8 @@ class Node(Struct, frozen=True, kw_only=True, gc=False):
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether one toleration matches a taint (upstream's ``Toleration.ToleratesTaint``).
 
-    An empty effect matches every effect, an empty key every key; an empty operator is Equal; Gt and Lt compare
-    whole numbers, and match no taint whose value is none; an operator that is unknown matches nothing.
+    An empty effect matches every effect, an empty key every key; an empty operator is Equal; Gt and Lt
+    compare whole numbers, and match no other values; an operator that is unknown matches nothing.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -139,7 +139,8 @@ _NO_ACCELERATOR: Final = re.compile(
 def is_accelerator(resource: str) -> bool:
     """Extended resources of devices that compute: GPUs, TPUs, Gaudi, Ascend, Neuron, FPGAs and so on.
 
-    Judged by name, shares of them too. Kubernetes' own resources, network cards, KVM devices, bandwidth and the like are none.
+    Judged by name; shares of them count. Kubernetes' own resources, network cards, KVM devices, bandwidth and
+    the like are none.
     """
     vendor, _, kind = resource.lower().partition("/")
     if not kind or kind.endswith("_monitoring"):

@@ -6,8 +6,10 @@ from typing import Any, Final
 import msgspec
 
 from closeby.errors import FieldError
+from closeby.objects.bounds import quoted
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import PodClaim
+from closeby.objects.reasons import MOST_CONDITIONS
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
@@ -72,6 +74,20 @@ class Owner:
         paths += [wish_path(wish, "metadata.labels") for wish in labels if wish.hard]
         #: Unsupported hard constraints of the workload; its pods wait because of them.
         self._unsupported = tuple(f"{document.kind}/{self.name} {path}" for path in paths)
+        #: What no webhook of its kind accepts; its pods wait because of it.
+        self._refused: list[str] = []
+
+    def refuse(self, path: Path, message: str) -> None:
+        """Notes what makes its controller refuse the workload."""
+        self._refused.append(f"{field_path(path)} of {self._document.kind}/{self.name} {message}")
+
+    def distinct(self, names: Sequence[str], path: Path, field: str = "name") -> None:
+        """Refuses a name that two parts of a list at ``path`` have."""
+        for i, name in enumerate(names):
+            first = names.index(name)
+            if first < i:
+                at = field_path((*path, first))
+                self.refuse((*path, i, field), f"is {quoted(name)}, as that of {at}")
 
     def pod_set(
         self,
@@ -139,6 +155,8 @@ class Owner:
         self, pod_sets: Sequence[PodSet], *, suspended: bool = False, gang: PodGroup | None = None
     ) -> Workload:
         """The finished record."""
+        if self._refused:
+            pod_sets = [self._waiting(one) for one in pod_sets]
         return Workload(
             kind=self._document.kind,
             namespace=self.namespace,
@@ -154,6 +172,12 @@ class Owner:
             owner=self.meta.controller,
             gang=gang,
         )
+
+    def _waiting(self, pods: PodSet) -> PodSet:
+        spec = pods.template.spec
+        spec = msgspec.structs.replace(spec, invalid=(*spec.invalid, *self._refused[:MOST_CONDITIONS]))
+        template = msgspec.structs.replace(pods.template, spec=self._reading.pool.intern(spec))
+        return msgspec.structs.replace(pods, template=template)
 
 
 def with_role(pods: PodSet) -> PodSet:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from closeby.objects.bounds import quoted
 from closeby.objects.groups import ConstraintSource, PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.topologies import Topology
 from closeby.objects.workloads import PodSet, Workload
@@ -141,6 +142,7 @@ class _Reading:
         self._spec = wire.spec or SpecWire()
         self._template = self._spec.template or TemplateSpecWire()
         self._cliques = {one.name: (i, one) for i, one in enumerate(self._template.cliques or ())}
+        self._refuse_names()
         self._topology = _topology_of(self._template.topology_constraint, None)
         self._pod_sets = {name: self._pods_of(i, one) for name, (i, one) in self._cliques.items()}
         self._made: list[PodSet] = []
@@ -153,6 +155,20 @@ class _Reading:
         for replica in range(replicas):
             self._replica(f"{self._owner.name}-{replica}")
         return msgspec.structs.replace(self._owner.workload(self._made), gangs=self._gangs)
+
+    def _refuse_names(self) -> None:
+        """What Grove's webhook refuses: a name of two cliques or groups, or a clique that is not there."""
+        self._owner.distinct([one.name for one in self._template.cliques or ()], _CLIQUES)
+        self._owner.distinct([one.name for one in self._groups()], _GROUPS)
+        taken: list[str] = []
+        for i, group in enumerate(self._groups()):
+            for j, name in enumerate(group.clique_names or ()):
+                path = (*_GROUPS, i, "cliqueNames", j)
+                if name not in self._cliques:
+                    self._owner.refuse(path, f"is {quoted(name)}, and no clique is called so")
+                elif name in taken:
+                    self._owner.refuse(path, f"is {quoted(name)}, which is in a scaling group already")
+                taken.append(name)
 
     def _size_of_replica(self) -> int:
         """At least the pods of a replica; each part counts as a pod even if it has none."""

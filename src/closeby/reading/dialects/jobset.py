@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from closeby.objects.bounds import quoted
 from closeby.objects.groups import Layer, SizeField
 from closeby.objects.pods import ClaimName, PodClaim
 from closeby.objects.workloads import PodSet, Workload
@@ -124,9 +125,15 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
     in_order = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
     claims = _claims(owner.name, spec)
     mounts = _mounts(document) if claims else [frozenset[str]()] * len(spec.replicated_jobs or ())
+    owner.distinct([one.name for one in spec.replicated_jobs or ()], ("spec", "replicatedJobs"))
     pod_sets: list[PodSet] = []
     for i, job in enumerate(spec.replicated_jobs or ()):
         path = ("spec", "replicatedJobs", i)
+        for j, one in enumerate(job.depends_on or ()):
+            if one.name not in {before.name for before in pod_sets}:
+                owner.refuse(
+                    (*path, "dependsOn", j, "name"), f"is {quoted(one.name)}, which no job before is"
+                )
         template = job.template or WithSpec[JobSpecWire]()
         job_spec = template.spec or JobSpecWire()
         jobs = count(job.replicas, (*path, "replicas"))

@@ -96,6 +96,8 @@ _ROLES = {
 KINDS = tuple(_ROLES)
 #: Where the default is not ``Never``.
 _RESTART_POLICIES = {"PyTorchJob": "OnFailure", "PaddleJob": "OnFailure"}
+#: Roles of which the webhooks allow one pod.
+_ALONE = frozenset({("PyTorchJob", "master"), ("XGBoostJob", "master"), ("MPIJob", "launcher")})
 
 
 def read_training_job(document: Document, reading: DocumentReading) -> Workload:
@@ -121,7 +123,11 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
     pod_sets = []
     for role, replica_spec in roles.items():
         path = ("spec", field_name, role)
+        if any(one.name == role.lower() for one in pod_sets):
+            owner.refuse(path, "is the role of others too, in other letters")
         replicas = count(replica_spec.replicas, (*path, "replicas"))
+        if replicas != 1 and (document.kind, role.lower()) in _ALONE:
+            owner.refuse((*path, "replicas"), f"is {replicas}, and must be 1")
         names = numbered(f"{owner.name}-{role.lower()}", 0 if over else replicas)
         pods = owner.pod_set(role.lower(), names, replica_spec.template, (*path, "template"))
         at_start = _at_start(spec, role.lower(), ("spec", "elasticPolicy", "minReplicas"))

@@ -131,6 +131,11 @@ class _SubGroups:
         self._called = object_id("LeaderWorkerSet", owner.namespace, owner.name)
         self._size = size
         self._each = policy.sub_group_size or 0
+        if self._each > size or (self._each > 0 and size % self._each > 1 % self._each):
+            owner.refuse(
+                ("spec", "leaderWorkerTemplate", "subGroupPolicy", "subGroupSize"),
+                f"is {self._each}, which divides neither the size, {size}, nor that without the leader",
+            )
         self._whole = exclusive_layer(self._annotations, LWS_EXCLUSIVE, self._called, size=size)
         self._without_leader = policy.sub_group_policy_type == _LEADER_EXCLUDED
         both = self._whole and self._without_leader and self._annotations.get(LWS_SUBGROUP_EXCLUSIVE)

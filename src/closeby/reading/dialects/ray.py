@@ -112,6 +112,8 @@ def _pod_sets(owner: Owner, spec: SpecWire, path: Path) -> list[PodSet]:
     """
     head = (spec.head_group_spec or HeadWire()).template
     names = [f"{owner.name}-head"]
+    groups = [one.group_name for one in spec.worker_group_specs or ()]
+    owner.distinct(groups, (*path, "workerGroupSpecs"), "groupName")
     pod_sets = [with_role(owner.pod_set(HEAD_GROUP, names, head, (*path, "headGroupSpec", "template")))]
     for i, group in enumerate(spec.worker_group_specs or ()):
         place = (*path, "workerGroupSpecs", i)

@@ -136,6 +136,7 @@ def read_volcano_job(document: Document, reading: DocumentReading) -> Workload:
             kept=("Succeeded", "Failed"),
         )
         pod_sets.append(pods)
+    owner.distinct([pods.name for pods in pod_sets], ("spec", "tasks"))
     at_most(sum(pods.replicas for pods in pod_sets), ("spec", "tasks"))
     workload = owner.workload(pod_sets, gang=_gang(owner, spec, pod_sets, over=over))
     return msgspec.structs.replace(workload, annotations=with_queue(workload.annotations, spec.queue))
