@@ -124,6 +124,19 @@ def test_groups_of_blocks_get_a_power_of_two_of_places() -> None:
     ]
 
 
+def test_blocks_of_slurm_keep_their_row_and_their_sizes(tmp_path: Path) -> None:
+    """Sizes above the smallest block's, an order that no name says, and a place that is kept free."""
+    text = "BlockName=b9 Nodes=n[1-3]\nBlockName=b1 Nodes=n[4-5]\nBlockName=free\nBlockName=b2 Nodes=n6\n"
+    text += "BlockSizes=4,8\n"
+    file = tmp_path / "topology.conf"
+    file.write_text(text)
+    assert closeby("discover", "slurm", file, "-o", "slurm-block").stdout == text
+    again = tmp_path / "topology.yaml"
+    again.write_text(closeby("discover", "slurm", file, "-o", "slurm-yaml").stdout)
+    printed = closeby("discover", "slurm", again, "--topology", "block", "-o", "slurm-block")
+    assert printed.stdout == text
+
+
 def test_accelerator_domains_alone_are_blocks() -> None:
     findings = assemble({}, domains={"n1": "nvl-1", "n2": "nvl-1", "n3": "nvl-2"})
     assert slurm_text(findings).splitlines() == [

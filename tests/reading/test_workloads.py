@@ -404,6 +404,7 @@ spec: {{replicatedJobs: [{jobs}]}}
 
 POD = "template: {spec: {containers: [{name: c}]}}"
 JOB = f"template: {{spec: {{{POD}}}}}"
+GROUP = "[{name: g, cliqueNames: [w, x]}]"
 CLIQUE = "spec: {podSpec: {containers: [{name: c}]}}"
 
 
@@ -457,8 +458,7 @@ CLIQUE = "spec: {podSpec: {containers: [{name: c}]}}"
         ),
         (
             "grove.io/v1alpha1 PodCliqueSet",
-            f"template: {{cliques: [{{name: w, {CLIQUE}}}], podCliqueScalingGroups: "
-            + "[{name: g, cliqueNames: [w, x]}]}",
+            f"template: {{cliques: [{{name: w, {CLIQUE}}}], podCliqueScalingGroups: {GROUP}}}",
             "spec.template.podCliqueScalingGroups[0].cliqueNames[1]",
         ),
         (

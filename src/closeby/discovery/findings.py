@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from closeby.objects.reasons import Condition
 
@@ -58,6 +58,14 @@ class Plane(Struct, frozen=True, kw_only=True):
     paths: Mapping[str, tuple[str | None, ...]] = {}
 
 
+class BlockRow(Struct, frozen=True):
+    """Slurm's base blocks in their order, those that only keep a place too."""
+
+    names: tuple[str, ...]
+    #: Nodes of a base block, then of each level of blocks taken together.
+    sizes: tuple[int, ...]
+
+
 class ScanFindings(Struct, frozen=True, kw_only=True):
     """All that a source describes (the JSON of ``closeby discover``)."""
 
@@ -68,3 +76,5 @@ class ScanFindings(Struct, frozen=True, kw_only=True):
     #: Where the source knows of several; those that nodes are by first.
     planes: tuple[Plane, ...] = ()
     warnings: tuple[Condition, ...] = ()
+    #: What Slurm's block plugin was told, where that is the source.
+    blocks: BlockRow | UnsetType = UNSET

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from closeby.discovery.assembling import assemble, several, warning
-from closeby.discovery.findings import Link, ScanFindings
+from closeby.discovery.findings import BlockRow, Link, ScanFindings
 from closeby.discovery.labelling import Place
 from closeby.errors import UnreadableError
 from closeby.objects.natural import natural_key
@@ -258,7 +259,10 @@ def _find_blocks(declared: Declared, keys: Sequence[str] | None) -> ScanFindings
         places[node] = tuple(_row(names, chosen, width) for width in (1, *widths))
     some_node(declared.file, places)
     found = (*declared.warnings, *warnings, *size_warnings)
-    return assemble(places, keys, warnings=found)
+    findings = assemble(places, keys, warnings=found)
+    if not declared.block_sizes:
+        return findings
+    return msgspec.structs.replace(findings, blocks=BlockRow(tuple(names), declared.block_sizes))
 
 
 def _widths(sizes: Sequence[int]) -> tuple[list[int], list[Condition]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from closeby.discovery.assembling import has_domains
 from closeby.discovery.findings import ScanFindings
@@ -132,7 +133,7 @@ def switch_lines(findings: ScanFindings) -> list[SwitchLine]:
 
 
 def block_lines(findings: ScanFindings) -> Blocks:
-    """Blocks in an order in which neighbours are near.
+    """Blocks in an order in which neighbours are near, or as Slurm had them.
 
     Where blocks are in groups of several under the next level, each group gets a power of two of places, so
     that Slurm's larger blocks are these groups.
@@ -148,6 +149,11 @@ def block_lines(findings: ScanFindings) -> Blocks:
         groups.setdefault(group, {}).setdefault(block, []).append(name)
     if not groups:
         return Blocks((), ())
+    declared = findings.blocks
+    if declared is not UNSET and set(seen) <= set(declared.names):
+        held = {block: tuple(nodes) for group in groups.values() for block, nodes in group.items()}
+        row = [BlockLine(name, None, held.get(name, ())) for name in declared.names]
+        return Blocks(tuple(row), declared.sizes)
     order = sorted(groups, key=lambda one: (one is None, natural_key(one or "")))
     size = min(len(members) for group in groups.values() for members in group.values())
     widest = max(map(len, groups.values()))
