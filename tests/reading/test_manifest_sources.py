@@ -56,12 +56,56 @@ def test_paths_that_hold_nothing_are_errors(tmp_path: Path) -> None:
     ]
 
 
-def test_a_compressed_file_is_to_come_through_a_pipe(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.yaml"
-    path.write_bytes(gzip.compress(NODE.format("a").encode()))
-    (error,) = read_manifests([str(path)]).errors
-    assert error.message == "is compressed"
-    assert "gzip -dc" in error.remedy
+def test_what_gzip_made_is_read_whatever_it_is_called(tmp_path: Path) -> None:
+    packed = gzip.compress(NODE.format("a").encode())
+    (tmp_path / "cluster.yaml").write_bytes(packed)
+    (tmp_path / "more.yml.gz").write_bytes(gzip.compress(NODE.format("b").encode()))
+    (tmp_path / "rest.json.gz").write_bytes(gzip.compress(json.dumps(node("c")).encode()))
+    (tmp_path / "notes.txt.gz").write_bytes(packed)
+    assert names(tmp_path) == ["a", "b", "c"]
+    # As `cat a.gz b.gz` joins them.
+    two = packed + gzip.compress(b"\n---\n" + NODE.format("d").encode())
+    assert [one.name for one in read_manifests(["-"], stdin=lambda: two).nodes] == ["a", "d"]
+
+
+def test_what_gzip_did_not_finish_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = gzip.compress(NODE.format("a").encode())
+    for data in (packed[:-9], packed[:20] + b"x" * 40, b"\x1f\x8b"):
+        (error,) = read_manifests(["-"], stdin=lambda data=data: data).errors  # type: ignore[misc]
+        assert error.message.startswith("is compressed, and can't be unpacked: ")
+    monkeypatch.setattr("closeby.reading.manifests.MOST_UNPACKED", 10)
+    assert "unpacks to more than" in str(read_manifests(["-"], stdin=lambda: packed).errors[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NAME   READY   STATUS    RESTARTS   AGE\np-0    1/1     Running   0          5d\n",
+        "NAMESPACE     NAME   READY\ndefault       p      1/1\n",
+        "\nNAME    STATUS   ROLES    AGE   VERSION\n",
+        "LAST SEEN   TYPE     REASON\n",
+        "No resources found in default namespace.\n",
+        "Name:             p-0\nNamespace:        default\nPriority:         0\n",
+        "Name:               n\nRoles:              <none>\n",
+    ],
+)
+def test_what_kubectl_prints_for_people_is_recognised(text: str) -> None:
+    (error,) = read_manifests(["-"], stdin=lambda: text).errors
+    assert (error.message, "-o yaml" in error.remedy) == (
+        "is what kubectl prints for people, and no manifest",
+        True,
+    )
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
+def test_an_empty_file_is_an_error(text: str, tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text(text)
+    (error,) = read_manifests([str(tmp_path)]).errors
+    assert error.message == "is empty"
+
+
+def test_a_file_of_comments_holds_nothing_and_is_no_error() -> None:
+    assert read_manifests(["-"], stdin=lambda: "# nothing yet\n---\n").errors == ()
 
 
 def test_a_pipe_may_give_text_or_bytes() -> None:

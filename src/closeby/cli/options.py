@@ -14,7 +14,9 @@ Command = Callable[..., None]
 OUTPUTS = ("table", "json", "yaml")
 
 
-MANIFESTS_HELP = "A file or folder of manifests (YAML or JSON), or - for standard input. May be repeated."
+MANIFESTS_HELP = (
+    "A file or folder of manifests (YAML or JSON, also .gz), or - for standard input. May be repeated."
+)
 
 
 POD_GROUPER_HELP = (

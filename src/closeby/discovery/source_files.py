@@ -11,7 +11,7 @@ import msgspec
 from closeby.errors import UnreadableError, YamlError
 from closeby.reading.decoding.errors import Path as FieldPath
 from closeby.reading.decoding.errors import explain, field_path
-from closeby.reading.decoding.sources import GZIP, STDIN, STDIN_NAME, not_utf8
+from closeby.reading.decoding.sources import STDIN, STDIN_NAME, not_utf8, unpacked
 from closeby.reading.decoding.yaml_values import YamlDocument, yaml_document
 
 T = TypeVar("T")
@@ -38,11 +38,12 @@ def read_text(path: str, most: int = MOST_BYTES) -> str:
     except OSError as error:
         message = f"can't be read: {error.strerror or error}"
         raise UnreadableError(name, message, "check the path") from error
-    if len(data) > most:
+    plain = unpacked(data, most) if len(data) <= most else data
+    if isinstance(plain, str):
+        raise UnreadableError(name, plain, "save it again")
+    if len(plain) > most:
         raise UnreadableError(name, f"is longer than {most >> 20} MiB", "check that it is the right file")
-    if data.startswith(GZIP):
-        remedy = "give it through a pipe: gzip -dc FILE | closeby discover SOURCE -"
-        raise UnreadableError(name, "is compressed", remedy)
+    data = plain
     data = data.removeprefix(_BYTE_ORDER_MARK)
     position = not_utf8(data)
     if position is not None:

@@ -16,7 +16,15 @@ from closeby.objects.problems import Problem
 from closeby.reading.collection import Collection
 from closeby.reading.decoding.documents import Document, LineFinder
 from closeby.reading.decoding.result import Manifests
-from closeby.reading.decoding.sources import GZIP, STDIN, STDIN_NAME, find_files, not_utf8, read_file
+from closeby.reading.decoding.sources import (
+    MOST_UNPACKED,
+    STDIN,
+    STDIN_NAME,
+    find_files,
+    not_utf8,
+    read_file,
+    unpacked,
+)
 from closeby.reading.decoding.splitting import Found, json_documents, listed_documents, value_documents
 from closeby.reading.decoding.yaml_lines import (
     BlockReader,
@@ -35,6 +43,11 @@ _DOCUMENT_START: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 #: A line that is neither blank nor a comment nor a directive.
 _CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
 _JSON_START: Final = re.compile(rb"\s*[{\[]")
+#: How a table of `kubectl get` begins, what it says where there is nothing, and how `kubectl describe` begins.
+_PRINTED: Final = re.compile(
+    rb"\s*(?:(?:NAMESPACE|NAME|LAST SEEN) {3,}[A-Z]|No resources found"
+    rb"|Name: {3,}\S.*\n(?:Namespace|Labels|Roles): )"
+)
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 #: Objects from one word about progress to the next.
@@ -91,17 +104,29 @@ def _documents(file: str, stdin: ReadStdin) -> Found:
         return
     name = STDIN_NAME if file == STDIN else file
     data = content.encode() if isinstance(content, str) else content
-    data = data.removeprefix(_BYTE_ORDER_MARK)
-    if data.startswith(GZIP):
-        remedy = "give it through a pipe: gzip -dc FILE | closeby COMMAND -f -"
-        yield Problem(file=name, message="is compressed", remedy=remedy)
+    plain = unpacked(data)
+    if isinstance(plain, str):
+        yield Problem(file=name, message=plain, remedy="save it again")
+        return
+    if len(plain) > MOST_UNPACKED:
+        message = f"unpacks to more than {MOST_UNPACKED >> 30} GiB"
+        yield Problem(file=name, message=message, remedy="check that it is the right file")
+        return
+    data = plain.removeprefix(_BYTE_ORDER_MARK)
+    if not data or data.isspace():
+        remedy = "save it again, and see what the command that wrote it said"
+        yield Problem(file=name, message="is empty", remedy=remedy)
+        return
+    if _PRINTED.match(data):
+        remedy = "save the objects instead: kubectl get … -o yaml"
+        yield Problem(file=name, message="is what kubectl prints for people, and no manifest", remedy=remedy)
         return
     position = not_utf8(data)
     if position is not None:
         message = f"is not UTF-8 (byte {position})"
         yield Problem(file=name, message=message, remedy="save it as UTF-8")
         return
-    if file.endswith(".json"):
+    if file.endswith((".json", ".json.gz")):
         yield from json_documents(name, data)
         return
     if _JSON_START.match(data):

@@ -199,9 +199,15 @@ def test_bytes_that_are_no_text_are_found_by_their_line(tmp_path: Path, golden: 
     assert read_trace(path).faults[0].line == 1
 
 
-def test_a_compressed_trace_is_to_come_through_a_pipe(tmp_path: Path, golden: Golden) -> None:
+def test_a_compressed_trace_is_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv.gz"
-    path.write_bytes(gzip.compress(f"{HEADER}a,0,1,1,1,0,\n".encode()))
-    (fault,) = read_trace(path, "trace.csv").faults
-    assert fault.message == "is compressed"
-    golden("replay", fault.remedy)
+    packed = gzip.compress(f"{HEADER}a,0,1,1,1,0,\n".encode())
+    path.write_bytes(packed)
+    trace = read_trace(path)
+    assert trace.jobs is not None
+    assert trace.jobs.names == ("a",)
+    path.write_bytes(packed[:-9])
+    (fault,) = read_trace(path).faults
+    assert fault.message.startswith("is compressed, and can't be unpacked")
+    path.write_bytes(gzip.compress(f"{HEADER}caf".encode() + b"\xe9,0,1,1,1,0,\n"))
+    assert read_trace(path).faults[0].line == 2

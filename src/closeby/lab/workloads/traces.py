@@ -8,9 +8,11 @@ hold it, one pod each.
 """
 
 import csv
+import gzip
 import io
 import math
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,11 +93,15 @@ def read_trace(path: str | Path, name: str = "") -> Trace:
 def _read_file(path: str | Path) -> Trace:
     try:
         with Path(path).open("rb") as file:
-            text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+            packed = file.peek(len(GZIP)).startswith(GZIP)
+            content: BinaryIO = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
+            text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
             try:
                 return _read(csv.reader(text, strict=True))
             except UnicodeDecodeError as error:
-                return _not_utf8(file, error)
+                return _not_utf8(content, error)
+    except (EOFError, zlib.error) as error:
+        return _unusable(f"is compressed, and can't be unpacked: {error}", "save it again")
     except OSError as error:
         return _unusable(f"can't be read: {error.strerror or error}", "check the path")
 
@@ -309,10 +315,6 @@ def _in_columns(jobs: list[_Job], dates: bool) -> Jobs:
 
 
 def _not_utf8(file: BinaryIO, error: UnicodeDecodeError) -> Trace:
-    if error.object.startswith(GZIP):
-        return _unusable(
-            "is compressed", "give it through a pipe: gzip -dc FILE | closeby simulate --trace -"
-        )
     line = 0
     if file.seekable():
         # The error counts from the beginning of what was decoded last.

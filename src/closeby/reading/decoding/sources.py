@@ -1,8 +1,11 @@
 """Where manifests are: files, folders, or what comes through a pipe; and whether a file has changed."""
 
 import codecs
+import gzip
 import os
+import zlib
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -13,15 +16,18 @@ STDIN: Final = "-"
 STDIN_NAME: Final = "standard input"
 #: How files begin that gzip made.
 GZIP: Final = b"\x1f\x8b"
+#: More than the manifests of any cluster: a small file may unpack to any size.
+MOST_UNPACKED: Final = 4 << 30
 _ENDINGS: Final = (".yaml", ".yml", ".json")
+_READ: Final = (*_ENDINGS, *(f"{one}.gz" for one in _ENDINGS))
 _CHUNK: Final = 1 << 20
 
 
 def find_files(paths: Sequence[str]) -> tuple[list[str], list[Problem]]:
     """The files behind ``paths``, each once, and what is wrong with the paths.
 
-    A folder stands for all files below it that end in .yaml, .yml or .json, in the order of their names;
-    folders whose names begin with a dot are left out.
+    A folder stands for all files below it that end in .yaml, .yml or .json, or so and in .gz, in the order of
+    their names; folders whose names begin with a dot are left out.
     """
     files: dict[str, str] = {}
     errors = []
@@ -52,6 +58,19 @@ def read_file(path: str) -> bytes | Problem:
         return Problem(file=path, message=f"can't be read: {reason}", remedy="check the path")
 
 
+def unpacked(data: bytes, most: int = MOST_UNPACKED) -> bytes | str:
+    """The content of what gzip made, and anything else as it is; a text says what is wrong with it.
+
+    One byte more than ``most`` where it is longer.
+    """
+    if not data.startswith(GZIP):
+        return data
+    try:
+        return gzip.GzipFile(fileobj=BytesIO(data)).read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        return f"is compressed, and can't be unpacked: {error}"
+
+
 def stamp_of(path: str) -> tuple[int, int, int] | None:
     """Another one when the file has changed or is another file; None where there is none."""
     try:
@@ -77,4 +96,4 @@ def not_utf8(data: bytes) -> int | None:
 def _below(folder: str) -> Iterable[str]:
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (os.path.join(root, name) for name in sorted(names) if name.endswith(_ENDINGS))
+        yield from (os.path.join(root, name) for name in sorted(names) if name.endswith(_READ))
