@@ -246,3 +246,64 @@ def test_discovery_without_labels_of_the_family_names_the_option() -> None:
 
     [warning] = json.loads(found.stdout)["warnings"]
     assert "zones" in warning["remedy"] and "--preset" in warning["remedy"]
+
+
+EKS = "topology.k8s.aws/network-node-layer-"
+CLIQUE = "nvidia.com/gpu.clique"
+
+
+def beside(*given: Manifest) -> list[tuple[str, str]]:
+    """What is said of families that do not count: the message, and the preset that the remedy names."""
+    found = report("simulate", "-f", "-", stdin=text(*given))["conditions"]
+    said = [one for one in found if "do not count beside" in one["message"]]
+    return [(one["message"], one["remedy"].partition("--preset ")[2].split()[0]) for one in said]
+
+
+def test_a_second_family_of_labels_is_mentioned_with_how_to_choose_it() -> None:
+    given = [
+        node(f"n{i}", {f"{EKS}1": "a", f"{EKS}3": f"c{i // 2}", ZONE: "z", CLIQUE: f"q{i // 3}"}, 8)
+        for i in range(4)
+    ]
+    given.append(node("n4", {f"{EKS}1": "a", f"{EKS}3": "c2", "cloud.google.com/gce-topology-block": "b"}, 8))
+
+    assert beside(*given) == [
+        ("labels of gke, on 1 of 5 nodes, do not count beside those of eks", "gke"),
+        ("labels of gpu-clique, on 4 of 5 nodes, do not count beside those of eks", "gpu-clique"),
+    ]
+    assert beside(*given, topology("own", "closeby.dev/v1alpha1", CLIQUE)) == []
+
+
+def test_zones_and_labels_of_the_family_itself_are_no_second_family() -> None:
+    labels = {f"{EKS}1": "a", f"{EKS}3": "c", ZONE: "z", REGION: "r"}
+    ultra = labels | {"topology.k8s.aws/ultraserver-id": "u"}
+    assert beside(*(node(f"n{i}", labels, 8) for i in range(4))) == []
+    assert beside(*(node(f"n{i}", ultra, 8) for i in range(4))) == []
+
+
+# fabric f: superpod 1 (leaf groups 1, 2), superpod 2 (leaf group 1); each leaf group has two NVLink domains
+def test_coreweaves_labels_are_a_topology() -> None:
+    backend = "backend.coreweave.cloud/"
+    given = [
+        node(
+            f"n{i}",
+            {
+                f"{backend}fabric": "f",
+                f"{backend}flavor": "infiniband",
+                f"{backend}superpod": superpod,
+                f"{backend}leafgroup": group,
+                "ds.coreweave.com/nvlink.domain": f"d{i // 2}",
+            },
+            4,
+        )
+        for i, (superpod, group) in enumerate(
+            pair for pair in (("1", "1"), ("1", "2"), ("2", "1")) for _ in range(4)
+        )
+    ]
+    [one] = report("topology", "-f", "-", stdin=text(*given))["topologies"]
+    assert one["name"] == "coreweave"
+    assert [(level["name"], level["domains"]) for level in one["levels"][:4]] == [
+        ("fabric", 1),
+        ("superpod", 2),
+        ("leafgroup", 3),
+        ("nvlink.domain", 6),
+    ]

@@ -60,6 +60,12 @@ NODES = {
         "oci.oraclecloud.com/rdma.local_block_id": "l",
         "oci.oraclecloud.com/host.rack_id": "r",
     },
+    "coreweave": {
+        "backend.coreweave.cloud/fabric": "f",
+        "backend.coreweave.cloud/superpod": "1",
+        "backend.coreweave.cloud/leafgroup": "1",
+        "ds.coreweave.com/nvlink.domain": "d",
+    },
     "gpu-clique": {"nvidia.com/gpu.clique": "uuid.1"},
 }
 

@@ -43,7 +43,7 @@ _DOCUMENT_START: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 #: A line that is neither blank nor a comment nor a directive.
 _CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
 _JSON_START: Final = re.compile(rb"\s*[{\[]")
-#: How a table of `kubectl get` begins, what it says where there is nothing, and how `kubectl describe` begins.
+#: How a table of `kubectl get` begins, what it says of nothing, and how `kubectl describe` begins.
 _PRINTED: Final = re.compile(
     rb"\s*(?:(?:NAMESPACE|NAME|LAST SEEN) {3,}[A-Z]|No resources found"
     rb"|Name: {3,}\S.*\n(?:Namespace|Labels|Roles): )"

@@ -15,7 +15,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.selectors import PodOwner
 from closeby.objects.topologies import TopologyLevel
 from closeby.objects.volumes import StorageObject, storage_key
-from closeby.objects.words import guess, similar
+from closeby.objects.words import guess, plural, similar
 from closeby.objects.workloads import pod_field
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
@@ -30,8 +30,8 @@ from closeby.scheduling.events import (
     TopologyChanged,
 )
 from closeby.simulator.claims import storage_of
-from closeby.topology.constraints import writes_one
-from closeby.topology.finding import found_topologies, likely_levels
+from closeby.topology.constraints import write_command, writes_one
+from closeby.topology.finding import Carried, beside, found_topologies, likely_levels
 from closeby.topology.presets import ZONES
 from closeby.topology.registry import CONFIGURED_KEYS
 
@@ -100,6 +100,7 @@ def conditions_of(engine: Engine, noted: Iterable[Condition] = ()) -> tuple[Cond
         *(condition for plugin in engine.profile.plugins for condition in plugin.conditions()),
         *_levels_without_nodes(engine),
         *_undeclared_levels(engine),
+        *_other_families(engine),
         *_on_unknown_nodes(engine),
         *_overcommitted(engine),
     )
@@ -143,6 +144,26 @@ def _undeclared_levels(engine: Engine) -> Iterator[Condition]:
             object="Topology",
             message=f"no object declares one, and labels of nodes look like its levels: {some(keys)}",
             remedy=writes_one(",".join(keys)),
+        )
+
+
+def _other_families(engine: Engine) -> Iterator[Condition]:
+    """Says which labels nodes carry beside those by which the topology is known, and how to choose them."""
+    topologies = list(engine.topologies)
+    main = next((one.found.preset for one in topologies if one.found is not None and one.found.main), None)
+    if main is None or any(one.found is None and one.usable for one in topologies):
+        return
+    carried = Carried.none()
+    for node in engine.cluster.nodes:
+        if node is not None:
+            carried.count(node)
+    for name, number in beside(carried, main):
+        where = f"{number:,} of {plural(carried.nodes, 'node')}"
+        yield Condition(
+            reason=Reason.TOPOLOGY_NOT_FOUND,
+            object="Topology",
+            message=f"labels of {name}, on {where}, do not count beside those of {main}",
+            remedy=f"to choose them, add what `{write_command(name)}` prints (-f PATH for nodes of files)",
         )
 
 

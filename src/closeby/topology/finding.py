@@ -8,7 +8,7 @@ network go before zones. Levels of two families are never mixed.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from closeby.objects.nodes import Node, is_accelerator
 from closeby.objects.topologies import Found, Topology, TopologyLevel
 from closeby.topology.network_labels import NetworkLabels, read_network_labels
 from closeby.topology.presets import (
+    COREWEAVE,
     EKS,
     EKS_CAPACITY_BLOCK,
     EKS_ULTRASERVER,
@@ -44,6 +45,7 @@ FOUND: Final = (
     EKS_ULTRASERVER,
     EKS_CAPACITY_BLOCK,
     OKE,
+    COREWEAVE,
     GPU_CLIQUE,
     ZONES,
 )
@@ -158,6 +160,19 @@ def choose(carried: Carried) -> FoundFamily:
         if own and not any(own < other for other in levels.values()):
             return FoundFamily(family, HOSTNAME in usual, network)
     return FoundFamily(NETWORK_LABELS if network else None, HOSTNAME in usual, network)
+
+
+def beside(carried: Carried, preset: str) -> Iterator[tuple[str, int]]:
+    """Families of the network that nodes carry beside the one that counts, and how many nodes at most.
+
+    Labels that belong to it too are not those of another; zones are beside every network.
+    """
+    chosen = next(family for family in FOUND if family.name == preset)
+    for family in FOUND:
+        keys = [key for key in carried.keys if family.place(key) is not None and not chosen.covers(key)]
+        number = max((carried.keys[key] for key in keys), default=0)
+        if number and family not in (chosen, ZONES):
+            yield family.name, number
 
 
 def find(nodes: Iterable[Node], choice: FoundFamily, *, declared: bool) -> NetworkLabels:

@@ -114,6 +114,15 @@ OKE = LabelFamily(
         "rdma.hpc_island_id",
     ),
 )
+_NVLINK_DOMAIN: Final = "ds.coreweave.com/nvlink.domain"
+#: CoreWeave's labels of its InfiniBand and RoCE networks, with the NVLink domain of a rack of GB200s. Leaf
+#: groups and superpods have numbers.
+COREWEAVE = LabelFamily(
+    name="coreweave",
+    labels=(_NVLINK_DOMAIN, *_prefixed("backend.coreweave.cloud/", "leafgroup", "superpod", "fabric")),
+    accelerator=_NVLINK_DOMAIN,
+    unique=False,
+)
 #: NVLink partitions as NVIDIA's GPU feature discovery names them, ``<ClusterUUID>.<CliqueID>``.
 GPU_CLIQUE = LabelFamily(
     name="gpu-clique", labels=("nvidia.com/gpu.clique",), accelerator="nvidia.com/gpu.clique"
@@ -146,6 +155,7 @@ PRESETS: Mapping[str, LabelFamily] = MappingProxyType(
             GKE,
             EKS,
             OKE,
+            COREWEAVE,
             GPU_CLIQUE,
             EKS_ULTRASERVER,
             EKS_CAPACITY_BLOCK,
