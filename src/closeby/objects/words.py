@@ -112,11 +112,18 @@ def path_text(path: Iterable[str | None]) -> str:
     return "/".join(value or "–" for value in path) or "the cluster"
 
 
-def span_text(span: Mapping[str, int], below: str | None) -> str:
-    """How many domains are used at the levels below one, or at all: ``2 racks, 10 nodes``."""
+def span_text(span: Mapping[str, int], below: str | None, outside: int = 0) -> str:
+    """How many domains are used at the levels below one, or at all: ``2 racks, 10 nodes``.
+
+    ``outside`` of the nodes are in no domain of any level.
+    """
     names = list(span)
     parts = list(span.items())[names.index(below) + 1 if below in names else 0 :]
-    return ", ".join(plural(count, "node" if name == "hostname" else name) for name, count in parts)
+    said = [plural(count, "node" if name == "hostname" else name) for name, count in parts if count]
+    if outside and said:
+        where = "outside of the topology"
+        said[-1] += f" {where}" if outside == parts[-1][1] else f" ({outside:,} {where})"
+    return ", ".join(said)
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

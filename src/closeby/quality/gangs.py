@@ -5,13 +5,15 @@ from itertools import accumulate
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.quality.jobs import JobMeasures, Shapes, measure_jobs
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.quality.needs import EmptyCluster, gpus_of, node_gpus
-from closeby.quality.placements import level_names, placements
+from closeby.quality.placements import Placements, level_names, placements
+from closeby.quality.spans import spans
 from closeby.topology.tree import Tree
 
 #: Members of a gang with the slots they are on, in the order of their ranks.
@@ -78,7 +80,8 @@ class GangGauge:
             fewest=np.stack([self._empty.fewest(tree, [pod for pod, _ in members]) for members in placed]),
             during=np.tile([0.0, 1.0], (len(placed), 1)),
         )
-        found = measure_jobs(placements(tree, offsets, slots), shapes, node_gpus(self._cluster), self.model)
+        where = placements(tree, offsets, slots)
+        found = _inside(where, measure_jobs(where, shapes, node_gpus(self._cluster), self.model))
         measured = iter(
             [
                 _gang(found, job, level_names(tree), len(members), int(shapes.ranks[job]))
@@ -86,6 +89,20 @@ class GangGauge:
             ]
         )
         return [next(measured) if members else None for members in inside]
+
+
+def _inside(where: Placements, found: JobMeasures) -> JobMeasures:
+    """The measures, with nodes outside of the topology in no domain: how far it is to them is not known."""
+    span, carried = spans(where, labelled=True), np.asarray(where.tree.carried)
+    outside = span < found.span
+    unknown = outside[:, carried].any(axis=1) & (span[:, -1] > 1)
+    return replace(
+        found,
+        span=span,
+        excess_span=np.where(outside, np.nan, found.excess_span),
+        slowdown=np.where(unknown, np.nan, found.slowdown),
+        job_slowdown=np.where(unknown, np.nan, found.job_slowdown),
+    )
 
 
 def members_in(tree: Tree, members: Members) -> Members:

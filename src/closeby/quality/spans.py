@@ -10,14 +10,18 @@ from closeby.quality.placements import Placements, by_level
 from closeby.topology.tree import Tree
 
 
-def spans(found: Placements) -> Counts:
-    """Distinct domains that each job uses, by level; shape (J, K); 0 for a job without pods."""
-    return by_level(
-        [
-            np.bincount(found.job[found.runs(level)], minlength=found.jobs).astype(np.int64)
-            for level in range(found.levels)
-        ]
-    )
+def spans(found: Placements, *, labelled: bool = False) -> Counts:
+    """Distinct domains that each job uses, by level; shape (J, K); 0 for a job without pods.
+
+    A node without a level's label is a domain of its own, or none (``labelled``).
+    """
+    columns = []
+    for level in range(found.levels):
+        runs = found.runs(level)
+        if labelled and level < found.tree.node_level:
+            runs = runs[found.tree.labelled[level][found.owners(level, found.ascending[runs])]]
+        columns.append(np.bincount(found.job[runs], minlength=found.jobs).astype(np.int64))
+    return by_level(columns)
 
 
 def most_held(tree: Tree, room: NDArray[Any]) -> Floats:

@@ -100,8 +100,10 @@ class Place(Struct, frozen=True, kw_only=True):
     level: str | None
     path: tuple[str | None, ...]
     #: Number of distinct domains used, by short level name, coarse to fine; without levels of which no node
-    #: carries the label.
+    #: carries the label. A node without a level's label is in no domain of it.
     span: Mapping[str, int]
+    #: How many of the nodes carry no label of any level.
+    outside: int = 0
 
 
 class ItemKind(Enum):

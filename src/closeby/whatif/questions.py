@@ -219,7 +219,7 @@ def where_text(result: TrialResult) -> str:
     place = result.place
     if place is None or not place.topology:
         return f"on {names_text(nodes)}" if len(nodes) <= NODES else f"on {plural(len(nodes), 'node')}"
-    span = span_text(place.span, place.level)
+    span = span_text(place.span, place.level, place.outside)
     where = f"in {path_text(place.path)}" if place.path else "across the cluster"
     return f"{where}, on {span}" if span else where
 

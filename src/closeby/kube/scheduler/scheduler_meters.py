@@ -236,7 +236,8 @@ class SchedulerMeters(Meters):
     def _spread(self, place: Place) -> None:
         levels = (*tuple(place.span)[:-1], _NODE)
         for level, domains in zip(levels, place.span.values(), strict=True):
-            self._spans.labels(level).observe(domains)
+            if domains:
+                self._spans.labels(level).observe(domains)
 
     # Bindings
 

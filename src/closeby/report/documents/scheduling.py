@@ -112,6 +112,8 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     conditions: tuple[ConditionEntry, ...]
     #: Members that have done their work and count towards the minimum; only there when some have.
     finished: int | UnsetType = UNSET
+    #: Nodes of `span` without a label of any level, which are outside of the topology; only there with some.
+    outside: int | UnsetType = UNSET
     #: Its subgroups without a parent, in declared order; only there when it has some.
     sub_groups: tuple[SubGroupEntry, ...] | UnsetType = UNSET
     #: Of a gang with layers: its segments of which members hold a node, layer by layer.
@@ -326,6 +328,7 @@ def _group(
         level=None if place is None else level_of(place),
         domain=() if place is None else place.path,
         span={} if place is None else span_of(place),
+        outside=UNSET if place is None or not place.outside else place.outside,
         reason=reason,
         message=message,
         conditions=condition_entries(conditions),

@@ -180,7 +180,8 @@ def _where(group: GroupEntry, name_topology: bool, has_parts: bool) -> Text:
 def _over(group: GroupEntry) -> str:
     """The domains used below the one that holds it: at least the nodes."""
     nodes = {NODE_LEVEL: group.span[NODE_LEVEL]} if group.span else {}
-    return span_text(group.span, group.level) or span_text(nodes, None)
+    outside = group.outside if isinstance(group.outside, int) else 0
+    return span_text(group.span, group.level, outside) or span_text(nodes, None, outside)
 
 
 def _pods_table(pods: Sequence[PodEntry], names: Names) -> Table:

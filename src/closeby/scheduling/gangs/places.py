@@ -34,17 +34,22 @@ def place_at(tree: Tree, slots: Ints) -> Place:
     positions = positions[: positions.searchsorted(tree.size)]
     domain = tree.tightest(positions[[0, -1]]) if len(positions) else ROOT
     names = tree.level_names
+    # Positions ascend, and with them the domains: a new domain begins wherever the number changes.
     owners = [tree.owners(positions, level) for level in range(tree.node_level + 1)]
+    used = [owner[run_ends(owner)] for owner in owners]
+    outside = np.full(len(used[-1]), any(tree.carried[:-1]))
+    for level in range(tree.node_level):
+        outside &= ~tree.labelled[level][tree.owners(used[-1], level)]
     return Place(
         topology=tree.name,
         level=None if domain == ROOT else names[domain.level],
         path=tree.path(domain),
-        # Positions ascend, and with them the domains: a new domain begins wherever the number changes.
         span={
-            name: int(np.count_nonzero(owner[1:] != owner[:-1])) + bool(len(owner))
-            for name, owner, carried in zip(names, owners, tree.carried, strict=True)
+            name: len(domains) if level == tree.node_level else int(tree.labelled[level][domains].sum())
+            for level, (name, domains, carried) in enumerate(zip(names, used, tree.carried, strict=True))
             if carried
         },
+        outside=int(outside.sum()),
     )
 
 
