@@ -177,11 +177,25 @@ def test_names_of_gangs(name: str) -> None:
     assert found["subject"] == "podgroup/default/train"
 
 
+def test_the_name_of_a_replica_is_that_of_its_gang_and_not_of_its_leader() -> None:
+    worker = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+    sets = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "serve"},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": worker}},
+    }
+    given = text(*racks({"a/1": 2}), sets)
+    for name, subject in (("serve-1", "podgroup"), ("pod/serve-1", "pod"), ("default/serve-1", "podgroup")):
+        assert closeby("explain", name, "-f", "-", stdin=given).stdout.startswith(
+            f"{subject}/default/serve-1"
+        )
+
+
 def test_an_ambiguous_name_asks_which_one() -> None:
-    """A pod is called like its gang."""
-    result = closeby(
-        "explain", "train", "-f", "-", stdin=text(*CLUSTER, gang("train", 1), pod("train", gang="train"))
-    )
+    """A pod is called like a gang that it is not in."""
+    given = text(*CLUSTER, *train(1, 1, "train"), pod("train"))
+    result = closeby("explain", "train", "-f", "-", stdin=given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "podgroup/default/train or pod/default/train" in result.stderr
 

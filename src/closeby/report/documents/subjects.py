@@ -146,6 +146,9 @@ def find_subject(
     known = [one for one in _subjects(run) if namespace in (None, one.namespace)]
     found = [one for one in known if one.kind == wanted and _named(one, rest)]
     found = found or [one for one in known if _named(one, name)]
+    # Of a gang and its member of that name (a leader of a LeaderWorkerSet) the gang is meant.
+    gangs = {(one.item_kind, one.item) for one in found if one.kind == GANG}
+    found = [one for one in found if one.kind == GANG or (one.item_kind, one.item) not in gangs]
     if len(found) > 1:
         found = [one for one in found if one.namespace == near] or found
     if len(found) == 1:
