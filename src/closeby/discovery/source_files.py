@@ -38,13 +38,10 @@ def read_text(path: str, most: int = MOST_BYTES) -> str:
     except OSError as error:
         message = f"can't be read: {error.strerror or error}"
         raise UnreadableError(name, message, "check the path") from error
-    plain = unpacked(data, most) if len(data) <= most else data
+    plain = unpacked(data, most) if len(data) <= most else f"is longer than {most >> 20} MiB"
     if isinstance(plain, str):
-        raise UnreadableError(name, plain, "save it again")
-    if len(plain) > most:
-        raise UnreadableError(name, f"is longer than {most >> 20} MiB", "check that it is the right file")
-    data = plain
-    data = data.removeprefix(_BYTE_ORDER_MARK)
+        raise UnreadableError(name, plain, "check that it is the right file")
+    data = plain.removeprefix(_BYTE_ORDER_MARK)
     position = not_utf8(data)
     if position is not None:
         line = data.count(b"\n", 0, position) + 1

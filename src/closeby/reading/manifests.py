@@ -16,15 +16,7 @@ from closeby.objects.problems import Problem
 from closeby.reading.collection import Collection
 from closeby.reading.decoding.documents import Document, LineFinder
 from closeby.reading.decoding.result import Manifests
-from closeby.reading.decoding.sources import (
-    MOST_UNPACKED,
-    STDIN,
-    STDIN_NAME,
-    find_files,
-    not_utf8,
-    read_file,
-    unpacked,
-)
+from closeby.reading.decoding.sources import STDIN, STDIN_NAME, find_files, not_utf8, read_file, unpacked
 from closeby.reading.decoding.splitting import Found, json_documents, listed_documents, value_documents
 from closeby.reading.decoding.yaml_lines import (
     BlockReader,
@@ -105,26 +97,10 @@ def _documents(file: str, stdin: ReadStdin) -> Found:
     name = STDIN_NAME if file == STDIN else file
     data = content.encode() if isinstance(content, str) else content
     plain = unpacked(data)
-    if isinstance(plain, str):
-        yield Problem(file=name, message=plain, remedy="save it again")
-        return
-    if len(plain) > MOST_UNPACKED:
-        message = f"unpacks to more than {MOST_UNPACKED >> 30} GiB"
-        yield Problem(file=name, message=message, remedy="check that it is the right file")
-        return
-    data = plain.removeprefix(_BYTE_ORDER_MARK)
-    if not data or data.isspace():
-        remedy = "save it again, and see what the command that wrote it said"
-        yield Problem(file=name, message="is empty", remedy=remedy)
-        return
-    if _PRINTED.match(data):
-        remedy = "save the objects instead: kubectl get … -o yaml"
-        yield Problem(file=name, message="is what kubectl prints for people, and no manifest", remedy=remedy)
-        return
-    position = not_utf8(data)
-    if position is not None:
-        message = f"is not UTF-8 (byte {position})"
-        yield Problem(file=name, message=message, remedy="save it as UTF-8")
+    data = b"" if isinstance(plain, str) else plain.removeprefix(_BYTE_ORDER_MARK)
+    wrong = (plain, "check that it is the right file") if isinstance(plain, str) else _unusable(data)
+    if wrong is not None:
+        yield Problem(file=name, message=wrong[0], remedy=wrong[1])
         return
     if file.endswith((".json", ".json.gz")):
         yield from json_documents(name, data)
@@ -139,6 +115,17 @@ def _documents(file: str, stdin: ReadStdin) -> Found:
         yield from found
         return
     yield from _yaml_documents(name, data)
+
+
+def _unusable(data: bytes) -> tuple[str, str] | None:
+    """What is wrong with a file before anything in it is read, and the remedy."""
+    if not data or data.isspace():
+        return "is empty", "save it again, and see what the command that wrote it said"
+    if _PRINTED.match(data):
+        remedy = "save the objects instead: kubectl get … -o yaml"
+        return "is what kubectl prints for people, and no manifest", remedy
+    position = not_utf8(data)
+    return None if position is None else (f"is not UTF-8 (byte {position})", "save it as UTF-8")
 
 
 def _readable(found: Iterable[Document | Problem]) -> int:

@@ -59,14 +59,12 @@ def read_file(path: str) -> bytes | Problem:
 
 
 def unpacked(data: bytes, most: int = MOST_UNPACKED) -> bytes | str:
-    """The content of what gzip made, and anything else as it is; a text says what is wrong with it.
-
-    One byte more than ``most`` where it is longer.
-    """
+    """The content of what gzip made, and anything else as it is; a text says what is wrong with it."""
     if not data.startswith(GZIP):
         return data
     try:
-        return gzip.GzipFile(fileobj=BytesIO(data)).read(most + 1)
+        found = gzip.GzipFile(fileobj=BytesIO(data)).read(most + 1)
+        return found if len(found) <= most else f"is longer than {most >> 20:,} MiB when it is unpacked"
     except (OSError, EOFError, zlib.error) as error:
         return f"is compressed, and can't be unpacked: {error}"
 

@@ -12,7 +12,7 @@ from closeby.objects.bounds import shown
 from closeby.objects.groups import SizeField
 from closeby.objects.reasons import MOST_CONDITIONS, invalid
 from closeby.objects.words import similar
-from closeby.objects.workloads import Workload
+from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.owners import (
@@ -120,7 +120,7 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
     for role in unknown[:MOST_CONDITIONS]:
         called = object_id(document.kind, owner.namespace, owner.name)
         _note_unknown(role, known, ("spec", field_name, role), reading, called)
-    pod_sets = []
+    pod_sets: list[PodSet] = []
     for role, replica_spec in roles.items():
         path = ("spec", field_name, role)
         if any(one.name == role.lower() for one in pod_sets):
