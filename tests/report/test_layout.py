@@ -144,3 +144,16 @@ def test_a_table_may_be_drawn_again_at_another_width(width: int) -> None:
     drawn(table, 46)
     drawn(table, 30)
     assert drawn(table, width) == first
+
+
+def test_a_long_name_is_broken_between_its_parts_and_stays_indented() -> None:
+    table = plain_table("domain", "who")
+    table.add_row(Text("  gke-pool-1-0a7b.us-central1.my-project.internal", style="red"), "somebody else")
+    table.add_row("  n-1", "")
+    assert drawn(table, 46) == [
+        "domain                           who",
+        "─" * 46,
+        "  gke-pool-1-0a7b.us-central1.   somebody else",
+        "  my-project.internal",
+        "  n-1",
+    ]

@@ -49,6 +49,11 @@ def test_paths_and_spans() -> None:
     assert path_text(()) == "the cluster"
     span = {"zone": 1, "rack": 2, "hostname": 10}
     assert span_text(span, "zone") == "2 racks, 10 nodes"
+    assert span_text({"rack": 0, "hostname": 2}, None, 2) == "2 nodes outside of the topology"
+    assert span_text({"rack": 1, "hostname": 3}, None, 2) == "1 rack, 3 nodes (2 outside of the topology)"
+    assert plural(2, "network-node-layer-3") == "2 blocks"
+    assert plural(1, "gce-topology-subblock") == "1 subblock"
+    assert plural(2, "tier-1") == "2 domains of tier-1"
     assert counts_text({"InsufficientResources": 3, "TaintNotTolerated": 1}) == (
         "3 InsufficientResources, 1 TaintNotTolerated"
     )

@@ -10,6 +10,20 @@ from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
 
 _DIGITS = re.compile(r"(\d+)")
+#: What levels are whose labels clouds named, by their short names.
+_LEVEL_NOUNS: Final = {
+    **{f"gce-topology-{one}": one for one in ("block", "subblock", "host")},
+    **{f"network-node-layer-{i}": one for i, one in enumerate(("core", "spine", "block"), 1)},
+    "ultraserver-id": "UltraServer",
+    "capacity-block-id": "capacity block",
+    "gpu.clique": "GPU clique",
+    "host.rack_id": "rack",
+    "rdma.local_block_id": "local block",
+    "rdma.network_block_id": "network block",
+    "rdma.hpc_island_id": "HPC island",
+    "nvlink.domain": "NVLink domain",
+    "leafgroup": "leaf group",
+}
 #: Ranges of names that are written out.
 _MOST_RANGES: Final = 4
 #: Control characters but tab and newline, and those that turn the direction of writing.
@@ -75,12 +89,16 @@ def begun(text: str) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``, ``3 switches``."""
+    """``1 node``, ``2 nodes``, ``3 switches``; of levels that a cloud names ``2 blocks``."""
+    noun = _LEVEL_NOUNS.get(noun, noun)
     return f"{count:,} {noun if count == 1 else plural_noun(noun)}"
 
 
 def plural_noun(noun: str) -> str:
-    """``nodes``, ``switches``, ``leaves``, ``dependencies``."""
+    """``nodes``, ``switches``, ``leaves``, ``dependencies``; ``domains of tier-1``."""
+    noun = _LEVEL_NOUNS.get(noun, noun)
+    if noun[-1:].isdigit():
+        return f"domains of {noun}"
     if noun.endswith("leaf"):
         return f"{noun[:-1]}ves"
     if noun.endswith("ncy"):
@@ -119,10 +137,12 @@ def span_text(span: Mapping[str, int], below: str | None, outside: int = 0) -> s
     """
     names = list(span)
     parts = list(span.items())[names.index(below) + 1 if below in names else 0 :]
-    said = [plural(count, "node" if name == "hostname" else name) for name, count in parts if count]
+    nodes = parts[-1][1] if parts else 0
+    parts = [one for one in parts if one[1] and not (one[1] == nodes and _LEVEL_NOUNS.get(one[0]) == "host")]
+    said = [plural(count, "node" if name == "hostname" else name) for name, count in parts]
     if outside and said:
         where = "outside of the topology"
-        said[-1] += f" {where}" if outside == parts[-1][1] else f" ({outside:,} {where})"
+        said[-1] += f" {where}" if outside == nodes else f" ({outside:,} {where})"
     return ", ".join(said)
 
 

@@ -135,6 +135,10 @@ def test_names_that_do_not_fit_lose_what_they_begin_with() -> None:
     assert drawn.ellipsis in ("block-0-rack-", "block-1-rack-")
     assert told_apart(["rack-1", "rack-2"], 100, 5) == ("rack-1", "rack-2")
     assert told_apart(["one", "two"], 10, 5) == ("", "")
+    # The network of hosts goes first, and what they begin with where that is not enough.
+    hosts = ["gpu-1.pod-7.example.com", "gpu-2.pod-7.example.com"]
+    assert told_apart(hosts, 40, 5) == ("gpu-1…", "gpu-2…")
+    assert told_apart([f"rack-b-{one}" for one in hosts], 40, 5) == ("…1…", "…2…")
     assert shared_beginning(["a-1"]) == shared_beginning(["a", "b"]) == ""
 
 

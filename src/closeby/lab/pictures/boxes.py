@@ -112,13 +112,20 @@ def shared_beginning(names: Sequence[str]) -> str:
     return beginning[: max(beginning.rfind(one) for one in _SEPARATORS) + 1]
 
 
+def shared_ending(names: Sequence[str]) -> str:
+    """What several names end with, from a separator on, as hosts with their network's name do."""
+    return shared_beginning([name[::-1] for name in names])[::-1]
+
+
 def told_apart(names: Sequence[str], width: float, letter: float) -> tuple[str, ...]:
     """Names that stand beside each other, each in so much room: where one of them does not fit, all lose what
-    they begin with, so that what is left tells them apart."""
-    beginning = shared_beginning(names)
-    if not beginning or max(map(len, names)) * letter <= width:
-        return tuple(shortened(name, width, letter) for name in names)
-    return tuple(shortened(f"…{name.removeprefix(beginning)}", width, letter) for name in names)
+    they end with, and then what they begin with, so that what is left tells them apart."""
+    shown = list(names)
+    if max(map(len, shown), default=0) * letter > width and (ending := shared_ending(shown)):
+        shown = [f"{name.removesuffix(ending)}…" for name in shown]
+    if max(map(len, shown), default=0) * letter > width and (beginning := shared_beginning(shown)):
+        shown = [f"…{name.removeprefix(beginning)}" for name in shown]
+    return tuple(shortened(name, width, letter) for name in shown)
 
 
 class _Inside(Struct, frozen=True):

@@ -1,6 +1,8 @@
 """What the views share: sections, tables without lines, and conditions as one sentence."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -18,6 +20,8 @@ from closeby.report.documents.common import ConditionEntry, FoundTopologyEntry
 GAP = 3
 #: Longer words are broken before a table becomes lines.
 LONGEST_WORD = 20
+#: After each of these a name may go on in the next line.
+_PART: Final = re.compile(r"[^\s./_-]*[./_-]*")
 #: In front of the lines below a row's name, and between two cells in one of them.
 INDENT = 2
 BETWEEN = ", "
@@ -59,8 +63,9 @@ class PlainTable(Table):
     """A table that nothing is ever cut off from, however narrow the terminal is.
 
     Where its columns do not fit side by side, the wider ones are wrapped, but never a number nor, up to
-    ``LONGEST_WORD``, a word. Where that is not enough each row becomes lines: its first cell, and below
-    it the others with the headings of their columns. Only a word that is longer than a line is broken then.
+    ``LONGEST_WORD``, a word; longer names are broken between their parts. Where that is not enough each row
+    becomes lines: its first cell, and below it the others with the headings of their columns. Only a word
+    that is longer than a line is broken then.
 
     Of a cell that is longer than any list of ours the beginning is shown: authors of objects choose names.
     """
@@ -77,13 +82,15 @@ class PlainTable(Table):
         if sum(natural) <= room:
             yield from super().__rich_console__(console, options)
         elif sum(least) <= room:
+            cells = [column._cells for column in self.columns]
             for column, width in zip(self.columns, _shared(natural, least, room), strict=True):
                 column.width = width
+                column._cells = [_folded(cell, width) for cell in column._cells]
             try:
                 yield from super().__rich_console__(console, options)
             finally:
-                for column in self.columns:
-                    column.width = None
+                for column, whole in zip(self.columns, cells, strict=True):
+                    column.width, column._cells = None, whole
         else:
             yield from self._lines(options.max_width)
 
@@ -112,6 +119,20 @@ class PlainTable(Table):
             texts = [_named(header, value) for header, value in cells if value.plain]
             for line in _packed(texts, width - depth - INDENT):
                 yield Indented(line, (0, 0, 0, depth + INDENT))
+
+
+def _folded(cell: RenderableType, width: int) -> RenderableType:
+    """The cell with longer names broken between their parts; what follows is indented a little further."""
+    text = cell.copy() if isinstance(cell, Text) else Text(f"{cell}")
+    depth, cuts = len(text.plain) - len(text.plain.lstrip(" ")), []
+    for word in re.finditer(r"\S+", text.plain):
+        start, room = word.start(), width - depth
+        for part in _PART.finditer(word[0]):
+            end = word.start() + part.end()
+            if end - start > room and word.start() + part.start() > start:
+                start = word.start() + part.start()
+                cuts.append(start)
+    return Text("\n" + " " * depth).join(text.divide(cuts)) if cuts else cell
 
 
 def _bounded(cell: RenderableType | None) -> RenderableType | None:

@@ -75,9 +75,12 @@ def _table(topology: TopologyEntry, resources: Sequence[str], with_nodes: bool |
     )
     if with_nodes is None:
         with_nodes = topology.levels[-1].domains <= NODES_SHOWN
+    twice = _of_single_nodes({one.name: one.domains for one in topology.levels}) if with_nodes else ()
     nested = len({entry.level for entry in topology.domains}) > 1
     nameless: dict[DomainPath, list[DomainEntry]] = {}
     for entry in topology.domains:
+        if entry.level in twice:
+            continue
         single = entry.level == NODE_LEVEL
         alone = None in (entry.path[:-1] if single else entry.path)
         # A node that lacks a label is always shown by its name, never the domain it would be alone in. Where
@@ -91,6 +94,12 @@ def _table(topology: TopologyEntry, resources: Sequence[str], with_nodes: bool |
     for entries in nameless.values():
         table.add_row(*_row(_together(entries), resources, nested, style="yellow"))
     return table
+
+
+def _of_single_nodes(domains: Mapping[str, int]) -> frozenset[str]:
+    """Levels (by name, with their domains) of which each domain is a node: single nodes show them already."""
+    nodes = domains.get(NODE_LEVEL)
+    return frozenset(name for name, number in domains.items() if name != NODE_LEVEL and number == nodes)
 
 
 def _together(entries: Sequence[DomainEntry]) -> DomainEntry:
@@ -255,7 +264,10 @@ def _levels_table(topology: TopologyFitEntry) -> Table:
     table = plain_table(
         "each in one", "domains", "now", "if empty", "the roomiest now", right=("domains", "now", "if empty")
     )
+    twice = _of_single_nodes({one.level: one.domains for one in topology.levels if one.level is not None})
     for level in topology.levels:
+        if level.level in twice:
+            continue
         best = max(level.places, key=lambda place: place.pods, default=None)
         room = (
             ""
