@@ -76,5 +76,5 @@ class ScanFindings(Struct, frozen=True, kw_only=True):
     #: Where the source knows of several; those that nodes are by first.
     planes: tuple[Plane, ...] = ()
     warnings: tuple[Condition, ...] = ()
-    #: What Slurm's block plugin was told, where that is the source.
+    #: What Slurm's block plugin is configured with, where that is the source.
     blocks: BlockRow | UnsetType = UNSET
