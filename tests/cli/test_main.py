@@ -200,7 +200,8 @@ def shell(script: str) -> "subprocess.CompletedProcess[str]":
 )
 @pytest.mark.parametrize("output", ["json", "table"])
 def test_streams_that_are_closed_or_full(redirection: str, said: str, output: str) -> None:
-    done = shell(f'"$1" -m closeby simulate -f - -o {output} {redirection}')
+    given = "" if "<" in redirection else "echo '# no object' | "
+    done = shell(f'{given}"$1" -m closeby simulate -f - -o {output} {redirection}')
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {said}")
     assert "fault" not in done.stderr

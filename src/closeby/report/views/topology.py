@@ -75,7 +75,9 @@ def _table(topology: TopologyEntry, resources: Sequence[str], with_nodes: bool |
     )
     if with_nodes is None:
         with_nodes = topology.levels[-1].domains <= NODES_SHOWN
-    twice = _of_single_nodes({one.name: one.domains for one in topology.levels}) if with_nodes else ()
+    nodes = topology.levels[-1].domains
+    # Levels of which each domain is one node share a line with it.
+    twice = [one.name for one in topology.levels[:-1] if with_nodes and 0 < one.domains == nodes]
     nested = len({entry.level for entry in topology.domains}) > 1
     nameless: dict[DomainPath, list[DomainEntry]] = {}
     for entry in topology.domains:
@@ -90,16 +92,10 @@ def _table(topology: TopologyEntry, resources: Sequence[str], with_nodes: bool |
         elif alone and not nested:
             nameless.setdefault(entry.path, []).append(entry)
         elif not alone and (with_nodes or not single or not nested):
-            table.add_row(*_row(entry, resources, nested))
+            table.add_row(*_row(entry, resources, nested, above=len(twice) if single else 0))
     for entries in nameless.values():
         table.add_row(*_row(_together(entries), resources, nested, style="yellow"))
     return table
-
-
-def _of_single_nodes(domains: Mapping[str, int]) -> frozenset[str]:
-    """Levels (by name, with their domains) of which each domain is a node: single nodes show them already."""
-    nodes = domains.get(NODE_LEVEL)
-    return frozenset(name for name, number in domains.items() if name != NODE_LEVEL and number == nodes)
 
 
 def _together(entries: Sequence[DomainEntry]) -> DomainEntry:
@@ -127,9 +123,12 @@ def _sums(amounts: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
     return total
 
 
-def _row(entry: DomainEntry, resources: Sequence[str], nested: bool, style: str = "") -> list[RenderableType]:
-    indent = "  " * sum(value is not None for value in entry.path) if nested else ""
-    name = entry.path[-1] or "–" if nested and entry.path else path_text(entry.path)
+def _row(
+    entry: DomainEntry, resources: Sequence[str], nested: bool, style: str = "", above: int = 0
+) -> list[RenderableType]:
+    """``above``: so many levels are named in the same line."""
+    indent = "  " * (sum(value is not None for value in entry.path) - above) if nested else ""
+    name = path_text(entry.path[-1 - above :] if nested and entry.path else entry.path)
     nodes = Text(f"{entry.nodes:,}")
     if entry.unavailable:
         nodes.append(f" ({entry.unavailable} off)", style="yellow")
@@ -264,10 +263,7 @@ def _levels_table(topology: TopologyFitEntry) -> Table:
     table = plain_table(
         "each in one", "domains", "now", "if empty", "the roomiest now", right=("domains", "now", "if empty")
     )
-    twice = _of_single_nodes({one.level: one.domains for one in topology.levels if one.level is not None})
     for level in topology.levels:
-        if level.level in twice:
-            continue
         best = max(level.places, key=lambda place: place.pods, default=None)
         room = (
             ""
