@@ -9,6 +9,7 @@ import numpy as np
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part, SearchedPart, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.plugin_view import CycleState
 from closeby.topology.tree import ROOT, Domain, Tree
 from tests.worlds import GPU, fabric, gang, node, pods, spec, world
 
@@ -100,7 +101,7 @@ def room(*kinds: tuple[int, int]) -> list[int]:
         for pod in pods("train", count, spec(gpu=gpus), prefix=f"k{number}")
     ]
     part = Part(name="", core=tuple(core))
-    view = SearchedPart(gang(), part, ALL, judged.shares(core), judged, CAPACITY)
+    view = SearchedPart(gang(), part, ALL, judged.shares(core), judged, CycleState())
     assert (view.needed, view.wanted) == (len(core), len(core))
     found: list[int] = view.room(RACKS, 0).tolist()
     return found

@@ -128,7 +128,9 @@ class NetworkTopology(PlacementGenerate, PreScore, Score, Reserve):
         for level in range(tree.node_level - 1, -1, -1):
             room = part.room(tree, level)
             holds = np.flatnonzero((room >= part.needed) & tree.labelled[level][: len(room)])
-            for index in holds[np.argsort(room[holds], kind="stable")].tolist():
+            scores = part.mean_scores(tree, level, holds) if len(holds) > 1 else None
+            order = np.lexsort((room[holds],) if scores is None else (-scores, room[holds]))
+            for index in holds[order].tolist():
                 yield Candidate(tree=tree, domain=Domain(level, index))
         if int(part.room(tree, -1)[0]) >= part.needed:
             yield Candidate(tree=tree, domain=ROOT, fill_level=max(tree.node_level - 1, 0))

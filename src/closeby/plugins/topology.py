@@ -6,7 +6,7 @@ level.
 Candidates are tried one after another with every filter applied (the design's stage 2).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -172,27 +172,40 @@ def _in_order(
     pieces = part.pieces(tree, level)
     if pieces is not None:  # Fewer pieces come before any other room.
         order_key = order_key + pieces[first:end][found] * (2 * int(np.abs(order_key).max()) + 1)
-    # Of equal domains those come first that are connected as well as their siblings.
+    # Of equal domains those come first that are connected as well as their siblings, then by their scores.
     depth = tree.depths[level][first:end][found] if tree.depths and level > ROOT_LEVEL else None
     # The first candidate nearly always succeeds, so the rest is sorted only when it is asked for.
-    best = _first(members[found], holds_all, order_key, depth)
-    yield Domain(level, first + int(found[best]))
-    order = np.lexsort(
-        (found, np.zeros(len(found)) if depth is None else depth, order_key, ~holds_all, -members[found])
+    best = _first(
+        members[found],
+        holds_all,
+        order_key,
+        depth,
+        lambda at: part.mean_scores(tree, level, found[at] + first),
     )
+    yield Domain(level, first + int(found[best]))
+    means = part.mean_scores(tree, level, found + first)
+    nothing = np.zeros(len(found))
+    keys = (nothing if means is None else -means, nothing if depth is None else depth)
+    order = np.lexsort((*keys, order_key, ~holds_all, -members[found]))
     for index in order[order != best].tolist():
         yield Domain(level, first + int(found[index]))
 
 
-def _first(members: Ints, holds_all: NDArray[np.bool_], order_key: Counts, depth: Scores | None) -> int:
-    """Index of the best domain: most members, then room for all, then the strategy's order, then links."""
+def _first(
+    members: Ints,
+    holds_all: NDArray[np.bool_],
+    order_key: Counts,
+    depth: Scores | None,
+    mean_scores: Callable[[Ints], Scores | None],
+) -> int:
+    """Index of the best domain: most members, room for all, the strategy's order, then links and scores."""
     chosen = (members == members.max()).nonzero()[0]
     if holds_all[chosen].any():
         chosen = chosen[holds_all[chosen]]
-    if depth is None:
-        return int(chosen[np.argmin(order_key[chosen])])
-    chosen = chosen[order_key[chosen] == order_key[chosen].min()]
-    return int(chosen[np.argmin(depth[chosen])])
+    for key in (order_key,) if depth is None else (order_key, depth):
+        chosen = chosen[key[chosen] == key[chosen].min()]
+    means = mean_scores(chosen) if len(chosen) > 1 else None
+    return int(chosen[0 if means is None else means.argmax()])
 
 
 def _anchor_positions(tree: Tree, anchors: tuple[int, ...]) -> Ints:

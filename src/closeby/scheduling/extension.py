@@ -281,6 +281,13 @@ class PartView(Protocol):
         """
         ...
 
+    def mean_scores(self, tree: Tree, level: int, domains: Ints) -> Scores | None:
+        """How well pods of the part score in some domains of a level, all active scorers counted.
+
+        Of domains that are equally tight the best one comes first. None where nothing tells nodes apart.
+        """
+        ...
+
 
 class PlacementGenerate(Plugin):
     """Proposes node sets for a gang, best first."""

@@ -41,7 +41,7 @@ def proposed(
     table = ClassTable(cluster, drawn.engine.profile.filters, ())
     part = Part(name="", levels=Levels(tree=tree, required=required, preferred=None), core=tuple(members))
     group = gang(min_member=len(members))
-    view = SearchedPart(group, part, NodeSet(), table.shares(members), table, cluster.capacity)
+    view = SearchedPart(group, part, NodeSet(), table.shares(members), table, CycleState())
     state = CycleState(group, tree)
     if isinstance(plugin, SingleLevelRequired):
         plugin.pre_filter(state, tuple(members))

@@ -7,14 +7,15 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.arrays import Bools, Counts, Ints
+from closeby.objects.arrays import Bools, Counts, Ints, Scores
 from closeby.objects.groups import Exclusive, PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.segments import Layering, SegmentNumbers
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.judging.figures import DomainCounts
+from closeby.scheduling.judging.figures import DomainCounts, MeanScores
 from closeby.scheduling.judging.pod_classes import PodClass, Share
+from closeby.scheduling.plugin_view import CycleState
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
@@ -149,7 +150,7 @@ class SearchedPart:
         scope: NodeSet,
         demand: Sequence[Share],
         table: ClassTable,
-        capacity: int,
+        state: CycleState,
         most: Callable[[Tree, int], Counts | None] | None = None,
     ) -> None:
         """``demand``: the pods that must find a place; those that may where none must.
@@ -168,7 +169,8 @@ class SearchedPart:
         self._demand = demand
         self._asked = sum(len(share.pods) for share in demand)
         self._table = table
-        self._capacity = capacity
+        self._capacity = table.capacity
+        self._state = state
         self._counts: dict[tuple[str, int], DomainCounts] = {}
         self._most = most
         self._may_leave_out = part.may_leave_out
@@ -211,7 +213,15 @@ class SearchedPart:
         """How many domains of its coarsest layer the part needs in each domain; None: it has no layers."""
         return None
 
+    def mean_scores(self, tree: Tree, level: int, domains: Ints) -> Scores | None:
+        """The mean score of the pods in some domains of a level; None where nothing tells nodes apart."""
+        demand = [(share, self._counts_of(tree, index)) for index, share in enumerate(self._demand)]
+        return mean_scores(self._table, self._state, demand)(level, domains)
+
     def _level(self, tree: Tree, index: int, level: int) -> Counts:
+        return self._counts_of(tree, index).of(level)
+
+    def _counts_of(self, tree: Tree, index: int) -> DomainCounts:
         # Asked again each time: what was tried meanwhile is undone, but the class has not seen that yet.
         counts = self._counts.get((tree.name, index))
         if counts is None:
@@ -219,7 +229,7 @@ class SearchedPart:
             counts = scoped_counts(self._table, pod_class, tree, self.scope, self._capacity)
             if self.scope.mask_for(tree, self._capacity) is not None:
                 self._counts[tree.name, index] = counts  # A copy that nothing changes.
-        return counts.of(level)
+        return counts
 
 
 def scoped_counts(
@@ -231,6 +241,36 @@ def scoped_counts(
     if mask is None:
         return table.counts(pod_class, tree)
     return DomainCounts(tree, np.where(mask, pod_class.fits, 0))
+
+
+def mean_scores(
+    table: ClassTable, state: CycleState, demand: Sequence[tuple[Share, DomainCounts]]
+) -> MeanScores:
+    """The mean over all pods that fit in a domain, of unequal pods by how many of each kind are placed.
+
+    Each share comes with its counts, all of one tree; scorers are asked where domains are equal otherwise.
+    """
+    asked = sum(len(share.pods) for share, _ in demand)
+
+    def means(level: int, domains: Ints) -> Scores | None:
+        total: Scores | None = None
+        for share, counts in demand:
+            tree = counts.tree
+            positions, starts = tree.positions_of(level, domains)
+            room = counts.of(tree.node_level)[positions]
+            used = room.nonzero()[0]
+            found = table.scores(share.pod_class, state, tree.slot_at[positions[used]])
+            if found is None:
+                continue
+            scores = np.zeros(len(room))
+            scores[used] = found * room[used]
+            if len(starts) < len(room):
+                scores, room = np.add.reduceat(scores, starts), np.add.reduceat(room, starts)
+            scores *= len(share.pods) / asked / np.maximum(room, 1)
+            total = scores if total is None else total + scores
+        return None if total is None else total.round(9)
+
+    return means
 
 
 def hardest_first(part: Part) -> list[Part]:

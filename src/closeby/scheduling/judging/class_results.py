@@ -41,8 +41,14 @@ class ClassResults:
 
     def __init__(self, cluster: Cluster, scorers: Sequence[Weighted]) -> None:
         self._cluster = cluster
-        #: Scorers whose scores do not depend on what was just placed.
-        self._steady = tuple(one for one in scorers if one[0].score_scope is not Scope.PER_PLACEMENT)
+        self._normalised = tuple(
+            one for one in scorers if not cacheable(one[0]) and one[0].score_scope is not Scope.PER_PLACEMENT
+        )
+        self._per_placement = tuple(
+            one
+            for one in scorers
+            if one[0].score_scope is Scope.PER_PLACEMENT and not one[0].honoured_by_descent
+        )
         self._cacheable = tuple(one for one in scorers if cacheable(one[0]))
         self._blank = CycleState()
         self._static_answers: OrderedDict[tuple[str, Hashable], tuple[int, Bools]] = OrderedDict()
@@ -119,25 +125,24 @@ class ClassResults:
         stale.clear()
         return ranked
 
-    def scores(self, pod_class: PodClass, slots: Ints) -> Scores | None:
-        """Score totals of slots on which the pod fits, all cacheable and normalised scorers counted.
+    def scores(self, pod_class: PodClass, state: CycleState, slots: Ints) -> Scores | None:
+        """Score totals of slots on which the pod fits now, but for scores that a descent honours by itself.
 
-        None where none of these scorers is active for this class, so that nothing tells nodes apart.
+        None where no scorer tells nodes apart for this class.
         """
-        active = active_scorers(self._steady, self._blank, pod_class.pod)
-        if not active:
+        self.refresh(pod_class)
+        self._notice_scorers(pod_class)
+        steady, pod = pod_class.steady[1], pod_class.pod
+        fleeting = [*pod_class.steady[2], *active_scorers(self._per_placement, state, pod)]
+        if not steady and not fleeting:
             return None
-        return total_scores(active, self._blank, pod_class.pod, Nodes(self._cluster, slots))
-
-    def scores_ahead(self, pod_class: PodClass, slots: Ints) -> Scores | None:
-        """The same by slot (0 where it was not asked for); None where scores depend on what is compared."""
-        active = active_scorers(self._steady, self._blank, pod_class.pod)
-        if not active or not all(cacheable(plugin) for plugin, _ in active):
-            return None
-        taking = slots[pod_class.fits[slots] > 0]
-        scores = np.zeros(self._cluster.capacity)
-        scores[taking] = total_scores(active, self._blank, pod_class.pod, Nodes(self._cluster, taking))
-        return scores
+        if len(slots) > self._cluster.capacity // WHOLE_FRACTION:
+            totals = self.ranked(pod_class)[slots]
+        else:
+            totals, fleeting = np.zeros(len(slots)), [*steady, *fleeting]
+        return (
+            totals + total_scores(fleeting, state, pod, Nodes(self._cluster, slots)) if fleeting else totals
+        )
 
     def _compute(self, pod_class: PodClass, nodes_changed: bool) -> None:
         if nodes_changed:
@@ -243,7 +248,10 @@ class ClassResults:
         before = pod_class.steady
         if before[0] == cursor:
             return False
-        pod_class.steady = cursor, active_scorers(self._cacheable, self._blank, pod_class.pod)
+        active = [
+            active_scorers(some, self._blank, pod_class.pod) for some in (self._cacheable, self._normalised)
+        ]
+        pod_class.steady = cursor, active[0], active[1]
         return pod_class.steady[1] != before[1]
 
     def _rank(self, pod_class: PodClass, slots: Ints | None) -> Scores:

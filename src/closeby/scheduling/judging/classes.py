@@ -75,7 +75,6 @@ class ClassTable:
         self.counts: Final = results.counts
         self.ranked: Final = results.ranked
         self.scores: Final = results.scores
-        self.scores_ahead: Final = results.scores_ahead
         #: Pods that were found equal last, which a cycle asks about several times.
         self._equal: tuple[Pod, ...] = ()
         #: How often all was forgotten.
@@ -90,6 +89,11 @@ class ClassTable:
         changes = cluster.usage_changes.cursor, cluster.node_changes.cursor
         apart = cluster.population.label_keys_version
         return *changes, self._epoch, apart, reserved.number, reserved.set, reserved.owned_set
+
+    @property
+    def capacity(self) -> int:
+        """How many slots there are."""
+        return self._cluster.capacity
 
     def key_of(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike."""

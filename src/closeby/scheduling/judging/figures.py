@@ -4,7 +4,7 @@ A score that breaks its promise (``Score.max_score``) would outweigh all others 
 so it is refused here, where all scores pass.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from sys import float_info
 from typing import Final
 
@@ -65,6 +65,9 @@ class DomainCounts:
 
 
 Weighted = tuple[Score, float]
+#: Mean score of pods in some domains of a level: (level, domain indices) -> one figure each; None where
+#: scores don't tell nodes apart.
+MeanScores = Callable[[int, Ints], Scores | None]
 
 #: How far a score may be outside its range, over its maximum: shares that are added up round.
 ROUNDING: Final = 1e-9

@@ -95,8 +95,9 @@ class PodClass:
         #: Slots touched since, whose totals are computed when they are needed.
         self.stale: list[Ints] = []
         self.counts: dict[str, DomainCounts] = {}
-        #: Cursor of the nodes' changes, and the scorers with cacheable scores that were active then.
-        self.steady: tuple[int, list[Weighted]] = (-1, [])
+        #: Cursor of the nodes' changes, and the scorers that were active then: those with cacheable scores,
+        #: then those whose scores are normalised but do not depend on what is placed.
+        self.steady: tuple[int, list[Weighted], list[Weighted]] = (-1, [], [])
         self.usage_cursor = -1
         self.node_cursor = -1
 

@@ -10,11 +10,11 @@ from closeby.objects.arrays import Bools, Ints, Scores
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod, all_alike
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
+from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import Weighted, active_scorers, greatest_sum, total_scores
 from closeby.scheduling.judging.pod_classes import Share, masks_of
-from closeby.scheduling.placing.descent import descend, mean_scores
+from closeby.scheduling.placing.descent import descend
 from closeby.scheduling.placing.runs import PodRun, run_of
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.plugin_view import Nodes
@@ -186,7 +186,7 @@ class ByScore:
             domain = inside.domain_in(tree)
             if counts.inside(domain) < len(share.pods):
                 return None
-            means = mean_scores(self._table, share.pod_class, tree)
+            means = mean_scores(self._table, self._state, ((share, counts),))
             positions, _ = descend(
                 counts, domain, len(share.pods), strategy, means, candidate.fill_level
             ).in_topology_order()

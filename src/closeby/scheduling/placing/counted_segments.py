@@ -10,11 +10,11 @@ from closeby.objects.arrays import Counts, Ints
 from closeby.objects.groups import Exclusive
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.gangs.parts import NodeSet, Part, SearchedPart, scoped_counts
+from closeby.scheduling.gangs.parts import NodeSet, Part, SearchedPart, mean_scores, scoped_counts
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.placing.descent import descend, mean_scores
+from closeby.scheduling.placing.descent import descend
 from closeby.scheduling.placing.packing import first_of
 from closeby.scheduling.placing.segment_room import SegmentRoom
 from closeby.scheduling.placing.segment_rules import SegmentPlacer, running
@@ -100,7 +100,7 @@ class CountedSegments(SegmentPlacer):
         scope, layering, share = run.inside, run.layering, run.share
         rest = replace(part, core=run.pods, extra=())
         demand = (Share(share.pod_class, run.pods),)
-        view = SegmentedPart(self._group, rest, scope, demand, self._table, self._cluster.capacity)
+        view = SegmentedPart(self._group, rest, scope, demand, self._table, self._statement.state)
         used = self._rules.used(part, layering)
         room = self._room(run, strict=strict, used=used)
         view.follow(room)
@@ -197,7 +197,7 @@ class CountedSegments(SegmentPlacer):
     def _share_out(self, run: SegmentRun, room: SegmentRoom) -> bool:
         tree, strategy = run.layering.tree, self._group.strategy
         domain = run.inside.domain_in(tree)
-        means = mean_scores(self._table, run.share.pod_class, tree)
+        means = mean_scores(self._table, self._statement.state, ((run.share, self._counts(run)),))
         depth = room.depth_of(run.depth)
         if depth == len(room.layers):
             return self._into(run, [(domain, len(run.pods))])
@@ -241,9 +241,7 @@ class CountedSegments(SegmentPlacer):
                 return False
             self._statement.assume(pods, np.repeat(tree.slot_at[nodes], takes))
             return True
-        # Few nodes at a time are compared in each of many domains.
-        asked = np.concatenate([tree.slots_in(domain) for domain in wanted]) if len(wanted) > 2 else None
-        means = mean_scores(self._table, run.share.pod_class, tree, asked)
+        means = mean_scores(self._table, self._statement.state, ((run.share, counts),))
         slots: dict[Domain, Ints] = {}
         for domain, count in wanted.items():
             if counts.inside(domain) < count:

@@ -7,7 +7,7 @@ their place in natural order.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import neg
 from typing import Protocol
 
@@ -15,17 +15,8 @@ import numpy as np
 
 from closeby.objects.arrays import Counts, Ints, Scores
 from closeby.objects.groups import Strategy
-from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.judging.figures import DomainCounts
-from closeby.scheduling.judging.pod_classes import PodClass
+from closeby.scheduling.judging.figures import DomainCounts, MeanScores
 from closeby.topology.tree import Domain, Tree
-
-#: Mean node score of some domains of a level: (level, domain indices) -> one figure each; None where scores
-#: don't tell nodes apart.
-MeanScores = Callable[[int, Ints], Scores | None]
-
-#: Of many equal domains only so many are compared by score; scoring thousands would cost more than it tells.
-COMPARED_TIES = 64
 
 
 class LevelCounts(Protocol):
@@ -147,6 +138,14 @@ class _Choice:
         order = (-room).argsort(kind="stable") if depth is None else np.lexsort((depth, -room))
         reach = room[order].cumsum()
         needed = int(reach.searchsorted(wanted)) + 1
+        last, *beyond = room[order[needed - 2 : needed]].tolist()
+        if self.mean_scores is not None and beyond == [last]:  # Of equal ones not all are used whole.
+            ties = (room == last).nonzero()[0]
+            means = self.mean_scores(level, ties + first)
+            if means is not None:
+                worse = np.zeros(len(room))
+                worse[ties] = -means
+                order = np.lexsort((worse, -room) if depth is None else (worse, depth, -room))
         if needed > 2 and level - domain.level > 1:
             chosen = self._near(room, order, needed, wanted, level, first)
         else:
@@ -204,7 +203,6 @@ class _Choice:
         if len(ties) > 1 and depth is not None:
             ties = ties[depth[ties] == depth[ties].min()]
         if len(ties) > 1 and self.mean_scores is not None:
-            ties = ties[:COMPARED_TIES]
             means = self.mean_scores(level, ties + offset)
             return int(ties[0 if means is None else means.argmax()])
         return int(ties[0])
@@ -223,30 +221,3 @@ class _Choice:
             shared[max(first - offset, 0) : max(end - offset, 0)] = coarser
         distances: Ints = 2 * (level - shared)
         return distances
-
-
-def mean_scores(table: ClassTable, pod_class: PodClass, tree: Tree, among: Ints | None = None) -> MeanScores:
-    """The mean over the nodes that take such a pod now; scorers are asked where domains are equal otherwise.
-
-    ``among``: slots that will be asked about in many small calls, so that their scores are worked out in one.
-    """
-    # What was tried before is undone, but the class has not seen that yet.
-    table.refresh(pod_class)
-    scored = None if among is None else table.scores_ahead(pod_class, among)
-
-    def means(level: int, domains: Ints) -> Scores | None:
-        if level == tree.node_level and scored is not None:
-            return np.round(scored[tree.slot_at[domains]], 9)
-        slots, starts = tree.slots_of(level, domains)
-        usable = pod_class.fits[slots] > 0
-        sizes = np.add.reduceat(usable, starts, dtype=np.intp)
-        if not sizes.all():
-            return None  # A domain lost its room while the decision was suspended: that is noticed later.
-        scores = table.scores(pod_class, slots[usable]) if scored is None else scored[slots[usable]]
-        if scores is None:
-            return None
-        sums = np.add.reduceat(scores, np.cumsum(sizes) - sizes)
-        mean: Scores = np.round(sums / sizes, 9)
-        return mean
-
-    return means

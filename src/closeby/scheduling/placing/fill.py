@@ -12,13 +12,13 @@ from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.gangs.parts import EVERYWHERE, Distinctions, NodeSet, scoped_counts
+from closeby.scheduling.gangs.parts import EVERYWHERE, Distinctions, NodeSet, mean_scores, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.judging.figures import DomainCounts
+from closeby.scheduling.judging.figures import DomainCounts, MeanScores
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.by_score import ByScore
-from closeby.scheduling.placing.descent import descend, mean_scores
+from closeby.scheduling.placing.descent import descend
 from closeby.scheduling.placing.many_kinds import steps_beyond
 from closeby.scheduling.placing.mutual import Mutual
 from closeby.scheduling.placing.statement import Checkpoint, Statement
@@ -219,7 +219,7 @@ class Filler:
             taken = min(len(left), counts.inside(domain))
             if not taken:
                 continue
-            means = mean_scores(self._table, share.pod_class, tree)
+            means = mean_scores(self._table, self._state, ((share, counts),))
             fill = descend(counts, domain, taken, strategy, means, fill_level)
             positions, takes = fill.in_topology_order()
             self._statement.assume(left[:taken], np.repeat(tree.slot_at[positions], takes))
@@ -259,7 +259,8 @@ class Filler:
         hardest_first = sorted(demand, key=lambda share: rooms[id(share)] / len(share.pods))
         mark = self._statement.checkpoint()
         spread = strategy is Strategy.SPREAD
-        for finer in () if spread else _finer_domains(domain, demand, counts, tree):
+        means = mean_scores(self._table, self._state, list(zip(demand, counts, strict=True)))
+        for finer in () if spread else _finer_domains(domain, demand, counts, means):
             if all(self._by_descent(one, candidate, inside, strategy, tree, finer) for one in hardest_first):
                 return True
             self._statement.rollback(mark)
@@ -357,14 +358,14 @@ class Filler:
 
 
 def _finer_domains(
-    domain: Domain, demand: Sequence[Share], counts: Sequence[DomainCounts], tree: Tree
+    domain: Domain, demand: Sequence[Share], counts: Sequence[DomainCounts], means: MeanScores
 ) -> Iterator[Domain]:
     """Domains inside another one that may hold all pods, the finest first, of a level the tightest.
 
     Each class finds room there by itself, and the nodes may take that many pods in all; whether they fit
     beside each other is not known.
     """
-    asked = np.array([[len(share.pods)] for share in demand])
+    tree, asked = counts[0].tree, np.array([[len(share.pods)] for share in demand])
     most = np.maximum.reduce([of.of(tree.node_level) for of in counts])
     until = np.concatenate([[0], np.cumsum(most)])
     for level in range(tree.node_level - 1, domain.level, -1):
@@ -373,7 +374,9 @@ def _finer_domains(
         together = np.diff(until[tree.bounds[level][first : end + 1]])
         enough = (rooms >= asked).all(axis=0) & (together >= asked.sum())
         found = np.flatnonzero(enough & tree.labelled[level][first:end])
-        for index in found[np.argsort(rooms[:, found].sum(axis=0), kind="stable")][:FINER_DOMAINS].tolist():
+        size, scores = rooms[:, found].sum(axis=0), means(level, found) if len(found) > 1 else None
+        order = np.lexsort((size,) if scores is None else (-scores, size))
+        for index in found[order[:FINER_DOMAINS]].tolist():
             yield Domain(level, first + index)
 
 

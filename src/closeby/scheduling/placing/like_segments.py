@@ -15,12 +15,13 @@ from closeby.objects.arrays import Ints
 from closeby.objects.groups import Exclusive
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.gangs.parts import NodeSet, Part
+from closeby.scheduling.gangs.parts import NodeSet, Part, mean_scores, scoped_counts
 from closeby.scheduling.gangs.segments import Layering
+from closeby.scheduling.judging.figures import MeanScores
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import HalfBudget
 from closeby.scheduling.placing.counted_segments import Proposes, SegmentedPart
-from closeby.scheduling.placing.descent import fewest, mean_scores
+from closeby.scheduling.placing.descent import fewest
 from closeby.scheduling.placing.packing import first_of
 from closeby.scheduling.placing.segment_bounds import (
     SegmentCounts,
@@ -81,7 +82,7 @@ class LikeSegments(SegmentPlacer):
         if like is None:
             return False
         counts = self._counts(like, scope)
-        view = SegmentedPart(self._group, part, scope, demand, self._table, self._cluster.capacity)
+        view = SegmentedPart(self._group, part, scope, demand, self._table, self._statement.state)
         view.follow(self._room(like, counts))
         view.needed = view.wanted = like.wanted
         candidates = proposes(view)
@@ -114,16 +115,14 @@ class LikeSegments(SegmentPlacer):
     def _place(self, like: _Like, inside: NodeSet, counts: SegmentCounts) -> bool:
         """Place all segments inside some nodes; ``counts`` follow what is seen to fit."""
         tree, mark = like.layering.tree, self._statement.checkpoint()
-        largest = max(like.kind.shares, key=lambda one: one[1])[0]
         for level in range(like.layering.layers[-1].level + 1, tree.node_level + 1):
             # What finer domains hold is asked for while they are filled, when it would be less.
             if not counts.of(level).any():
                 break
         fewer = 0
         while self._budget.take_candidate():
-            means = mean_scores(self._table, largest.pod_class, tree)
             shares = self._room(like, counts).share_out(
-                inside.domain_in(tree), 0, like.wanted, self._group.strategy, means
+                inside.domain_in(tree), 0, like.wanted, self._group.strategy, self._means(like, inside)
             )
             if shares is None:
                 return False
@@ -180,7 +179,8 @@ class LikeSegments(SegmentPlacer):
     ) -> bool:
         """Place segments in one domain, each in one of a finer level where these hold them all."""
         mark, at, size = self._statement.checkpoint(), 0, like.kind.size
-        for finer, count in self._finer(like, domain, -(-len(pods) // size) * size, counts):
+        means = self._means(like, inside)
+        for finer, count in self._finer(like, domain, -(-len(pods) // size) * size, counts, means):
             if not self._into(like, pods[at : at + count], finer, inside):
                 self._statement.rollback(mark)
                 return False
@@ -188,7 +188,7 @@ class LikeSegments(SegmentPlacer):
         return True
 
     def _finer(
-        self, like: _Like, domain: Domain, count: int, counts: SegmentCounts
+        self, like: _Like, domain: Domain, count: int, counts: SegmentCounts, means: MeanScores
     ) -> Iterator[tuple[Domain, int]]:
         """The finest domains inside one that hold whole segments of so many pods, with their pods."""
         tree, level = like.layering.tree, domain.level + 1
@@ -199,8 +199,8 @@ class LikeSegments(SegmentPlacer):
         if int(counts.of(level)[first:end].sum()) < count:
             yield domain, count
             return
-        for child, share in sorted(fewest(counts, domain, level, count, self._group.strategy, None)):
-            yield from self._finer(like, child, share, counts)
+        for child, share in sorted(fewest(counts, domain, level, count, self._group.strategy, means)):
+            yield from self._finer(like, child, share, counts, means)
 
     def _one_by_one(self, like: _Like, pods: Sequence[Pod], domain: Domain, inside: NodeSet) -> int:
         """Place segments in one domain; returns how many fit, and has placed them if these are all."""
@@ -221,6 +221,14 @@ class LikeSegments(SegmentPlacer):
         return self._budget.take_candidate() and self._filler.fill(
             pods, candidate, inside, self._group.strategy, self._budget
         )
+
+    def _means(self, like: _Like, inside: NodeSet) -> MeanScores:
+        tree, capacity = like.layering.tree, self._cluster.capacity
+        demand = [
+            (share, scoped_counts(self._table, share.pod_class, tree, inside, capacity))
+            for share, _ in like.kind.shares
+        ]
+        return mean_scores(self._table, self._statement.state, demand)
 
     def _counts(self, like: _Like, inside: NodeSet) -> SegmentCounts:
         layering = like.layering

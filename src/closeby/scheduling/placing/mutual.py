@@ -18,7 +18,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Counts, Ints
 from closeby.objects.groups import Strategy
 from closeby.scheduling.by_domain import DomainLimit, DomainMask
-from closeby.scheduling.gangs.parts import NodeSet, scoped_fits
+from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_fits
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.interactions import Apart
@@ -179,7 +179,8 @@ class Mutual:
         if wanted:
             tree = self._tree
             counts = DomainCounts(tree, fits)
-            fill = descend(counts, inside.domain_in(tree), wanted, self._strategy, None)
+            means = mean_scores(self._table, self._statement.state, ((self._demand[0], counts),))
+            fill = descend(counts, inside.domain_in(tree), wanted, self._strategy, means)
             positions, takes = fill.in_topology_order()
             chosen.append(np.repeat(tree.slot_at[positions], takes))
         return np.concatenate(chosen)

@@ -385,7 +385,7 @@ class Search:
         demand = self._table.beside_each_other(core or extra)
         # Where parts of it may stay out, not all of these pods need to fit beside each other.
         most = partial(self._most, demand, scope) if core and not part.may_leave_out else None
-        view = SearchedPart(self._group, part, scope, demand, self._table, self._cluster.capacity, most)
+        view = SearchedPart(self._group, part, scope, demand, self._table, self._state, most)
         proposed = self._proposed(view)
         return self._not_taken(part, proposed) if part.alone and proposed is not None else proposed
 

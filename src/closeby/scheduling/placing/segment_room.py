@@ -13,8 +13,9 @@ import numpy as np
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.groups import Exclusive, Strategy
 from closeby.scheduling.gangs.segments import Layering, TreeLayer
+from closeby.scheduling.judging.figures import MeanScores
 from closeby.scheduling.pace import Pace
-from closeby.scheduling.placing.descent import LevelCounts, MeanScores, fewest
+from closeby.scheduling.placing.descent import LevelCounts, fewest
 from closeby.scheduling.placing.packing import cut, evenly, first_of, for_the_smaller, pack
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
@@ -190,10 +191,10 @@ class SegmentRoom:
         unit = self._unit(depth + 1) if inner else 1
         if layer.level <= inside.level:
             free = self._total(inside, depth + 1) if self._takes(inside, depth) else 0
-            first, rooms = 0, np.asarray([free])
+            order, rooms = np.zeros(1, dtype=np.intp), np.asarray([free])
         else:
-            first, end = self.tree.within(inside, layer.level)
-            rooms = self._open(depth, self._units(depth))[first:end]
+            order = _best_first(layer.level, *self.tree.within(inside, layer.level), means)
+            rooms = self._open(depth, self._units(depth))[order]
         items = [-(-size // unit) for size in sizes]
         packed = pack(items, rooms, spread=layer.spread, alone=layer.exclusive is Exclusive.KIND)
         pace.note(packed.steps * (20 + len(rooms) // 2))
@@ -203,7 +204,7 @@ class SegmentRoom:
         shares: list[list[tuple[Domain, int]]] = [[] for _ in sizes]
         for index in dict.fromkeys(packed.bins):
             numbers = [number for number, one in enumerate(packed.bins) if one == index]
-            domain = inside if layer.level <= inside.level else Domain(layer.level, first + index)
+            domain = inside if layer.level <= inside.level else Domain(layer.level, int(order[index]))
             # Whole units follow one another, so that segments of one domain share its inner domains out.
             units = [items[number] * unit for number in numbers]
             whole = self.share_out(domain, depth + 1, sum(units), strategy, means)
@@ -289,22 +290,25 @@ class SegmentRoom:
         """The domains of a layer for so many segments and a smaller one, with their pods; that one last."""
         layer, tree = self.layers[depth], self.tree
         first, end = tree.within(inside, layer.level)
-        whole = self._whole[depth][first:end]
+        order = np.arange(first, end)
+        if rest or layer.spread:
+            order = _best_first(layer.level, first, end, means)
+        whole = self._whole[depth][order]
         if not rest:
             limited = depth == 0 and self._limit is not None
             most = self._together(inside.level, depth)[inside.index] if limited else whole.sum()
             if int(most) < number:
                 return None
             if layer.spread:
-                return _in_order(evenly(whole, number), layer, first)
+                return _in_order(evenly(whole, number), layer, order)
             shares = self._beside_used(inside, number) if depth == 0 else {}
             left = number - sum(shares.values())
             rest_of = _Only(tree, self._whole[depth], self._used) if shares else self
             for domain, count in fewest(rest_of, inside, layer.level, left, strategy, means) if left else ():
                 shares[domain] = count
             return sorted((domain, count * layer.size) for domain, count in shares.items())
-        beside = self._beside(depth, rest)[first:end]
-        free = self._units(depth)[first:end]
+        beside = self._beside(depth, rest)[order]
+        free = self._units(depth)[order]
         last = for_the_smaller(whole, beside, free, number, spread=layer.spread)
         if last is None:
             return None
@@ -313,12 +317,12 @@ class SegmentRoom:
         others[index] = 0
         left = number - own
         if layer.spread:
-            chosen = _in_order(evenly(others, left), layer, first)
+            chosen = _in_order(evenly(others, left), layer, order)
         else:
-            rest_of = _Only(tree, self._whole[depth], np.asarray([first + index]))
+            rest_of = _Only(tree, self._whole[depth], order[[index]])
             found = fewest(rest_of, inside, layer.level, left, strategy, means) if left else []
             chosen = sorted((domain, count * layer.size) for domain, count in found)
-        return [*chosen, (Domain(layer.level, first + index), own * layer.size + rest)]
+        return [*chosen, (Domain(layer.level, int(order[index])), own * layer.size + rest)]
 
     def _beside_used(self, inside: Domain, number: int) -> dict[Domain, int]:
         """Where domains are limited, what goes to those that are in use before any other is."""
@@ -382,9 +386,15 @@ class _Only:
         return self._figures
 
 
-def _in_order(shares: Counts, layer: TreeLayer, first: int) -> list[tuple[Domain, int]]:
+def _best_first(level: int, first: int, end: int, means: MeanScores | None) -> Ints:
+    """Some domains of a level by their mean scores, so that of equal ones the best is taken."""
+    domains = np.arange(first, end)
+    scores = None if means is None else means(level, domains)
+    return domains if scores is None else domains[np.argsort(-scores, kind="stable")]
+
+
+def _in_order(shares: Counts, layer: TreeLayer, domains: Ints) -> list[tuple[Domain, int]]:
+    """The domains that take a share, in the order of the tree."""
     used = np.flatnonzero(shares)
-    return [
-        (Domain(layer.level, first + index), count * layer.size)
-        for index, count in zip(used.tolist(), shares[used].tolist(), strict=True)
-    ]
+    taken = zip(domains[used].tolist(), shares[used].tolist(), strict=True)
+    return [(Domain(layer.level, index), count * layer.size) for index, count in sorted(taken)]
