@@ -17,7 +17,7 @@ from closeby.objects.groups import (
     SubGroup,
 )
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
@@ -194,6 +194,68 @@ def test_a_segment_that_lacks_room_in_its_own_rack_waits() -> None:
     found.run(members=pods(None, 1, prefix="other", on=node))
     found.run(members=[replace(members[7], uid="again")])
     assert found.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+
+
+#: A layer that need not be followed.
+PREFERRED: dict[str, Any] = {"mode": LayerMode.PREFERRED}
+
+
+@pytest.mark.parametrize(
+    ("drawing", "node"),
+    [
+        ("a r1 : a1=1\na r2 : a2=1 a3=1\nb r3 : b1=2", "b1"),
+        ("a r1 : a1=1\na r2 : a2=1 a3=1\na r4 : a4=1\nb r3 : b1=1", "a4"),
+        ("a r1 : a1=1 a5=1\na r2 : a2=1 a3=1\na r4 : a4=1\nb r3 : b1=1", "a5"),
+    ],
+)
+def test_a_preferred_layer_stays_preferred_beside_members_that_run(drawing: str, node: str) -> None:
+    """The one that is lost goes back to its rack, else as near to it as there is room."""
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 4))]
+    runs = zip((0, 2, 3), ("a1", "a2", "a3"), strict=True)
+    running = [replace(members[at], node_name=on, phase="Running") for at, on in runs]
+    found = world(drawing, levels=BLOCKS)
+    found.run(layered(4, Layer(level="rack", size=2, **PREFERRED)), members=[*running, members[1]])
+    assert found.where == {"train-1": node}
+
+
+def lost_two(second: PodSpec) -> World:
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 4))]
+    runs = ((0, "a1"), (3, "a3"))
+    running = [replace(members[at], node_name=on, phase="Running") for at, on in runs]
+    found = world("a r1 : a1=1\na r2 : a2=1 a3=1\nb r3 : b1=1", levels=BLOCKS)
+    waiting = [members[1], replace(members[2], spec=second)]
+    return found.run(layered(4, Layer(level="rack", size=2, **PREFERRED)), members=[*running, *waiting])
+
+
+def test_what_is_lost_does_not_take_the_place_of_others_that_come_back() -> None:
+    assert lost_two(spec(gpu=1)).where == {"train-1": "b1", "train-2": "a2"}
+
+
+def test_unequal_pods_of_preferred_segments_come_back_where_there_is_room() -> None:
+    assert set(lost_two(PodSpec(requests=((GPU, 1), ("pods", 1)))).where.values()) == {"a2", "b1"}
+
+
+def test_what_is_lost_does_not_leave_a_required_layer_for_a_preferred_one() -> None:
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 4))]
+    runs = ((0, "a1"), (2, "a2"), (3, "a3"))
+    running = [replace(members[at], node_name=on, phase="Running") for at, on in runs]
+    layers = (Layer(level="block", size=4), Layer(level="rack", size=2, **PREFERRED))
+    full = world("a r1 : a1=1\na r2 : a2=1 a3=1\nb r3 : b1=1", levels=BLOCKS)
+    full.run(layered(4, *layers), members=[*running, members[1]])
+    assert full.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
+    spare = world("a r1 : a1=1\na r2 : a2=1 a3=1\na r3 : a4=1\nb r4 : b1=1", levels=BLOCKS)
+    spare.run(layered(4, *layers), members=[*running, members[1]])
+    assert spare.where == {"train-1": "a4"}
+
+
+def test_a_segment_leaves_the_block_that_its_layer_only_prefers() -> None:
+    """Of a block's eight the second rack is lost, and the block has no room for it."""
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 4))]
+    running = [replace(members[at], node_name=f"a{at}", phase="Running") for at in (0, 1)]
+    layers = (Layer(level="block", size=4, **PREFERRED), Layer(level="rack", size=2))
+    found = world("a r1 : a0=1 a1=1\na r2 : a2=1\nb r3 : b1=1\nb r4 : b2=1 b3=1", levels=BLOCKS)
+    found.run(layered(4, *layers), members=[*running, *members[2:]])
+    assert set(found.where.values()) == {"b2", "b3"}
 
 
 def test_segments_beyond_the_minimum_come_as_a_whole() -> None:

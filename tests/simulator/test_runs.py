@@ -90,6 +90,20 @@ def test_running_members_are_taken_in_before_anything_is_decided() -> None:
     assert found.bindings["default/late-0"].rank == 2
 
 
+@pytest.mark.parametrize("status", [False, True])
+def test_a_member_that_comes_again_gets_no_rank_that_another_one_has(status: bool) -> None:
+    """The ranks of those that run stand in the status or, without one, in their labels."""
+    ranks = {0: 0, 2: 3, 3: 2}
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 4))]
+    group = gang(min_member=4)
+    for at, rank in ranks.items():
+        labels = {} if status else {"closeby.dev/rank": str(rank)}
+        members[at] = replace(members[at], node_name="a1", phase="Running", labels=labels)
+    if status:
+        group = replace(group, ranks={members[at].uid: rank for at, rank in ranks.items()})
+    assert run(members, group).bindings["default/train-1"].rank == 1
+
+
 def test_at_a_given_time_gangs_that_have_waited_long_keep_nodes_free() -> None:
     """The gang needs all of zone a, of which a3 is taken; a1 and a2 would take the small pod."""
     waits = pods("big", 3, spec(gpu=4), created=1_000.0)

@@ -295,8 +295,9 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     checkpointed: float | None = None
     #: Whether an earlier process chose its node, to which another scheduler has not bound it yet.
     begun: bool = False
-    #: Rank that its label says, of a pod to which closeby gave its node for another scheduler to bind. Its
-    #: owner may write the label too: it counts only where no status says a rank, and within its gang alone.
+    #: Rank that its label says, of a pod to which closeby gave its node for another scheduler to bind, and in
+    #: files. Its owner may write the label too: it counts only where no status says a rank, and within its
+    #: gang alone.
     labelled_rank: int | None = None
     #: When it will be done, in seconds since the epoch: its deadline, or what its annotation says where that
     #: is earlier; None if unknown.

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from closeby.applications.networks import ALL_NAMESPACES, NetworkScope
 from closeby.applications.registry import placed_replicas
 from closeby.applications.traffic import EdgeCost
+from closeby.objects.bounds import whole_number
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import STEP_GATE
+from closeby.objects.labels import RANK, STEP_GATE
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
 from closeby.objects.reasons import Condition
@@ -200,7 +201,8 @@ class Simulation:
             backoff=False,
             reserve_after=0.0 if asked.wall is None else configuration.reserve_after,
         )
-        self._pods = tuple(sorted((pod for pod in expansion.pods if not pod.finished), key=_by_name))
+        pods = [_with_rank(pod) for pod in expansion.pods if not pod.finished]
+        self._pods = tuple(sorted(pods, key=_by_name))
         self._groups = tuple(sorted(expansion.groups, key=_by_name))
         #: Work items that may be in one of several flavors of Kueue, by key.
         self._choices = expansion.choices
@@ -327,6 +329,13 @@ class Simulation:
             idle=self._idle,
             configuration=self._configuration,
         )
+
+
+def _with_rank(pod: Pod) -> Pod:
+    """A member that holds a node with the rank that its label says, which no other member gets then."""
+    if pod.group is None or pod.node_name is None or RANK not in pod.labels:
+        return pod
+    return replace(pod, labelled_rank=whole_number(pod.labels[RANK]))
 
 
 class _World(Struct, frozen=True):

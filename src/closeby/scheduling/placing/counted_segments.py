@@ -45,10 +45,14 @@ class SegmentedPart(SearchedPart):
 
 
 class _Free(Struct, frozen=True, eq=False):
-    """Members of segments that have no domain yet, inside the domain of the layer above."""
+    """Members of segments that have no domain yet, inside the domain of the layer above.
+
+    ``bound``: the domain that they may not leave, where those of layers are only preferred.
+    """
 
     depth: int
     domain: Domain
+    bound: Domain
     members: Ints
 
 
@@ -133,16 +137,16 @@ class CountedSegments(SegmentPlacer):
         numbers = np.concatenate([part.numbers[: len(part.core)], running(part)])
         ids = layering.ids(numbers)
         members, slots = len(part.core), np.asarray(part.anchors, dtype=np.intp)
-        pinned: list[tuple[Domain, Ints]] = []
+        pinned: list[_Free] = []
         free: list[_Free] = []
 
-        def sort_out(depth: int, domain: Domain, own: Ints) -> None:
+        def sort_out(depth: int, domain: Domain, bound: Domain, own: Ints) -> None:
             """``own``: members and those that run (from ``members`` on) of one segment of the layer above."""
             waiting = own[own < members]
             if not len(waiting):
                 return
             if depth == len(layering.layers):
-                pinned.append((domain, waiting))
+                pinned.append(_Free(depth, domain, bound, waiting))
                 return
             layer = layering.layers[depth]
             without = []
@@ -154,29 +158,59 @@ class CountedSegments(SegmentPlacer):
                     continue
                 owners = np.unique(tree.owners_of_slots(slots[runs], layer.level))
                 if len(owners) == 1 and owners[0] >= 0:
-                    sort_out(depth + 1, Domain(layer.level, int(owners[0])), inside)
+                    own_domain = Domain(layer.level, int(owners[0]))
+                    sort_out(depth + 1, own_domain, own_domain if strict or layer.required else bound, inside)
                 else:  # Only a preferred layer comes here.
-                    sort_out(depth + 1, domain, inside)
+                    sort_out(depth + 1, domain, bound, inside)
             if without:
-                free.append(_Free(depth, domain, np.concatenate(without)))
+                free.append(_Free(depth, domain, bound, np.concatenate(without)))
 
-        sort_out(0, ROOT, np.arange(len(numbers), dtype=np.intp))
+        sort_out(0, ROOT, ROOT, np.arange(len(numbers), dtype=np.intp))
         top = np.zeros(0, dtype=np.intp)
         capacity = self._cluster.capacity
-        for domain, waiting in pinned:
-            inside = scope.narrowed(Candidate(tree=tree, domain=domain), capacity)
-            run = self._run(part, layering, share, waiting, inside)
-            if not self._into(run, [(inside.domain, len(waiting))]):
-                return None
+        if not self._back(part, layering, scope, share, pinned):
+            return None
         for one in sorted(free, key=lambda one: -one.depth):
             if one.depth == 0:
                 top = one.members
                 continue
-            inside = scope.narrowed(Candidate(tree=tree, domain=one.domain), capacity)
-            run = self._run(part, layering, share, one.members, inside, one.depth)
-            if not self._place(run, None, strict=strict):
+            for level in range(one.domain.level, one.bound.level - 1, -1):
+                around = Candidate(tree=tree, domain=tree.ancestor(one.domain, level))
+                run = self._run(
+                    part, layering, share, one.members, scope.narrowed(around, capacity), one.depth
+                )
+                mark = self._statement.checkpoint()
+                if self._place(run, None, strict=strict):
+                    break
+                self._statement.rollback(mark)
+            else:
                 return None
         return top
+
+    def _back(
+        self, part: Part, layering: Layering, scope: NodeSet, share: Share, lost: Sequence[_Free]
+    ) -> bool:
+        """Place members of segments of which others run: there, or near where that is only preferred."""
+        tree, capacity = layering.tree, self._cluster.capacity
+        outward: list[_Free] = []
+        for one in lost:
+            inside = scope.narrowed(Candidate(tree=tree, domain=one.domain), capacity)
+            run = self._run(part, layering, share, one.members, inside)
+            if one.bound != one.domain:
+                fitting = min(len(one.members), self._counts(run).inside(inside.domain))
+                outward.append(replace(one, members=one.members[fitting:]))
+                run = self._run(part, layering, share, one.members[:fitting], inside)
+            if run.pods and not self._into(run, [(inside.domain, len(run.pods))]):
+                return False
+        # Others go as near as can be, once all that have room are back in their segments.
+        for one in outward:
+            inside = scope.narrowed(Candidate(tree=tree, domain=one.bound), capacity)
+            run = self._run(part, layering, share, one.members, inside)
+            beside = Candidate(tree=tree, domain=one.bound, outward_from=one.domain)
+            fill = self._filler.fill
+            if run.pods and not fill(run.pods, beside, inside, self._group.strategy, self._budget):
+                return False
+        return True
 
     def _place(self, run: SegmentRun, room: SegmentRoom | None, *, strict: bool) -> bool:
         """Place whole segments (and perhaps a smaller last one) of a layer."""
