@@ -57,6 +57,35 @@ def test_other_resources_of_a_pod_count_too() -> None:
     assert fit["needs"] == {GPU: 1, "cpu": 16}
 
 
+@pytest.mark.parametrize(
+    ("size", "too_little"),
+    [
+        ("1x8", None),
+        ("1x16", {GPU: 8}),
+        ("1x8,nic=1", {}),
+        ("1x16,nic=1", {GPU: 8}),
+        ("1x1,nic=2", {"nic": 1}),
+    ],
+)
+def test_where_no_node_takes_such_a_pod_what_they_have_too_little_of_is_said(
+    size: str, too_little: dict[str, int] | None
+) -> None:
+    """One node has network cards, and no accelerators."""
+    cards = node("bare", {}, 0)
+    cards["status"]["allocatable"]["nic"] = "1"
+    [fit] = fits(size, *cluster(), cards)
+    assert fit["tooLittle"] == too_little
+
+
+def test_nodes_that_are_left_out_have_nothing() -> None:
+    given = cluster()
+    for one in given:
+        if one["kind"] == "Node":
+            one["spec"] = {"unschedulable": True}
+    [fit] = fits("1x8", *given, node("bare", {}, 0))
+    assert fit["tooLittle"] == {GPU: 0}
+
+
 def test_nodes_that_take_no_pods_are_left_out() -> None:
     given = cluster()
     cordoned, tainted, dedicated = (

@@ -70,7 +70,8 @@ def test_with_too_few_domains_the_minimum_is_0() -> None:
     more = web("w", over("zone", min_domains=4))
     assert allowed(plugin, more) == ""
     found = plugin.rejection(STATE, more, 0)
-    assert "zone=a has 1 such pod, and there are only 3 of minDomains 4" in found.message
+    assert "minDomains 4 where there are 3 domains" in found.message
+    assert "minDomains" not in plugin.masks(web("w", over("zone", min_domains=3)))[0].asks
 
 
 def test_an_empty_selector_counts_no_pod() -> None:

@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node, Taint
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.reading.configuration import Configuration
 from closeby.report.documents.prospects import prospect
 from closeby.simulator.runs import simulate
 from tests.crowded import world
 from tests.golden.fixture import Golden
-from tests.worlds import draw, gang, pods, spec
+from tests.worlds import GPU, draw, gang, pods, spec
 
 TWO_RACKS = "a r1 : n1=4 n2=4\na r2 : n3=4 n4=4"
 ONE_RACK = "a r1 : n1=4 n2=4"
@@ -92,6 +92,14 @@ def test_what_a_daemon_holds_does_not_get_free(golden: Golden) -> None:
     never, why = said([*whole(2), *on("n1", 1, "DaemonSet/agent")], ONE_RACK)
     golden("explain", never)
     golden("explain", why)
+
+
+def test_a_daemon_that_takes_no_room_from_the_gang_is_not_to_blame() -> None:
+    agent = pods(None, 1, PodSpec(requests=(("cpu", 100),)), prefix="agent", on="n1", owner="DaemonSet/agent")
+    asks = PodSpec(requests=((GPU, 4), ("cpu", 1_000)))
+    nodes = [replace(one, allocatable={**one.allocatable, "cpu": 64_000}) for one in draw(ONE_RACK)]
+    (never,) = said([*pods("train", 3, asks), *agent], nodes)
+    assert never.startswith("Even if it were empty, no rack would hold more than 2 of its 3 pods")
 
 
 def test_what_a_deployment_holds_gets_free_but_not_by_an_end(golden: Golden) -> None:

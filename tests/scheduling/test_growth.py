@@ -111,7 +111,7 @@ class TestMembersBeyondTheMinimum:
         group = gang(min_member=3, subgroups=[subgroup("x", 1, required="rack")])
         drawn.run(group, members=[*running, *of("x", 1, 1)])
         assert drawn.where == {}
-        assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
+        assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
         golden("refusals", drawn.outcome("train").message or "")
 
 

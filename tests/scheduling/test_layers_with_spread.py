@@ -72,7 +72,7 @@ def test_larger_segments_are_shared_out_over_three_domains() -> None:
 
 def test_a_spread_that_no_division_of_the_segments_keeps_is_refused() -> None:
     found = world(THREE_BLOCKS, levels=BLOCKS).run(layered(6, 3), members=members(6, spread()))
-    assert (found.where, found.reason("train")) == ({}, Reason.GANG_DOES_NOT_FIT)
+    assert (found.where, found.reason("train")) == ({}, Reason.TOPOLOGY_PLACEMENT_FAILED)
     found = world(THREE_BLOCKS, levels=BLOCKS).run(layered(12, 3), members=members(12, spread(skew=3)))
     assert len(found.where) == 12
     # There a block would have to take more than it has room for, with layers or without.

@@ -110,7 +110,10 @@ class _Spread(DomainMask):
 
     @property
     def asks(self) -> str:
-        return f"topology spread of {self.constraint}"
+        _, there = self.counts()
+        domains, least = int(np.count_nonzero(there)), self.constraint.min_domains
+        few = f", and minDomains {least} where there {_are(domains)}" if domains < least else ""
+        return f"topology spread of {self.constraint}{few}"
 
     def stamp(self) -> Hashable:
         return self._stamp_of(*self._look())
@@ -183,6 +186,10 @@ class _Spread(DomainMask):
             return None, eligible
         structure = self._plugin.handle.cluster.structure
         return self.tally.domains(structure, self.key, which, eligible), eligible
+
+
+def _are(domains: int) -> str:
+    return f"{'is' if domains == 1 else 'are'} {plural(domains, 'domain')}, so that the least counts as 0"
 
 
 class _Judgement:
@@ -271,14 +278,8 @@ class PodTopologySpread(DomainFilter, NormalizeScore):
         value, text = self.handle.cluster.node_at(slot).labels.get(mask.key), f"{mask.asks}: "
         if value is None:
             return Rejection(Reason.TOPOLOGY_SPREAD_VIOLATION, f"{text}the node has no label {mask.key}")
-        counts, there = mask.counts()
-        here = int(counts[self.handle.cluster.labels.column(mask.key).codes[slot]])
-        domains, least = int(np.count_nonzero(there)), mask.constraint.min_domains
-        text += f"{mask.key}={value} has {plural(here, 'such pod')}, "
-        if domains < least:
-            text += f"and there are only {domains} of minDomains {least}, so that the least counts as 0"
-        else:
-            text += f"the emptiest domain {mask.least()}"
+        here = int(mask.counts()[0][self.handle.cluster.labels.column(mask.key).codes[slot]])
+        text += f"{mask.key}={value} has {plural(here, 'such pod')}, the emptiest domain {mask.least()}"
         return Rejection(Reason.TOPOLOGY_SPREAD_VIOLATION, text)
 
     # Scores

@@ -20,7 +20,14 @@ def without_terms(question: Question) -> Iterator[Counterfactual]:
         wishes.append(("required pod affinity", "podAffinity", _near_no_pods))
     if any(one.forbidden for one in ask):
         wishes.append(("required pod anti-affinity", "podAntiAffinity", _apart_from_no_pods))
-    if any(one.hard for spec in specs for one in spec.topology_spread):
+    spread = [one for spec in specs for one in spec.topology_spread if one.hard]
+    if any(one.min_domains > 1 for one in spread):
+        change = Change(waiting=tuple(replace(pod, spec=_in_any(pod.spec)) for pod in question.waiting))
+        fields = {"topologySpreadConstraints[*].minDomains": None}
+        found = tuple(question.relaxed(change, "now without minDomains of its topology spread", fields))
+        yield from found
+        spread = [] if found else spread  # That is less than not to spread.
+    if spread:
         wishes.append(("topology spread constraints that say DoNotSchedule", "topologySpread", _unspread))
     for name, field, loose in wishes:
         change = Change(waiting=tuple(replace(pod, spec=loose(pod.spec)) for pod in question.waiting))
@@ -57,6 +64,10 @@ def _near_no_pods(spec: PodSpec) -> PodSpec:
 def _apart_from_no_pods(spec: PodSpec) -> PodSpec:
     found = spec.pod_affinity
     return spec if found is None else replace(spec, pod_affinity=replace(found, forbidden=()))
+
+
+def _in_any(spec: PodSpec) -> PodSpec:
+    return replace(spec, topology_spread=tuple(replace(one, min_domains=1) for one in spec.topology_spread))
 
 
 def _unspread(spec: PodSpec) -> PodSpec:

@@ -84,6 +84,10 @@ class FitEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     left_out_by: Mapping[str, int]
     #: Nodes that count although they are tainted, as ExtendedResourceToleration lets pods tolerate that.
     tolerated: int
+    #: Where no other node takes such a pod even if nothing runs there: of each resource of which none has
+    #: enough what the node with the most has, so that it is empty where one lacks this and another one that;
+    #: else null.
+    too_little: Mapping[str, float] | None
     #: The topologies that were asked for.
     topologies: tuple[TopologyFitEntry, ...]
 
@@ -111,6 +115,7 @@ def fit_entry(
     causes = Counter(one for one in kept_off if one is not None)
     now = _pods_on(cluster, gang.needs, cluster.allocatable - cluster.requested, usable)
     empty = _pods_on(cluster, gang.needs, cluster.allocatable, usable)
+    largest = {name: _largest(cluster, name, usable) for name in gang.needs}
     return FitEntry(
         resource=gang.resource,
         pods=gang.pods,
@@ -121,6 +126,9 @@ def fit_entry(
             node is not None and off is None and _kept_off(node) is not None
             for node, off in zip(cluster.nodes, kept_off, strict=True)
         ),
+        too_little=None
+        if empty.any()
+        else {name: in_units(name, most) for name, most in largest.items() if most < gang.needs[name]},
         topologies=tuple(
             TopologyFitEntry(
                 name=tree.name,
@@ -132,6 +140,12 @@ def fit_entry(
             for tree in trees
         ),
     )
+
+
+def _largest(cluster: Cluster, resource: str, usable: Bools) -> int:
+    """The most of a resource that one of the nodes has."""
+    row = cluster.row_of.get(resource)
+    return 0 if row is None else int((cluster.allocatable[row, : cluster.capacity] * usable).max(initial=0))
 
 
 def in_units(resource: str, amount: int) -> float:

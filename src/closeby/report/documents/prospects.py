@@ -38,12 +38,13 @@ class _Asked(Struct, frozen=True, eq=False):
     own: tuple[Placed, ...]
     hypothetical: HypotheticalCluster
 
-    def room(self, level: int, *, pinned: bool = True) -> NDArray[np.int64]:
+    def room(self, level: int, *, pinned: bool = True, bare: bool = False) -> NDArray[np.int64]:
         """Pods that each domain of a level would hold; -1 where the gang may not be.
 
-        ``pinned``: if all but pinned pods were gone, else if all that ends had ended.
+        ``pinned``: if all but pinned pods were gone, else if all that ends had ended; ``bare``: if these were
+        gone too.
         """
-        with self.hypothetical.emptied(self.own, pinned=pinned) as diagnosis:
+        with self.hypothetical.emptied(self.own, pinned=pinned, bare=bare) as diagnosis:
             room = diagnosis.room(self.pod)
         return domain_room(self.tree, level, [slot for _, slot in self.own], room)
 
@@ -115,7 +116,10 @@ def prospect(
     if too_much:
         who = "each of its pods" if asked.needed > 1 else "its pod"
         return Prospect(False, (f"No node is large enough: {who} asks for {too_much}.",))
-    return Prospect(False, (*_never(asked, most, tuple(found)), *_staying(asked)))
+    held = int(asked.room(level, bare=True).max(initial=0)) > most
+    sentences = _never(asked, most, tuple(found), held=held)
+    staying = ("Pods of DaemonSets and static pods hold room that does not get free.",) if held else ()
+    return Prospect(False, (*sentences, *staying))
 
 
 def _some_day(asked: _Asked, holding: int) -> str:
@@ -140,12 +144,15 @@ def _some_day(asked: _Asked, holding: int) -> str:
     )
 
 
-def _never(asked: _Asked, most: int, found: Sequence[Counterfactual]) -> Iterator[str]:
-    """It would not even fit then; which nodes are the reason, and what it could ask for instead."""
+def _never(asked: _Asked, most: int, found: Sequence[Counterfactual], *, held: bool) -> Iterator[str]:
+    """It would not even fit then; which nodes are the reason, and what it could ask for instead.
+
+    ``held``: whether what comes back to its node at once takes room from it.
+    """
     pods = plural(asked.needed, "pod") if asked.needed > 1 else "pod"
     some = f"any of its {pods}" if asked.needed > 1 else "its pod"
     even = "even if nothing ran there but what comes back at once"
-    even = even if asked.hypothetical.staying(pinned=True) else "even if it were empty"
+    even = even if held else "even if it were empty"
     if asked.level == ROOT_LEVEL:
         would = f"the cluster would {f'hold only {most} of its {pods}' if most else f'not hold {some}'}"
     else:
@@ -202,13 +209,6 @@ def _causes(asked: _Asked) -> str:
     named = [f"{names_text(names)} ({message})" for message, names in causes[:CAUSES]]
     more = " and others" if len(causes) > CAUSES else ""
     return f"none fits on {', '.join(named)}{more}"
-
-
-def _staying(asked: _Asked) -> Iterator[str]:
-    wanted = {resource for resource, _ in asked.pod.spec.requests}
-    staying = asked.hypothetical.staying(pinned=True)
-    if any(wanted & {one for one, _ in pod.spec.requests} for pod, _ in staying):
-        yield "Pods of DaemonSets and static pods hold room that does not get free."
 
 
 def goes_without_saying(

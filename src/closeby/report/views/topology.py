@@ -241,9 +241,25 @@ def _fit_views(fit: FitEntry) -> Iterator[RenderableType]:
         text = f"{plural(fit.tolerated, 'tainted node')} {are}: {why}."
         yield Text("")
         yield Indented(Text(text), (0, 0, 0, 2))
+    if fit.too_little is not None:
+        yield Text("")
+        yield Indented(Text(_too_little(fit, fit.too_little), style="yellow"), (0, 0, 0, 2))
     if fit.left_out:
         yield Text("")
         yield Indented(Text(_left_out(fit), style="yellow"), (0, 0, 0, 2))
+
+
+def _too_little(fit: FitEntry, largest: Mapping[str, float]) -> str:
+    """Why no node takes such a pod even if nothing runs there."""
+    others = " of the others" if fit.left_out else ""
+    lacks = [
+        f"{_amount(name, fit.needs[name])} {name}, and "
+        + (f"the node with the most has {_amount(name, most)}" if most else f"none{others} has any")
+        for name, most in largest.items()
+    ]
+    if not lacks:
+        return f"No node{others} has all that a pod asks for at once, even if nothing runs there."
+    return f"No node{others} is large enough: a pod asks for {'; '.join(lacks)}."
 
 
 def _left_out(fit: FitEntry) -> str:

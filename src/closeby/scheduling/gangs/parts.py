@@ -330,6 +330,12 @@ def _held(leaves: Sequence[tuple[Part, Levels | None]]) -> Iterator[int]:
             yield from leaf.anchors
 
 
+def without_layers(part: Part) -> Part:
+    """The part as if its pods were in no segments."""
+    children = tuple(map(without_layers, part.children))
+    return replace(part, segments=None, numbers=NO_NUMBERS, children=children)
+
+
 def with_preferences_required(part: Part) -> Part | None:
     """The part with every preferred level of its subgroups required; None where that changes nothing.
 

@@ -19,6 +19,7 @@ from closeby.scheduling.gangs.parts import (
     preferences_required,
     segments_below,
     with_preferences_required,
+    without_layers,
 )
 from closeby.scheduling.gangs.places import segment_order, split_part
 from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
@@ -149,7 +150,7 @@ class _GangCycle:
 
     def _why(self, demand: Sequence[Share], need: Need | None) -> GangRefusal:
         """Why the gang is refused, after a search in vain."""
-        search = SearchInVain(demand, self._short, self._most, self._budget.spent, self._fits_nowhere)
+        search = SearchInVain(demand, self._short, self._most, self._budget.spent, self._fits_anywhere)
         return Refusing(self._tools, self._gang, self._statement, self._filler).why(search, need)
 
     def _move_together(self, traffic: Traffic, search: Search, minimum: Part) -> Improvement:
@@ -321,14 +322,14 @@ class _GangCycle:
         cost = sum(judge.placement_cost(self._state, placement) for judge in judges)
         return _Way(cost, batches, dict(search.chosen))
 
-    def _fits_nowhere(self) -> bool:
-        """Whether unequal pods are known not to fit beside each other even without any topology."""
+    def _fits_anywhere(self) -> bool | None:
+        """Whether the pods fit beside each other without any topology; None: the search did not tell."""
         budget = Budget(self._tools.pace)
         budget.backtracks = BACKTRACKS // 16
         anywhere = parts(self._group, self._members, Constraints(levels={}), everyone=False)
-        found = self._search(anywhere, budget)
+        found = self._search(without_layers(anywhere), budget)
         self._statement.discard()
-        return found is None and not budget.spent
+        return None if found is None and budget.spent else found is not None
 
 
 def _short_of_room(demand: Sequence[Share]) -> Share | None:

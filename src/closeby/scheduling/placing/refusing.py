@@ -28,8 +28,8 @@ class SearchInVain(NamedTuple):
     most: int
     #: Whether the search ended for its budget, so that there may be a place.
     spent: bool
-    #: Whether the pods are known not to fit beside each other even without any topology; takes a search.
-    fits_nowhere: Callable[[], bool]
+    #: Whether the pods fit beside each other without any topology, None: not known; takes a search.
+    fits_anywhere: Callable[[], bool | None]
 
 
 class GangRefusal(NamedTuple):
@@ -66,34 +66,44 @@ class Refusing:
         volumes = self._lacks_volumes(search.demand)
         if search.spent:
             return self._spent(volumes)
-        if any(one.binds for one in self._gang.constraints.layerings.values()):
-            return self._segments_apart(constrained, equal=len(search.demand) == 1)
+        binds = any(one.binds for one in self._gang.constraints.layerings.values())
+        # Of equal pods that don't constrain each other it is known that there is room for them.
+        certain = len(search.demand) == 1 and not among and not search.most
+        required = binds or self._gang.constraints.required
+        room = required and (certain or search.fits_anywhere())
+        if room is False:
+            return self._beside_each_other(search, volumes, constrained)
+        but = "there is room in the cluster, but " if room else ""
+        if binds:
+            return self._segments_apart(constrained, but)
         if search.most:
-            text = f"{search.most} of at least {self._group.min_member} members find a place"
-            return self._refused(Reason.GANG_DOES_NOT_FIT, text)
-        unequal = len(search.demand) > 1
-        if not self._gang.constraints.required or (unequal and search.fits_nowhere()):
-            text = "the pods fit one by one, but not all beside each other"
-            text += "" if volumes is None else f": {volumes.message}"
-            return self._refused(Reason.GANG_DOES_NOT_FIT, text + constrained)
+            text = f"{search.most} of at least {self._group.min_member} members find a place where they require one"
+            return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text)
         levels = self._gang.constraints.levels.get("")
         if levels is None or levels.required is None or self._group.subgroups:
             text = subgroups_apart(self._tools, self._group, self._gang.parts(everyone=False))
+            text = text or f"{but}no choice of domains holds all subgroups as they require"
             return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text)
         return self._no_domain(search.demand, levels, levels.required, constrained)
 
-    def _segments_apart(self, constrained: str, *, equal: bool) -> GangRefusal:
-        """Where segments find no domains, or equal pods no places in these beside each other."""
+    def _beside_each_other(
+        self, search: SearchInVain, volumes: NoNode | None, constrained: str
+    ) -> GangRefusal:
+        """Where there is too little room in the whole cluster, whatever the topology."""
+        if search.most:
+            text = f"{search.most} of at least {self._group.min_member} members find a place"
+            return self._refused(Reason.GANG_DOES_NOT_FIT, text)
+        lacks = self._tools.diagnosis.lacks(search.demand)
+        text = "the pods fit one by one, but not all beside each other"
+        found = volumes.message if volumes is not None else lacks_text(lacks)
+        text += f": {found}" if found else ""
+        return self._refused(Reason.GANG_DOES_NOT_FIT, text + constrained, lacks=lacks)
+
+    def _segments_apart(self, constrained: str, but: str) -> GangRefusal:
+        """Where segments find no domains."""
         text = shortfall(self._tools, self._group, self._gang.parts(everyone=False))
-        levels = self._gang.constraints.levels.values()
-        free = all(one.required is None for one in levels) and not self._state.anchors
-        reason = Reason.TOPOLOGY_PLACEMENT_FAILED
-        if not text:
-            text = "there is room in the cluster, "
-            text += "but no choice of domains holds all segments as their layers require"
-            if constrained and equal and free:
-                reason = Reason.GANG_DOES_NOT_FIT
-        return self._refused(reason, text + constrained)
+        text = text or f"{but}no choice of domains holds all segments as their layers require"
+        return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text + constrained)
 
     def _reserved(self, need: Need | None) -> GangRefusal | None:
         """Where the gang lacks nothing but nodes that are reserved for another one, or in domains that others

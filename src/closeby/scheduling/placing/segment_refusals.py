@@ -250,14 +250,14 @@ def _roomiest(tools: Tools, room: SegmentRoom, part: Part, pods: int) -> str:
 
 
 def subgroups_apart(tools: Tools, group: PodGroup, whole: Part) -> str:
-    """That subgroups find no domains: the first one of equal pods that finds none whatever the others do."""
+    """The first subgroup of equal pods that finds no domain whatever the others do; empty: there is none."""
     any_of_them = any(one.min_subgroups is not None for one in group.subgroups)
     for part in () if any_of_them else whole.leaves():
         if part.levels is not None and part.core and not part.anchors:
             found = _bound(tools, part, part)
             if found:
                 return found
-    return "there is room in the cluster, but no choice of domains holds all subgroups as they require"
+    return ""
 
 
 def _occupied(barred: Sequence[Bools | None]) -> str:

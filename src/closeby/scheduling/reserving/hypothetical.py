@@ -57,13 +57,16 @@ class HypotheticalCluster:
             return [diagnosis.room(pod) for pod in pods]
 
     @contextmanager
-    def emptied(self, own: Iterable[Placed] = (), *, pinned: bool = False) -> Iterator[Diagnosis]:
+    def emptied(
+        self, own: Iterable[Placed] = (), *, pinned: bool = False, bare: bool = False
+    ) -> Iterator[Diagnosis]:
         """Questions about the cluster with long-running pods and ``own`` alone.
 
-        ``pinned``: of the long-running pods only those that come back to their node at once.
+        ``pinned``: of the long-running pods only those that come back to their node at once; ``bare``: none.
         """
         cluster, filters = self._tools.cluster, self._tools.profile.filters
-        with self._emptied(own, None, pinned=pinned):
+        stay = () if bare else self.staying(pinned=pinned)
+        with self._emptied(own, None, stay):
             yield Diagnosis(cluster, ClassTable(cluster, filters, ()), filters, ())
 
     def staying(self, *, pinned: bool = False) -> list[Placed]:
@@ -89,7 +92,7 @@ class HypotheticalCluster:
         """
         tools, trial = self._tools, TryOnly(self._handle)
         profile = replace(tools.profile, permits=(trial,), post_filters=(), placement_scores=())
-        with self._emptied(gang.running, inside):
+        with self._emptied(gang.running, inside, self.staying()):
             trial_tools = Tools(
                 tools.cluster, tools.topologies, profile, explain=False, explain_everything=False
             )
@@ -107,9 +110,9 @@ class HypotheticalCluster:
 
     @contextmanager
     def _emptied(
-        self, own: Iterable[Placed], inside: Bools | None, *, pinned: bool = False
+        self, own: Iterable[Placed], inside: Bools | None, staying: Iterable[Placed]
     ) -> Iterator[None]:
-        stay = {pod.uid: (pod, slot) for pod, slot in (*own, *self.staying(pinned=pinned))}
+        stay = {pod.uid: (pod, slot) for pod, slot in (*own, *staying)}
         with self._tools.cluster.hypothetical(stay.values(), inside):
             yield
 
