@@ -244,22 +244,42 @@ def scoped_counts(
 
 
 def mean_scores(
-    table: ClassTable, state: CycleState, demand: Sequence[tuple[Share, DomainCounts]]
+    table: ClassTable,
+    state: CycleState,
+    demand: Sequence[tuple[Share, DomainCounts]],
+    among: Ints | None = None,
 ) -> MeanScores:
     """The mean over all pods that fit in a domain, of unequal pods by how many of each kind are placed.
 
-    Each share comes with its counts, all of one tree; scorers are asked where domains are equal otherwise.
+    Each share comes with its counts, all of one tree. ``among``: slots that will be asked about in many small
+    calls, so that they are scored in one.
     """
     asked = sum(len(share.pods) for share, _ in demand)
+    ahead: dict[int, Scores | None] = {}
 
-    def means(level: int, domains: Ints) -> Scores | None:
+    def scored(number: int, slots: Ints) -> Scores | None:
+        pod_class = demand[number][0].pod_class
+        if among is None:
+            return table.scores(pod_class, state, slots)
+        if number not in ahead:
+            fitting = among[pod_class.fits[among] > 0]
+            scores = table.scores(pod_class, state, fitting)
+            by_slot = np.zeros(table.capacity)
+            by_slot[fitting] = 0.0 if scores is None else scores
+            ahead[number] = None if scores is None else by_slot
+        known = ahead[number]
+        return None if known is None else known[slots]
+
+    def means(level: int, domains: Ints, *, by_use: bool = False) -> Scores | None:
+        if not by_use and not any(table.wishes(share.pod_class, state) for share, _ in demand):
+            return None
         total: Scores | None = None
-        for share, counts in demand:
+        for number, (share, counts) in enumerate(demand):
             tree = counts.tree
             positions, starts = tree.positions_of(level, domains)
             room = counts.of(tree.node_level)[positions]
             used = room.nonzero()[0]
-            found = table.scores(share.pod_class, state, tree.slot_at[positions[used]])
+            found = scored(number, tree.slot_at[positions[used]])
             if found is None:
                 continue
             scores = np.zeros(len(room))

@@ -125,6 +125,16 @@ class ClassResults:
         stale.clear()
         return ranked
 
+    def wishes(self, pod_class: PodClass, state: CycleState) -> bool:
+        """Whether something else than how much of them is used tells nodes apart for this class."""
+        self._notice_scorers(pod_class)
+        _, steady, normalised = pod_class.steady
+        return (
+            bool(normalised)
+            or any(not plugin.scores_by_use for plugin, _ in steady)
+            or bool(self._placing(pod_class, state))
+        )
+
     def scores(self, pod_class: PodClass, state: CycleState, slots: Ints) -> Scores | None:
         """Score totals of slots on which the pod fits now, but for scores that a descent honours by itself.
 
@@ -132,17 +142,22 @@ class ClassResults:
         """
         self.refresh(pod_class)
         self._notice_scorers(pod_class)
-        steady, pod = pod_class.steady[1], pod_class.pod
-        fleeting = [*pod_class.steady[2], *active_scorers(self._per_placement, state, pod)]
+        _, steady, normalised = pod_class.steady
+        fleeting = [*normalised, *self._placing(pod_class, state)]
         if not steady and not fleeting:
             return None
         if len(slots) > self._cluster.capacity // WHOLE_FRACTION:
             totals = self.ranked(pod_class)[slots]
         else:
             totals, fleeting = np.zeros(len(slots)), [*steady, *fleeting]
-        return (
-            totals + total_scores(fleeting, state, pod, Nodes(self._cluster, slots)) if fleeting else totals
-        )
+        if fleeting:
+            totals = totals + total_scores(fleeting, state, pod_class.pod, Nodes(self._cluster, slots))
+        return totals
+
+    def _placing(self, pod_class: PodClass, state: CycleState) -> list[Weighted]:
+        """The active ones of the scorers that depend on what was just placed."""
+        any_of_them = [one for one in self._per_placement if one[0].scores_any]
+        return active_scorers(any_of_them, state, pod_class.pod)
 
     def _compute(self, pod_class: PodClass, nodes_changed: bool) -> None:
         if nodes_changed:

@@ -75,6 +75,7 @@ class ClassTable:
         self.counts: Final = results.counts
         self.ranked: Final = results.ranked
         self.scores: Final = results.scores
+        self.wishes: Final = results.wishes
         #: Pods that were found equal last, which a cycle asks about several times.
         self._equal: tuple[Pod, ...] = ()
         #: How often all was forgotten.

@@ -4,9 +4,9 @@ A score that breaks its promise (``Score.max_score``) would outweigh all others 
 so it is refused here, where all scores pass.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from sys import float_info
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -65,9 +65,19 @@ class DomainCounts:
 
 
 Weighted = tuple[Score, float]
-#: Mean score of pods in some domains of a level: (level, domain indices) -> one figure each; None where
-#: scores don't tell nodes apart.
-MeanScores = Callable[[int, Ints], Scores | None]
+
+
+class MeanScores(Protocol):
+    """How well pods score in domains that are equal otherwise."""
+
+    def __call__(self, level: int, domains: Ints, *, by_use: bool = False) -> Scores | None:
+        """The mean score in some domains of a level; None where nothing tells nodes apart.
+
+        Unless ``by_use``, where nothing does but how much of them is used: to compare many domains for that
+        would cost more than it tells, as they are equally tight.
+        """
+        ...
+
 
 #: How far a score may be outside its range, over its maximum: shares that are added up round.
 ROUNDING: Final = 1e-9

@@ -275,7 +275,9 @@ class CountedSegments(SegmentPlacer):
                 return False
             self._statement.assume(pods, np.repeat(tree.slot_at[nodes], takes))
             return True
-        means = mean_scores(self._table, self._statement.state, ((run.share, counts),))
+        # Few nodes at a time are compared in each of many domains.
+        asked = np.concatenate([tree.slots_in(domain) for domain in wanted]) if len(wanted) > 2 else None
+        means = mean_scores(self._table, self._statement.state, ((run.share, counts),), asked)
         slots: dict[Domain, Ints] = {}
         for domain, count in wanted.items():
             if counts.inside(domain) < count:

@@ -18,6 +18,9 @@ from closeby.objects.groups import Strategy
 from closeby.scheduling.judging.figures import DomainCounts, MeanScores
 from closeby.topology.tree import Domain, Tree
 
+#: Of many domains only so many are compared by how much of their nodes is used.
+COMPARED_TIES = 64
+
 
 class LevelCounts(Protocol):
     """What fits in each domain of a level: pods, or whole segments of them."""
@@ -204,6 +207,9 @@ class _Choice:
             ties = ties[depth[ties] == depth[ties].min()]
         if len(ties) > 1 and self.mean_scores is not None:
             means = self.mean_scores(level, ties + offset)
+            if means is None:
+                ties = ties[:COMPARED_TIES]
+                means = self.mean_scores(level, ties + offset, by_use=True)
             return int(ties[0 if means is None else means.argmax()])
         return int(ties[0])
 
