@@ -23,8 +23,8 @@ _ALIKE: Final = 0.75
 _ADD: Final = "add to the input what kubectl get pvc,pv,storageclasses -A -o yaml prints"
 _REMEDIES: Final[Mapping[ClaimState, str]] = {
     ClaimState.TERMINATING: "let its pods end, and create it again",
-    ClaimState.LOST: "restore its volume, or create the claim again",
-    ClaimState.FOREIGN: "delete it, and the pod gets its own",
+    ClaimState.LOST: "restore its volume: a new claim would be empty",
+    ClaimState.FOREIGN: "give it, or the pod, another name",
 }
 
 
@@ -130,7 +130,7 @@ class VolumeBinding(PreFilter, Capacity):
             message, remedy = self._not_bound(key)
         elif need.state is ClaimState.NO_VOLUME:
             message = f"claim {key} is bound to volume {storage.claims[key].volume}, which is not there"
-            remedy = "restore the volume, or create the claim again" if self.handle.whole else _ADD
+            remedy = "restore the volume: a new claim would be empty" if self.handle.whole else _ADD
         elif missing:
             beside = (one.name for one in storage.claims.values() if one.namespace == pod.namespace)
             remedy = f"{guess(key.partition('/')[2], beside, _ALIKE)}{self._create()}"

@@ -250,14 +250,15 @@ def _less(question: Question, pods: Sequence[Pod], resource: str, asked: int) ->
         return
     unit = _unit(asked)
     steps = range(unit, (asked - 1) // unit * unit + 1, unit)
-    amount, result = farthest(steps, lambda one: _as_many(question, change(one), least)) or (0, least)
-    if not amount and _offered(question, resource):
-        return
+    found = farthest(steps, lambda one: _as_many(question, change(one), least))
+    if found is None:
+        return  # To do without altogether would be another job.
+    amount, result = found
     everybody = len(pods) == len(question.waiting)
     names = "each" if everybody else f"each of {names_text([pod.name for pod in pods])}"
     if len(pods) == 1:
         names = "it" if everybody else pods[0].name
-    less = f"only {format_amount(resource, amount)} {resource}" if amount else f"no {resource}"
+    less = f"only {format_amount(resource, amount)} {resource}"
     condition = f"now if {names} asks for {less} instead of {format_amount(resource, asked)}"
     written = f"{amount}m" if resource == "cpu" else amount
     fields = {f"pods[{one.name}].requests[{resource}]": written for one in pods}
@@ -268,13 +269,6 @@ def _as_many(question: Question, change: Change, easiest: TrialResult) -> TrialR
     """What comes of a change, if as many pods get a node as with the easiest one."""
     result = question.tried(change)
     return result if result is not None and len(question.got(result)) >= len(question.got(easiest)) else None
-
-
-def _offered(question: Question, resource: str) -> bool:
-    """Whether some node has any of it: to do without altogether is not advice then."""
-    cluster = question.trials.engine.cluster
-    row = cluster.row_of.get(resource)
-    return row is not None and bool((cluster.allocatable[row] * cluster.alive > 0).any())
 
 
 def _asking(pod: Pod, resource: str, amount: int) -> Pod:

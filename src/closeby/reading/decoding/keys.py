@@ -300,9 +300,9 @@ def wish_condition(wish: Wish, owner: str, part: str, *, guess: bool = True) -> 
             Reason.UNSUPPORTED,
             f"{wish.key}: {shown(wish.value)} asks for what is not supported yet",
         )
-        remedy = "remove it to be placed without it" if wish.hard else "it is ignored"
+        remedy = "leave the pods to a scheduler that follows it" if wish.hard else "it is ignored"
         if right is not None:
-            message = f"is not a key that closeby knows; {remedy}"
+            message = f"is not a key that closeby knows{'' if wish.hard else f'; {remedy}'}"
             remedy = f"did you mean {right}?"
     return Condition(
         reason=reason,

@@ -98,7 +98,8 @@ def read_pod_group(document: Document, reading: DocumentReading) -> PodGroup:
         field = "spec.parentCompositePodGroupName"
         group = with_condition(group, Reason.UNSUPPORTED, field, message, remedy)
     if spec.resource_claims:
-        message, remedy = "resource claims are not supported yet", "request devices as extended resources"
+        message = "resource claims are not supported yet"
+        remedy = "leave the pods to a scheduler that allocates them"
         group = with_condition(group, Reason.UNSUPPORTED, "spec.resourceClaims", message, remedy)
     return checked(group)
 

@@ -44,7 +44,7 @@ def pre_enqueue(tools: Tools, pod: Pod) -> Condition | None:
         return wrong
     if pod.spec.unsupported:
         message = f"it asks for what closeby does not support yet: {some(pod.spec.unsupported)}"
-        remedy = "remove it or leave the pod to another scheduler"
+        remedy = "leave the pod to a scheduler that supports it"
         if awaits_the_grouper(pod):
             message = f"it is not known {some(pod.spec.unsupported)}"
             remedy = "if that lasts, see whether the pod-grouper runs (closeby controllers)"

@@ -77,8 +77,8 @@ class Refusing:
         if binds:
             return self._segments_apart(constrained, but)
         if search.most:
-            text = f"{search.most} of at least {self._group.min_member} members find a place where they require one"
-            return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text)
+            text = f"{search.most} of at least {self._group.min_member} members find a place"
+            return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, f"{text} where they require one")
         levels = self._gang.constraints.levels.get("")
         if levels is None or levels.required is None or self._group.subgroups:
             text = subgroups_apart(self._tools, self._group, self._gang.parts(everyone=False))
