@@ -321,11 +321,13 @@ def test_leader_and_workers_of_a_segment_are_together() -> None:
 
 
 def test_unequal_pods_whose_segments_certainly_have_no_room_hear_no() -> None:
-    found = world("a r1 : a1=3 a2=3\na r2 : a3=3 a4=3", levels=BLOCKS).run(
-        layered(12, Layer(level="rack", size=3)), members=unequal()
-    )
+    two = "a r1 : a1=3 a2=3\na r2 : a3=3 a4=3"
+    group = layered(12, Layer(level="rack", size=3))
+    found = world(f"{two}\na r3 : a5=3 a6=3", levels=BLOCKS).run(group, members=unequal())
     assert found.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
-    assert "2 of 4 segments of 3 pods" in (found.outcome("train").message or "")
+    assert "3 of 4 segments of 3 pods" in (found.outcome("train").message or "")
+    found = world(two, levels=BLOCKS).run(group, members=unequal())
+    assert found.reason("train") is Reason.GANG_DOES_NOT_FIT
 
 
 @pytest.mark.parametrize(

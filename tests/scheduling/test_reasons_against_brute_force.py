@@ -47,7 +47,8 @@ def asked(dice: Random, count: int) -> tuple[PodGroup, list[str | None]]:
                 subgroup("two", minima[1], required=dice.choice(("rack", None))),
             ]
             least = dice.randint(sum(minima), count)
-            return gang(min_member=least, subgroups=parts), ["one"] * first + ["two"] * (count - first)
+            owners: list[str | None] = ["one" if at < first else "two" for at in range(count)]
+            return gang(min_member=least, subgroups=parts), owners
         case "layer":
             size = dice.choice([size for size in range(1, count + 1) if count % size == 0])
             return replace(gang(min_member=count), layers=(Layer(level="rack", size=size),)), [None] * count
