@@ -174,7 +174,7 @@ def pod_group(name: str, contender: Contender) -> tuple[str, Object]:
             "schedulingPolicy": {"gang": {"minCount": GANG}},
             "schedulingConstraints": {"topology": [{"key": LEAF}]},
         }
-        return "scheduling.k8s.io/v1alpha2", {"metadata": {"name": name}, "spec": spec}
+        return "scheduling.k8s.io/v1beta1", {"metadata": {"name": name}, "spec": spec}
     constraint = {"topology": "benchmark", "requiredTopologyLevel": "leaf"}
     spec = {"minMember": GANG, "topologyConstraint": constraint}
     return "closeby.dev/v1alpha1", {"metadata": {"name": name}, "spec": spec}

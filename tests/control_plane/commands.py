@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.control_plane.access import write_kubeconfig
-from tests.control_plane.binaries import Programs
+from tests.control_plane.binaries import Programs, minor_of
 from tests.control_plane.certificates import Certificates, make_certificates
 from tests.control_plane.processes import Command
 
@@ -23,10 +23,13 @@ _USERS = {
     "system:kube-scheduler": "",
 }
 
-# Kubernetes 1.36 has gangs and one topology key as an alpha: served, so that closeby can read upstream's
-# PodGroups, and obeyed by kube-scheduler, so that the two can be compared.
-_GANGS_MINOR = "v1.36."
-_GANG_GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+# Kubernetes has gangs and one topology key behind gates, since 1.36 (alpha), in 1.37 as a beta that is off:
+# served, so that closeby can read upstream's PodGroups, and obeyed by kube-scheduler, so that the two can be
+# compared. By minor version: the served version, and the gates.
+_GANGS = {
+    "1.36": ("v1alpha2", "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"),
+    "1.37": ("v1beta1", "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"),
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Settings:
 
     `controllers`: with kube-controller-manager, so that Jobs get pods and namespaces get service accounts.
     `scheduler`: with kube-scheduler, which takes the pods that name no other.
-    `gangs`: upstream's alpha of gang and topology scheduling, where the version has it.
+    `gangs`: upstream's gang and topology scheduling, where the version has it.
     `environment`: for all programs, such as `GOGC`. `flags`: more of them, by program.
     """
 
@@ -83,12 +86,18 @@ def make_site(folder: Path) -> Site:
 
 def commands(site: Site, programs: Programs, settings: Settings) -> dict[str, Command]:
     """The commands of the programs that are there, in the order in which they start."""
-    gangs = settings.gangs and programs.version().startswith(_GANGS_MINOR)
+    served, gates = "", []
+    if settings.gangs and (known := _GANGS.get(minor_of(programs.version()))):
+        served, gates = known[0], [f"--feature-gates={known[1]}"]
     flags = {
         "etcd": _etcd(site),
-        "kube-apiserver": _apiserver(site, settings, gangs),
+        "kube-apiserver": [
+            *_apiserver(site, settings),
+            *gates,
+            *([f"--runtime-config=scheduling.k8s.io/{served}=true"] if served else []),
+        ],
         "kube-controller-manager": _controller_manager(site),
-        "kube-scheduler": _scheduler(site, gangs),
+        "kube-scheduler": [*_scheduler(site), *gates],
     }
     healthy = {"etcd": "/health", "kube-apiserver": "/readyz"}
     made = {}
@@ -121,7 +130,7 @@ def _etcd(site: Site) -> list[str]:
     ]
 
 
-def _apiserver(site: Site, settings: Settings, gangs: bool) -> list[str]:
+def _apiserver(site: Site, settings: Settings) -> list[str]:
     key = site.certificates.service_account_key
     # A new node would be tainted not-ready until the controller manager has seen it.
     disabled = ["TaintNodesByCondition"]
@@ -154,11 +163,6 @@ def _apiserver(site: Site, settings: Settings, gangs: bool) -> list[str]:
         "--event-ttl=10m",
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1000",
-        *(
-            [f"--feature-gates={_GANG_GATES}", "--runtime-config=scheduling.k8s.io/v1alpha2=true"]
-            if gangs
-            else []
-        ),
     ]
 
 
@@ -176,12 +180,11 @@ def _controller_manager(site: Site) -> list[str]:
     ]
 
 
-def _scheduler(site: Site, gangs: bool) -> list[str]:
+def _scheduler(site: Site) -> list[str]:
     return [
         *_client(site, "kube-scheduler"),
         "--kube-api-qps=5000",
         "--kube-api-burst=10000",
-        *([f"--feature-gates={_GANG_GATES}"] if gangs else []),
     ]
 
 

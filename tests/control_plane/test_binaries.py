@@ -5,15 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.control_plane.binaries import PROGRAMS, BuildError, UnavailableError, find_programs
+from tests.control_plane.binaries import (
+    PROGRAMS,
+    BuildError,
+    UnavailableError,
+    find_programs,
+    kubernetes_versions,
+)
 
-# Answers as Go does, and notes each build in the file `builds` beside it.
+# Answers as Go does, and notes each build, by its module, in the file `builds` beside it.
 GO = """#!/bin/sh
 case "$1" in
     env) echo {version} ;;
     list) {fetch} ;;
     build)
-        echo built >> "$(dirname "$0")/builds"
+        echo "${{2##*/}}" >> "$(dirname "$0")/builds"
         sleep 0.2
         {build}
         while [ "$1" != -o ]; do shift; done
@@ -29,7 +35,8 @@ def nothing_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tools").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    for name in ("KUBEBUILDER_ASSETS", "CLOSEBY_TEST_KUBERNETES"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def install_go(tmp_path: Path, version: str = "go1.99.0", fetch: str = "true", build: str = "true") -> None:
@@ -78,4 +85,24 @@ def test_two_runs_at_once_build_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as runs:
         found = [run.result() for run in [runs.submit(find), runs.submit(find)]]
     assert found == [list(PROGRAMS)] * 2
-    assert (tmp_path / "tools" / "builds").read_text() == "built\n"
+    assert (tmp_path / "tools" / "builds").read_text() == "go.mod\n"
+
+
+def test_an_older_kubernetes_is_a_build_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_go(tmp_path)
+    newest, older = kubernetes_versions()
+    folders = []
+    for named, version in (("", newest), ("1.34", older)):
+        monkeypatch.setenv("CLOSEBY_TEST_KUBERNETES", named)
+        programs = find_programs(lambda _: None)
+        assert f"Kubernetes {version}, built by Go" in programs.origin
+        folders.append(programs.folder)
+    assert len(set(folders)) == 2
+    assert (tmp_path / "tools" / "builds").read_text() == "go.mod\nkubernetes-1.34.mod\n"
+
+
+def test_a_version_that_nothing_builds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_go(tmp_path)
+    monkeypatch.setenv("CLOSEBY_TEST_KUBERNETES", "1.12")
+    with pytest.raises(UnavailableError, match=r"KUBERNETES=1\.12; versions here are 1\.37, 1\.34"):
+        find()

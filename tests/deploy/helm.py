@@ -19,7 +19,7 @@ PLAIN_ARGUMENTS = ("--namespace", "closeby-system", "--set", "namespace.create=t
 
 _VERSION = "v3.22.0"
 _GO = "1.26.0"
-RENDERED_FOR = "1.36.2"
+RENDERED_FOR = "1.37.2"
 _OTHERWISE = "put helm 3.17 or newer into PATH"
 
 

@@ -12,7 +12,7 @@ import yaml
 import closeby
 from closeby.kube.state.held_nodes import taint_of
 from tests.cli.calling import closeby as call
-from tests.deploy.helm import CHART, PLAIN, PLAIN_ARGUMENTS, ROOT, called, objects, rendered
+from tests.deploy.helm import CHART, PLAIN, PLAIN_ARGUMENTS, RENDERED_FOR, ROOT, called, objects, rendered
 
 COMPONENTS = ("scheduler", "controllers")
 LEASE_TIMES = ("lease-duration", "renew-deadline", "retry-period")
@@ -27,8 +27,8 @@ def of_kind(text: str, kind: str) -> dict[str, dict[str, Any]]:
 def test_the_plain_yaml_is_the_rendered_chart(helm: Path) -> None:
     # As objects: which lines are left empty depends on the version of helm.
     assert objects(PLAIN.read_text()) == objects(rendered(helm, *PLAIN_ARGUMENTS)), (
-        "render it anew: helm template closeby deploy/helm/closeby --kube-version 1.36.2 "
-        f"{' '.join(PLAIN_ARGUMENTS)} > deploy/closeby.yaml"
+        "render it anew: helm template closeby deploy/helm/closeby "
+        f"--kube-version {RENDERED_FOR} {' '.join(PLAIN_ARGUMENTS)} > deploy/closeby.yaml"
     )
 
 
@@ -42,7 +42,7 @@ def test_a_package_has_the_definitions_in_it(helm: Path, tmp_path: Path) -> None
     done = called(helm, "package", str(CHART), "--destination", str(tmp_path))
     assert done.returncode == 0, done.stderr
     (package,) = tmp_path.glob("*.tgz")
-    shown = called(helm, "template", "closeby", str(package), "--kube-version", "1.36.2")
+    shown = called(helm, "template", "closeby", str(package), "--kube-version", RENDERED_FOR)
     assert len(of_kind(shown.stdout, "CustomResourceDefinition")) == 4
 
 

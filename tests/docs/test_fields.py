@@ -29,7 +29,7 @@ from closeby.reading.dialects import (
 )
 from closeby.reading.known_fields import table
 from closeby.reading.registry import NOTED, READERS
-from tests.control_plane.binaries import kubernetes_version
+from tests.control_plane.binaries import kubernetes_versions
 from tests.deploy.helm import CHART, RENDERED_FOR
 
 PAGE = (Path(__file__).parents[2] / "docs" / "fields.md").read_text()
@@ -205,9 +205,8 @@ def test_the_table_of_releases_is_that_of_the_schemas() -> None:
 
 def test_the_releases_that_tests_run_are_on_the_page() -> None:
     (row,) = re.findall(r"^\| Kubernetes \|.+$", section("Versions"), re.MULTILINE)
-    assert (
-        f"a real API server and controller manager of {kubernetes_version().removeprefix('v')}, live" in row
-    )
+    newest, older = (one.removeprefix("v") for one in kubernetes_versions())
+    assert f"a real API server and controller manager of {newest} and {older}, live" in row
     assert f"the chart is rendered for {RENDERED_FOR}" in row
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert "from " + re.findall(r"\d+\.\d+", chart["kubeVersion"])[0] in row

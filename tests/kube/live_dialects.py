@@ -63,7 +63,7 @@ COSCHEDULING = Dialect(
 )
 NATIVE = Dialect(
     UPSTREAM,
-    "v1alpha2",
+    "v1beta1",
     lambda topology: {
         "schedulingPolicy": {"gang": {"minCount": 4}},
         "schedulingConstraints": {"topology": [{"key": RACK}]},

@@ -41,7 +41,7 @@ def dialect(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Dial
         return True
 
     if found.builtin and not asyncio.run(there()):
-        pytest.skip("the API server does not serve scheduling.k8s.io v1alpha2")
+        pytest.skip("the API server does not serve scheduling.k8s.io v1beta1")
     return found
 
 
