@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 import aiohttp
 
 from tests.control_plane.api import Api, ApiError, Object
+from tests.control_plane.clouds import on_a_cloud
 
 RUN_SECONDS = "tests.closeby.dev/run-seconds"
 
@@ -48,8 +49,8 @@ def node(
 
 @contextlib.asynccontextmanager
 async def joined(api: Api, nodes: Iterable[Object]) -> AsyncIterator[list[str]]:
-    """The nodes are in the cluster inside the context; yields their names."""
-    nodes = list(nodes)
+    """The nodes are in the cluster inside the context, labelled like a cloud's; yields their names."""
+    nodes = [on_a_cloud(each) for each in nodes]
     names = [str(each["metadata"]["name"]) for each in nodes]
     try:
         await asyncio.gather(*(api.create(_NODES, each) for each in nodes))

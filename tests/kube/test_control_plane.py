@@ -9,6 +9,7 @@ import pytest
 
 from tests.control_plane.access import Access, read_kubeconfig
 from tests.control_plane.api import Api, ApiError, Object
+from tests.control_plane.clouds import COPIED_TO_PODS
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import CRDS, served
 from tests.control_plane.nodes import RUN_SECONDS, joined, kubelets, node
@@ -134,7 +135,9 @@ def test_labels_and_annotations_of_a_binding_land_on_the_pod(
 
     pod = asyncio.run(bind())
     assert pod["spec"]["nodeName"] == f"{namespace}-n"
-    assert pod["metadata"]["labels"] == {"rank": "3"}
+    # Since Kubernetes 1.35 the API server adds the zone and the region of the node.
+    assert pod["metadata"]["labels"]["rank"] == "3"
+    assert pod["metadata"]["labels"].keys() - {"rank"} <= set(COPIED_TO_PODS)
     assert pod["metadata"]["annotations"] == {"domain": "zone-a/rack-1"}
 
 
