@@ -1,7 +1,7 @@
 # closeby as an image: Python, what closeby needs to run, and nothing else; without the laboratory, without root,
 # on a read-only file system.
 #
-#     docker build --tag registry.example.com/closeby:0.1.0 .
+#     docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD) --tag registry.example.com/closeby:0.1.0 .
 
 ARG PYTHON=python:3.13-slim-bookworm
 
@@ -20,8 +20,11 @@ RUN python deploy/image/locked.py closeby > closeby.lock \
  && /build/tools/bin/python -m pip install --require-hashes --requirement build.lock
 
 COPY README.md LICENSE ./
+COPY deploy/image/commit.py deploy/image/
 COPY src src
-RUN /build/tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
+# What `closeby --version` shows beside the version; the image has no git.
+ARG COMMIT=
+RUN CLOSEBY_COMMIT=${COMMIT} /build/tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
  && python -m pip --python /opt/closeby/bin/python install --no-deps --no-index wheels/closeby-*.whl \
  && rm -r /opt/closeby/lib/python*/site-packages/closeby/lab \
  && /opt/closeby/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/closeby/lib

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,8 +27,14 @@ def python(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str
     )
 
 
+def test_the_version_of_a_checkout_names_its_commit() -> None:
+    said = closeby("--version").stdout
+    commit = re.fullmatch(rf"closeby {re.escape(package.__version__)}(\+[0-9a-f]{{12}}(\.dirty)?)?\n", said)
+    assert commit is not None, said
+    assert bool(commit[1]) == (Path(__file__).parents[2] / ".git").exists()
+
+
 def test_version_and_help() -> None:
-    assert closeby("--version").stdout == f"closeby {package.__version__}\n"
     shown = closeby("--help").stdout
     assert "..." not in shown.split("Commands:")[1], "a summary is cut off"
     for name in main.COMMANDS:

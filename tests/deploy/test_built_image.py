@@ -104,12 +104,13 @@ def test_the_image_builds_and_runs(folder: Path) -> None:
     # Those of this machine may be needed to reach a registry of packages.
     trusted = ("--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro") if Path(CERTIFICATES).is_dir() else ()
     here = ("--isolation", "chroot", "--network", "host", "--pull-never", *trusted)
-    buildah("build", "--quiet", *here, "--build-arg", f"PYTHON={BASE}", "--tag", "closeby", ".")
+    given = ("--build-arg", f"PYTHON={BASE}", "--build-arg", "COMMIT=c0ffee")
+    buildah("build", "--quiet", *here, *given, "--tag", "closeby", ".")
 
     settings = json.loads(buildah("inspect", "--type", "image", "closeby"))["OCIv1"]["config"]
     assert settings["User"] == "65532:65532"
     files = Path(buildah("mount", buildah("from", "--pull-never", "closeby")))
-    assert in_container(files, settings, "--version").split() == ["closeby", closeby.__version__]
+    assert in_container(files, settings, "--version").split() == ["closeby", f"{closeby.__version__}+c0ffee"]
     assert "After" in in_container(files, settings, "demo")
     tour = "\n---\n".join(path.read_text() for path in sorted((ROOT / "docs/examples/tour").glob("*.yaml")))
     report = json.loads(in_container(files, settings, "simulate", "-f", "-", "-o", "json", stdin=tour))

@@ -117,7 +117,7 @@ def test_its_commands_make_a_closeby_that_runs(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "python").symlink_to(Path(sys.executable).resolve())
-    here = {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+    here = {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1", "COMMIT": "c0ffee"}
     # As in the image, nothing is known of this run's environment but how to reach packages.
     outer = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     for name, rest in instructions(BUILD):
@@ -147,6 +147,8 @@ def test_its_commands_make_a_closeby_that_runs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "After" in done.stdout
+    version = (str(opt / "bin" / "python"), "-c", "import closeby; print(closeby.full_version())")
+    assert subprocess.check_output(version, cwd="/", text=True) == f"{closeby.__version__}+c0ffee\n"
     assert files(opt) == before
     package = next(opt.glob("lib/python*/site-packages/closeby"))
     assert len(list(package.rglob("*.pyc"))) == len(list(package.rglob("*.py")))

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
+import closeby
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 TOUR = ROOT / "docs" / "examples" / "tour"
 
 
-def run(command: Sequence[str | Path], folder: Path) -> str:
+def run(command: Sequence[str | Path], folder: Path, **more: str) -> str:
     """The standard output of a program that must succeed; it sees no settings of this Python."""
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **more}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
@@ -28,9 +30,10 @@ def run(command: Sequence[str | Path], folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution, built from this checkout."""
+    """The source distribution, built from this checkout as that of a commit."""
     folder = tmp_path_factory.mktemp("source")
-    run([sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", folder], ROOT)
+    build = (sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory")
+    run([*build, folder], ROOT, CLOSEBY_COMMIT="c0ffee")
     (built,) = folder.glob("closeby-*.tar.gz")
     return built
 
@@ -102,6 +105,11 @@ def test_what_is_installed_from_the_wheel_runs(installed: Path, arguments: list[
 def test_it_is_the_installed_package_that_runs(installed: Path, tmp_path: Path) -> None:
     program = "import closeby, closeby.lab; print(closeby.__file__)"
     assert run([installed / "python", "-c", program], tmp_path).startswith(str(installed.parent))
+
+
+def test_what_is_built_says_of_which_commit_it_is(installed: Path, tmp_path: Path) -> None:
+    """The wheel was built from the source distribution, without git."""
+    assert run([installed / "closeby", "--version"], tmp_path) == f"closeby {closeby.__version__}+c0ffee\n"
 
 
 def test_kubectl_finds_its_plugin(installed: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from closeby import __version__
+from closeby import full_version
 
 #: Commands in the order of `closeby --help`; each is the attribute ``command`` of a module of this folder.
 COMMANDS = (
@@ -125,8 +125,20 @@ class _Commands(click.Group):
         return command if isinstance(command, click.Command) else None
 
 
+def _show_version(ctx: click.Context) -> None:
+    click.echo(f"closeby {full_version()}")
+    ctx.exit()
+
+
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="closeby", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, option, wanted: _show_version(ctx) if wanted else None,
+    help="Show the version and exit.",
+)
 @click.option(
     "--debug",
     is_flag=True,

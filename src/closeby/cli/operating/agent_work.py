@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby import full_version
 from closeby.agents.bandwidth.advertising import AdvertisedNode, Advertiser, Operation
 from closeby.agents.bandwidth.interfaces import Speed, speed_of
 from closeby.agents.latency.peers import Peer
@@ -133,6 +134,7 @@ async def _work(
     health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
     if checked.peers is None:
         health.ready("peers", lambda: str(heard.peers) if isinstance(heard.peers, Problem) else None)
+    say("starting", version=full_version(), node=checked.name)
     if checked.delays:
         say("adding delays to what is measured: for testing only", warning=True)
     if not checked.credentials.proves:

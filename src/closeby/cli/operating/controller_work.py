@@ -7,6 +7,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from closeby import full_version
 from closeby.cli.operating.identity import replica
 from closeby.cli.operating.long_running import lease_of, reach, run_until_told
 from closeby.cli.operating.serving import serving
@@ -73,6 +74,7 @@ def run(controller: str, options: ControllerOptions, say: Say) -> None:
     async def work(transport: Transport, stop: asyncio.Event) -> ApiError | None:
         say(
             "starting",
+            version=full_version(),
             cluster=transport.source,
             controllers=",".join(options.names),
             dry_run=options.dry_run or None,

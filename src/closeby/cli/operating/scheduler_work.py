@@ -5,6 +5,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from closeby import full_version
 from closeby.cli.operating.identity import replica
 from closeby.cli.operating.long_running import lease_of, reach, run_until_told
 from closeby.cli.operating.serving import serving
@@ -62,6 +63,14 @@ def run(options: LiveSchedulerOptions, say: Say) -> None:
     meters, health = SchedulerMeters(settings.scheduler_name), Health()
 
     async def work(transport: Transport, stop: asyncio.Event) -> ApiError | None:
+        say(
+            "starting",
+            version=full_version(),
+            cluster=transport.source,
+            scheduler=settings.scheduler_name,
+            mode="gate" if settings.gates else None,
+            dry_run=settings.dry_run or None,
+        )
         health.ready("shutdown", lambda: "it is stopping" if stop.is_set() else None)
         async with serving(options.metrics, health, meters, say, transport) as server:
 
@@ -73,13 +82,6 @@ def run(options: LiveSchedulerOptions, say: Say) -> None:
                 health.ready("informer-sync", lambda: scheduler.unready)
                 return await scheduler.run(stop)
 
-            say(
-                "starting",
-                cluster=transport.source,
-                scheduler=settings.scheduler_name,
-                mode="gate" if settings.gates else None,
-                dry_run=settings.dry_run or None,
-            )
             return await terms(term, say)
 
     transport = Transport(connection, on_request=meters.requests(connection.host))

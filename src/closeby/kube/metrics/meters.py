@@ -65,7 +65,7 @@ class Meters:
         build = Gauge(
             "closeby_build_info", "Always 1; the label says which.", ("version",), registry=registry
         )
-        build.labels(closeby.__version__).set(1)
+        build.labels(closeby.full_version()).set(1)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
 
