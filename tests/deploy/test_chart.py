@@ -392,8 +392,9 @@ def test_none_need_be_excluded(helm: Path) -> None:
 
 def test_labels_that_plugins_bind_with_can_be_named(helm: Path) -> None:
     text = rendered(helm, "--set", "scheduler.bindingLabels={example.com/numa}")
-    expression = policies(text)["default-closeby-scheduler-binding"]["spec"]["validations"][0]["expression"]
-    assert '["closeby.dev/rank","example.com/numa"]' in expression
+    validation = policies(text)["default-closeby-scheduler-binding"]["spec"]["validations"][0]
+    assert '["closeby.dev/rank","example.com/numa",' in validation["expression"]
+    assert validation["message"].endswith("closeby.dev/rank, example.com/numa")
 
 
 @pytest.mark.parametrize("name", ["near", "x" * 70])
