@@ -25,6 +25,7 @@ from closeby.objects.pods import Pod, PodSpec
 from closeby.scheduling.outcomes import Binding
 from tests.control_plane.access import read_kubeconfig
 from tests.control_plane.api import Api, ApiError, Object
+from tests.control_plane.clouds import ZONE
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, kubelets, node
 from tests.deploy.installed import Release, installed, kubeconfig, running
@@ -254,6 +255,7 @@ def test_with_the_schedulers_token_a_pod_is_not_called_ready_or_moved_into_a_ser
                     await refused(attempt, f"of waiting pods of schedulerName {namespace} alone")
                 for more in ({"labels": {"app": "payments"}}, {"annotations": {"note": "yours"}}):
                     await refused(thief.create(path(ours, "/binding"), binding(ours, host, **more)), "alone")
+                await moved_elsewhere(theft, host)
                 # What the scheduler does write, by its own code.
                 writer = Writer(theft.transport, "closeby-scheduler", "test")
                 condition = StatusCondition(
@@ -268,6 +270,43 @@ def test_with_the_schedulers_token_a_pod_is_not_called_ready_or_moved_into_a_ser
                 left = await admin.get(path(ours))
                 assert left["spec"]["nodeName"] == host
                 assert left["metadata"]["annotations"]["closeby.dev/topology-domain"] == "z1/r1"
+
+    asyncio.run(run())
+
+
+async def moved_elsewhere(theft: Theft, host: str) -> None:
+    """A false zone may be sent with a binding; the API server writes that of the node over it, since 1.35."""
+    pod = await theft.pod(theft.release.namespace, theft.release.namespace)
+    await theft.thief.create(path(pod, "/binding"), binding(pod, host, labels={ZONE: "elsewhere"}))
+    copies = int((await theft.admin.get("/version"))["minor"].removesuffix("+")) >= 35
+    of_the_node = (await theft.admin.get(f"/api/v1/nodes/{host}"))["metadata"]["labels"][ZONE]
+    labels = (await theft.admin.get(path(pod)))["metadata"]["labels"]
+    assert labels[ZONE] == (of_the_node if copies else "elsewhere")
+
+
+@pytest.mark.parametrize("component", ["controllers", "scheduler"])
+def test_with_a_stolen_token_no_lease_of_another_name_is_made(
+    helm: Path, control_plane: ControlPlane, namespace: str, component: str
+) -> None:
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+    def lease(name: str) -> Object:
+        return {"metadata": {"name": name}, "spec": {"holderIdentity": "a thief"}}
+
+    async def run() -> None:
+        async with stolen(helm, control_plane, namespace, component) as theft:
+            other = {"scheduler": "controllers", "controllers": "scheduler"}[component]
+
+            async def learnt() -> bool:
+                attempt = theft.thief.create(f"{leases}?dryRun=All", lease("squatted"))
+                return await at_work(f"{namespace}-{namespace}-leases", attempt)
+
+            await eventually(learnt)
+            for name in ("squatted", theft.release.account(other)):
+                await refused(
+                    theft.thief.create(leases, lease(name)), "the name of its service account alone"
+                )
+            await theft.thief.create(leases, lease(theft.release.account(component)))
 
     asyncio.run(run())
 

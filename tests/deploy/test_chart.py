@@ -416,5 +416,5 @@ def test_nodes_may_be_tainted_if_asked_for_and_by_the_own_taint_alone(helm: Path
 
 def test_clusters_that_enforce_no_policies_get_none(helm: Path) -> None:
     assert policies(rendered(helm, "--kube-version", "1.29.0")) == {}
-    assert len(policies(rendered(helm, "--kube-version", "1.30.0"))) == 6
-    assert len(policies(rendered(helm, "--set", "controllers.enabled=false"))) == 5
+    assert len(policies(rendered(helm, "--kube-version", "1.30.0"))) == 7
+    assert len(policies(rendered(helm, "--set", "controllers.enabled=false"))) == 6

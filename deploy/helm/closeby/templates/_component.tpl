@@ -249,7 +249,7 @@ subjects:
     name: {{ $name }}
     namespace: {{ $root.Release.Namespace }}
 ---
-# The Lease that elects a leader. Whoever makes one can't be held to a name.
+# The Lease that elects a leader. Whoever makes one can't be held to a name here: a policy does that.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:

@@ -53,6 +53,12 @@ closeby.yaml: |
 "system:serviceaccount:{{ $root.Release.Namespace }}:{{ include "closeby.fullname" $root }}-{{ index . 1 }}"
 {{- end }}
 
+{{/* A CEL expression: whether the scheduler or the controllers ask. */}}
+{{- define "closeby.isOurs" -}}
+request.userInfo.username == {{ include "closeby.user" (list . "scheduler") }}
+{{- if .Values.controllers.enabled }} || request.userInfo.username == {{ include "closeby.user" (list . "controllers") }}{{ end }}
+{{- end }}
+
 {{/* The binding of a ValidatingAdmissionPolicy of the same name: a list of the root and the name. */}}
 {{- define "closeby.policyBinding" -}}
 {{- $root := index . 0 -}}
