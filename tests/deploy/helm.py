@@ -38,12 +38,12 @@ def find_helm(tell: Tell) -> Path:
     return folder / "helm"
 
 
-def rendered(helm: Path, *arguments: str) -> str:
+def rendered(helm: Path, *arguments: str, chart: Path = CHART) -> str:
     """What ``helm template`` makes of the chart.
 
     Raises CalledProcessError: with helm's words in its ``stderr``.
     """
-    command = [str(helm), "template", "closeby", str(CHART), "--kube-version", RENDERED_FOR, *arguments]
+    command = [str(helm), "template", "closeby", str(chart), "--kube-version", RENDERED_FOR, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=_environment()).stdout
 
 

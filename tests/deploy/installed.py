@@ -13,13 +13,14 @@ from typing import Any
 import aiohttp
 
 from tests.control_plane.access import write_kubeconfig_as
-from tests.control_plane.api import Api, Object
+from tests.control_plane.api import Api, Object, delete_namespace
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.definitions import define
-from tests.deploy.helm import objects, rendered
+from tests.control_plane.definitions import CRDS, define
+from tests.deploy.helm import CHART, PLAIN, called, objects, rendered
 from tests.kube.live import eventually
 
 _POLICIES = "/apis/admissionregistration.k8s.io/v1"
+#: Where objects of each kind are made; first what gives rights.
 _PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
@@ -29,18 +30,28 @@ _PATHS = {
     "ValidatingAdmissionPolicy": f"{_POLICIES}/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": f"{_POLICIES}/validatingadmissionpolicybindings",
 }
+_OTHER_PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
+    "Service": "/api/v1/namespaces/{namespace}/services",
+    "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
+    "CustomResourceDefinition": CRDS,
+}
 
 
 @dataclass(frozen=True)
 class Release:
-    """What was rendered for one namespace, after which everything in it is called."""
+    """What was rendered for one namespace; everything in it is called after that, or by ``name``."""
 
     namespace: str
     objects: list[dict[str, Any]]
+    name: str = ""
 
     def account(self, component: str) -> str:
-        """Name of a component's service account."""
-        return f"{self.namespace}-{component}"
+        """Name of a component's service account, and of its Deployment and Lease."""
+        return f"{self.name or self.namespace}-{component}"
 
     def user(self, component: str) -> str:
         """As the API server calls the component."""
@@ -76,14 +87,7 @@ async def installed(helm: Path, api: Api, namespace: str, *more: str) -> AsyncIt
 
     ``more`` are arguments of helm.
     """
-    text = rendered(
-        helm,
-        f"--namespace={namespace}",
-        "--set",
-        f"fullnameOverride={namespace},configuration.schedulerName={namespace}",
-        *more,
-    )
-    release = Release(namespace, objects(text))
+    release = Release(namespace, objects(rendered(helm, *naming(namespace), *more)))
     await define(api)
     paths = []
     try:
@@ -97,6 +101,79 @@ async def installed(helm: Path, api: Api, namespace: str, *more: str) -> AsyncIt
     finally:
         for path in paths:
             await api.delete(path)
+
+
+def naming(namespace: str) -> tuple[str, ...]:
+    """Arguments of helm for a release in the namespace that is called like it, its scheduler too."""
+    names = f"fullnameOverride={namespace},configuration.schedulerName={namespace}"
+    return f"--namespace={namespace}", "--set", names
+
+
+def helm_says(helm: Path, control_plane: ControlPlane, *arguments: str, namespace: str | None = None) -> str:
+    """What a command of helm prints that must succeed.
+
+    Its second argument names the release; that is in the namespace of its name unless another one is given.
+    """
+    where = ("--namespace", namespace or arguments[1], "--kubeconfig", str(control_plane.kubeconfig))
+    done = called(helm, *arguments, *where)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextlib.asynccontextmanager
+async def installed_by_helm(
+    helm: Path, control_plane: ControlPlane, api: Api, namespace: str
+) -> AsyncIterator[Release]:
+    """A release as an operator installs it, in a namespace that it makes, inside the context."""
+    # As other tests left them: not as Helm's.
+    await define(api)
+    asked = (str(CHART), *naming(namespace)[1:], "--create-namespace", "--take-ownership")
+    await asyncio.to_thread(helm_says, helm, control_plane, "install", namespace, *asked)
+    release = Release(namespace, objects(rendered(helm, *naming(namespace))))
+    try:
+        await asyncio.gather(*(_known(api, one) for one in _granted(release)))
+        yield release
+    finally:
+        await asyncio.to_thread(helm_says, helm, control_plane, "uninstall", namespace)
+        await removed(api, namespace)
+
+
+@contextlib.asynccontextmanager
+async def applied_plain(api: Api) -> AsyncIterator[Release]:
+    """The plain YAML as it is, inside the context; the definitions stay."""
+    release = Release("closeby-system", objects(PLAIN.read_text()), "closeby")
+    try:
+        for one in release.objects:
+            await apply(api, one)
+        await asyncio.gather(*(_known(api, one) for one in _granted(release)))
+        yield release
+    finally:
+        for one in release.objects:
+            if one["kind"] not in ("CustomResourceDefinition", "Namespace"):
+                await api.delete(path_of(one))
+        await removed(api, release.namespace)
+
+
+async def removed(api: Api, namespace: str) -> None:
+    """Deletes a namespace whose name others need, and waits until it is gone."""
+
+    async def gone() -> bool:
+        found = await api.get("/api/v1/namespaces", fieldSelector=f"metadata.name={namespace}")
+        return not found["items"]
+
+    await delete_namespace(api, namespace)
+    await eventually(gone, 60)
+
+
+def path_of(one: dict[str, Any]) -> str:
+    """Where the API server has the object."""
+    path = (_PATHS | _OTHER_PATHS)[one["kind"]].format(namespace=one["metadata"].get("namespace"))
+    return f"{path}/{one['metadata']['name']}"
+
+
+async def apply(api: Api, one: dict[str, Any]) -> Object:
+    """As ``kubectl apply --server-side`` does it; the object as it stands then."""
+    return await api.patch(path_of(one), one, kind="apply", fieldManager="kubectl", force="true")
 
 
 async def allowed(api: Api, user: str, verb: str, resource: str, **more: str) -> bool:

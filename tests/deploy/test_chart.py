@@ -162,7 +162,8 @@ def test_pods_of_chosen_namespaces_alone_reach_the_metrics(helm: Path, component
     text = rendered(helm)
     policy = of_kind(text, "NetworkPolicy")[name]["spec"]
     assert policy["policyTypes"] == ["Ingress"]
-    assert policy["ingress"] == [{"ports": [{"port": "metrics"}], "from": namespaced("monitoring")}]
+    port = {"port": "metrics", "protocol": "TCP"}
+    assert policy["ingress"] == [{"ports": [port], "from": namespaced("monitoring")}]
     assert policy["podSelector"] == of_kind(text, "Deployment")[name]["spec"]["selector"]
     more = (
         "--set-json",

@@ -203,6 +203,7 @@ spec:
   ingress:
     - ports:
         - port: metrics
+          protocol: TCP
       from:
         {{- toYaml . | nindent 8 }}
   {{- else }}
