@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,24 @@ ASKING = ("--set", "metrics.serviceMonitor.enabled=true", "--set-string", "metri
 def of_kind(text: str, kind: str) -> dict[str, dict[str, Any]]:
     """The rendered objects of a kind, by name."""
     return {one["metadata"]["name"]: one for one in objects(text) if one["kind"] == kind}
+
+
+@pytest.mark.parametrize("kept", ["", "chart_of_2026_11_29"])
+def test_values_of_a_chart_that_lacked_some_are_completed(helm: Path, tmp_path: Path, kept: str) -> None:
+    """`helm upgrade --reuse-values` has the old chart's defaults alone: here none at all, or those of one."""
+    copy = shutil.copytree(CHART, tmp_path / "closeby")
+    old = (Path(__file__).parent / kept / "values.yaml").read_text() if kept else "{}"
+    (copy / "values.yaml").write_text(old)
+    (copy / "values.schema.json").unlink()
+    assert objects(rendered(helm, chart=copy)) == objects(rendered(helm))
+    chosen = ("--set", "scheduler.dryRun=true,metrics.secure=false,controllers.enabled=false")
+    assert objects(rendered(helm, *chosen, chart=copy)) == objects(rendered(helm, *chosen))
+
+
+def test_every_template_completes_the_values() -> None:
+    templates = [one for one in (CHART / "templates").rglob("*") if one.suffix in (".yaml", ".txt")]
+    first = {one.name: one.read_text().splitlines()[0] for one in templates}
+    assert set(first.values()) == {'{{- include "closeby.defaults" . -}}'}, first
 
 
 def test_the_plain_yaml_is_the_rendered_chart(helm: Path) -> None:

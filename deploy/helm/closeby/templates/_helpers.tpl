@@ -1,3 +1,23 @@
+{{/*
+Gives each value that is missing its default. `helm upgrade --reuse-values` takes the values of the chart that was
+installed, which lack what came later. Every template begins with this.
+*/}}
+{{- define "closeby.defaults" -}}
+{{- include "closeby.fill" (list .Values (.Files.Get "defaults.yaml" | fromYaml)) -}}
+{{- end }}
+
+{{/* Fills a map by another one, at all depths; but what users replace as a whole stays as it is. */}}
+{{- define "closeby.fill" -}}
+{{- $values := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- if not (hasKey $values $key) -}}
+{{- $_ := set $values $key $default -}}
+{{- else if and (kindIs "map" $default) (not (has $key (list "configuration" "nodeSelector" "resources"))) -}}
+{{- include "closeby.fill" (list (get $values $key) $default) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "closeby.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" }}
 {{- end }}
