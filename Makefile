@@ -27,12 +27,20 @@ SHARED := --dist worksteal
 BESIDE_THE_ENGINE := agents attacks cli conformance control_plane controllers deploy discovery docs kube measurements
 
 PIP_INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check install --quiet
+# The oldest supported Kubernetes beside that of the tests, and the live tests in which a version may matter: those of
+# what is installed, and of what the scheduler and the controllers write.
+VERSIONS := 1.34
+ON_EACH_VERSION := tests/deploy tests/agents/test_live_agent.py \
+    $(addprefix tests/attacks/,test_stolen_tokens.py test_stolen_tokens_of_gates.py) \
+    $(addprefix tests/controllers/,test_pod_grouper_live.py test_live_app_groups.py test_live_statuses.py) \
+    $(addprefix tests/kube/,test_control_plane.py test_discovery.py test_reflector.py test_writer.py test_events.py \
+    test_live_scheduler.py test_live_gangs.py test_live_gates.py test_live_preemption.py test_live_volume_binding.py)
 # What tests say about the sources themselves.
 LAYOUT := tests/test_names.py tests/objects/test_one_place.py tests/docs/test_architecture.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test fast golden mutants soak kueue schemas fields pictures bench benchlive benchkueue conformance cluster lint format lock clean
+.PHONY: help install demo test fast golden mutants soak kueue versions schemas fields pictures bench benchlive benchkueue conformance cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -78,6 +86,10 @@ soak: $(PROJECT)  ## Run the soaks, one after the other: load, faults and attack
 
 kueue: $(PROJECT)  ## Run the tests beside a real Kueue, which Go builds once
 	@$(BIN)/pytest -m soak tests/kueue
+
+versions: $(PROJECT)  ## Run the live tests that matter on the oldest Kubernetes, which Go builds once
+	@for version in $(VERSIONS); do CLOSEBY_TEST_KUBERNETES=$$version \
+	    $(BIN)/pytest -n $(or $(WORKERS),auto) $(SHARED) -m 'live and not soak' $(ON_EACH_VERSION) || exit 1; done
 
 mutants: $(PROJECT)  ## Change MODULE in small ways and show what TESTS do not notice
 	@$(BIN)/python -m tests.mutants $(MODULE) $(TESTS)
