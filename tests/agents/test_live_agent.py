@@ -243,7 +243,7 @@ def test_kubernetes_itself_tells_where_agents_are(whole_control_plane: ControlPl
     async def run() -> None:
         async with AsyncExitStack() as stack:
             api = await stack.enter_async_context(Api(whole_control_plane.access()))
-            nodes = [node(near, labels={ZONE: "east"}), node(far)]
+            nodes = [node(near, labels={ZONE: "east"}), node(far, labels={ZONE: "west"})]
             await stack.enter_async_context(joined(api, nodes))
             await api.create(f"/api/v1/namespaces/{namespace}/services", service)
             for pod, where in (("p1", near), ("p2", far)):
@@ -268,8 +268,12 @@ def test_kubernetes_itself_tells_where_agents_are(whole_control_plane: ControlPl
             await ready(api, "p2", "192.0.2.2", "False")
             await until(EndpointPlace(near, "192.0.2.1", 9471, "east"))
             await ready(api, "p2", "192.0.2.2", "True")
-            await until(EndpointPlace(near, "192.0.2.1", 9471, "east"), EndpointPlace(far, "192.0.2.2", 9471))
+            both = (
+                EndpointPlace(near, "192.0.2.1", 9471, "east"),
+                EndpointPlace(far, "192.0.2.2", 9471, "west"),
+            )
+            await until(*both)
             await api.delete(f"/api/v1/namespaces/{namespace}/pods/p1", {"gracePeriodSeconds": 0})
-            await until(EndpointPlace(far, "192.0.2.2", 9471))
+            await until(both[1])
 
     asyncio.run(run())

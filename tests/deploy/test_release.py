@@ -165,7 +165,7 @@ def test_a_release_of_an_older_chart_is_upgraded(
                     async def bound() -> bool:
                         return bool((await api.get(f"{pods}/one"))["spec"].get("nodeName"))
 
-                    await eventually(bound, 60)
+                    await eventually(bound, 120)
                 await api.delete(f"{pods}/one", {"gracePeriodSeconds": 0})
             assert forbidden(log) == []
 
