@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tests.control_plane.api import Object
+from tests.control_plane.api import Api, Object
 
 REGION: Final = "topology.kubernetes.io/region"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -76,6 +76,11 @@ _OWN: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     }
 )
 CLOUDS: Final = tuple(_OWN)
+
+
+async def binds_with_labels(api: Api) -> bool:
+    """Whether the API server gives a pod the labels of its binding and of its node: Kubernetes 1.35 on."""
+    return int((await api.get("/version"))["minor"].removesuffix("+")) >= 35
 
 
 def on_a_cloud(node: Object, cloud: str | None = None) -> Object:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.control_plane.api import Api, Object
-from tests.control_plane.clouds import COPIED_TO_PODS, on_a_cloud
+from tests.control_plane.clouds import COPIED_TO_PODS, binds_with_labels, on_a_cloud
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import joined, kubelets, node
 from tests.deploy.installed import (
@@ -146,13 +146,12 @@ async def gang(day: Day, labels: dict[str, dict[str, str]]) -> None:
     await eventually(placed, 60)
     pods = list((await day.pods()).values())
     assert len({labels[one["spec"]["nodeName"]][RACK] for one in pods}) == 1
-    minor = int((await day.api.get("/version"))["minor"].removesuffix("+"))
+    copies = await binds_with_labels(day.api)
     for one in pods:
         its = one["metadata"]["labels"]
         copied = {key: its[key] for key in COPIED_TO_PODS if key in its}
         wanted = {key: labels[one["spec"]["nodeName"]][key] for key in COPIED_TO_PODS}
-        # Before 1.35 a gate that is off decides.
-        assert copied == (wanted if minor >= 35 else {})
+        assert copied == (wanted if copies else {})
 
     async def told() -> bool:
         (group,) = (await day.api.get(GROUPS.format(day.namespace)))["items"]
