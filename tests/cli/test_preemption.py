@@ -70,10 +70,11 @@ def test_the_cheapest_rack_is_cleared() -> None:
                 "pdbViolations": 0,
                 "highestPriority": 10,
                 "gangsBroken": 1,
-                "lostAcceleratorSeconds": 57600.0,
+                "lostAcceleratorSeconds": 57600.0 + 16 * 300,
                 "accelerators": 16,
                 "outside": 0,
                 "pods": 2,
+                "secondsToEnd": 30,
             },
         }
     ]
@@ -92,9 +93,9 @@ def test_the_cheapest_rack_is_cleared() -> None:
 
 def test_the_time_of_lost_work_can_be_said() -> None:
     found = simulated(*cluster(), options=("--now", "2026-01-01T09:00:30Z"))
-    assert found["preemptions"][0]["cost"]["lostAcceleratorSeconds"] == 30 * 16
+    assert found["preemptions"][0]["cost"]["lostAcceleratorSeconds"] == (30 + 300) * 16
     explained = report("explain", "train", "-f", "-", "--now", "2026-01-01T09:00:30Z", stdin=text(*cluster()))
-    assert explained["preemptions"][0]["cost"]["lostAcceleratorSeconds"] == 30 * 16
+    assert explained["preemptions"][0]["cost"]["lostAcceleratorSeconds"] == (30 + 300) * 16
 
 
 @pytest.mark.parametrize("written", ["now", "2026-01-01", "2026-02-30T09:00:30Z"])

@@ -29,6 +29,8 @@ from closeby.scheduling.preempting.rule import Preemptible
 from tests.worlds import draw, fabric, gang, pods, spec
 
 NOW = 10_000.0
+#: What a victim loses besides its work: ``restartCost``.
+RESTART = 300.0
 
 THREE_RACKS = """
 zone-a rack-1 : a1=2 a2=2

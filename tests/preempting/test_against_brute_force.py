@@ -16,7 +16,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged
 from closeby.scheduling.preempting.records import EvictionCost, Preemption
-from tests.preempting.site import NOW, SEMI_PREEMPTIBLE, Site
+from tests.preempting.site import NOW, RESTART, SEMI_PREEMPTIBLE, Site
 from tests.worlds import GPU, node
 
 HIGH = 100
@@ -62,6 +62,7 @@ class Drawn:
                 free[name] -= gpu
             priority, started = random.choice((0, 0, 0, 10, 10, 200)), random.choice((0.0, NOW - 100, NOW))
             fields: dict[str, Any] = {"priority": priority, "gpu": gpu, "started": started}
+            fields["grace"] = random.choice((1, 30, 600))
             if random.random() < 0.3:
                 fields["labels"] = {"app": "covered"}
             if size == 1 and random.random() < 0.7:
@@ -116,12 +117,14 @@ def price(drawn: Drawn, gone: Sequence[Pod], rack: str) -> EvictionCost:
     still = {pod.node_name for pod in kept}
     covered = sum(pod.labels.get("app") == "covered" for pod in gone)
     return EvictionCost(
+        0,
         max(covered - drawn.budget, 0) if drawn.budget is not None else 0,
         max((pod.spec.priority or 0 for pod in gone), default=-inf),
+        sum(gpus(pod) * (NOW - (pod.started or 0.0) + RESTART) for pod in gone),
         broken,
-        sum(gpus(pod) * (NOW - (pod.started or 0.0)) for pod in gone),
         sum(map(gpus, gone)),
         sum(gpus(pod) for pod in gone if drawn.nodes[pod.node_name or ""][0] != rack),
+        max((pod.grace or 0 for pod in gone), default=0),
         len(gone),
         len({pod.node_name for pod in gone} & still),
     )

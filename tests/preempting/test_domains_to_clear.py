@@ -22,7 +22,7 @@ from closeby.scheduling.preempting.domains import GangQuestion
 from closeby.scheduling.preempting.records import Preemption
 from closeby.scheduling.preempting.units import VictimUnit
 from closeby.scheduling.preempting.victims import Victims
-from tests.preempting.site import NOW, Site, names
+from tests.preempting.site import NOW, RESTART, Site, names
 from tests.worlds import gang, pods, spec, subgroup
 
 A1, A2, A3, A4, B1, B2 = "a1", "a2", "a3", "a4", "b1", "b2"
@@ -75,13 +75,16 @@ def test_the_priority_that_a_trusted_group_gives_its_members_protects_them() -> 
     assert site.tick() == []
 
 
-def test_fewer_broken_gangs_come_before_less_lost_work() -> None:
+@pytest.mark.parametrize(("started", "path", "broken"), [(1.0, "rack-2", 2), (NOW, "rack-1", 1)])
+def test_less_lost_work_comes_before_fewer_broken_gangs(started: float, path: str, broken: int) -> None:
+    """Rack 1 holds one gang, the others two each, which have just started."""
     site = Site()
-    site.running("old", RACK_1, created=1.0)
-    site.running("new-a", RACK_2[:2], created=NOW), site.running("new-b", RACK_2[2:], created=NOW)
-    site.running("new-c", RACK_3[:2], created=NOW), site.running("new-d", RACK_3[2:], created=NOW)
+    site.running("one", RACK_1, started=started)
+    for name, rack in (("two", RACK_2), ("three", RACK_3)):
+        site.running(f"{name}-a", rack[:2], started=NOW), site.running(f"{name}-b", rack[2:], started=NOW)
     site.waiting("train", 4)
-    assert only(site.tick()).path == ("zone-a", "rack-1")
+    plan = only(site.tick())
+    assert (plan.path[-1], plan.cost.gangs_broken) == (path, broken)
 
 
 def test_less_lost_work_decides_and_a_checkpoint_saves_it() -> None:
@@ -92,7 +95,27 @@ def test_less_lost_work_decides_and_a_checkpoint_saves_it() -> None:
     site.waiting("train", 4)
     plan = only(site.tick())
     assert plan.path == ("zone-a", "rack-2")
-    assert plan.cost.lost == 40.0
+    assert plan.cost.lost == 4 * (10 + RESTART)
+
+
+def test_restart_cost_counts_for_each_accelerator_that_a_victim_holds() -> None:
+    """Four GPUs that start again lose more than two that worked for a while, where a start is dear."""
+    for cost, rack in (("0", "rack-1"), ("10m", "rack-2")):
+        site = Site("z rack-1 : a1=4\nz rack-2 : a2=4", restartCost=cost)
+        site.running("fresh", ["a1"], gpu=4, started=NOW)
+        site.running("old", ["a2"], gpu=2, started=NOW - 200)
+        site.waiting("train", 1, gpu=4)
+        assert only(site.tick()).path == ("z", rack)
+
+
+@pytest.mark.parametrize(("worked", "rack"), [(50, "rack-2"), (49, "rack-1")])
+def test_a_shorter_grace_decides_where_all_before_it_is_equal(worked: int, rack: str) -> None:
+    site = Site("z rack-1 : a1=2\nz rack-2 : a2=2")
+    site.running("slow", ["a1", "a1"], grace=86_400, started=NOW - worked)
+    site.running("usual", ["a2", "a2"], started=NOW - 50)
+    site.waiting("train", 2)
+    plan = only(site.tick())
+    assert (plan.path[-1], plan.cost.seconds) == (rack, 30 if rack == "rack-2" else 86_400)
 
 
 def test_accelerators_outside_the_rack_count_last() -> None:

@@ -17,7 +17,7 @@ from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, InlineDisk
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.preempting.records import EvictionCost
-from tests.preempting.site import NOW, Site
+from tests.preempting.site import NOW, RESTART, Site
 from tests.worlds import GPU, node
 
 HIGH = 100
@@ -63,6 +63,7 @@ class Tiny:
                 "cpu": cpu,
                 "priority": random.choice((0, 0, 10, 200)),
                 "started": random.choice((NOW, NOW - 50, NOW - 100)),
+                "grace": random.choice((1, 30, 600)),
             }
             if random.random() < 0.3:
                 fields["labels"] = {"app": "noisy"}
@@ -116,11 +117,13 @@ class Tiny:
         stay = {name for n, (_, on, _, _) in enumerate(self.running) if n not in gone for name in on}
         return EvictionCost(
             0,
+            0,
             max((fields["priority"] for *_, fields in units), default=-inf),
+            sum(fields["gpu"] * len(on) * (NOW - fields["started"] + RESTART) for _, on, _, fields in units),
             sum(is_gang for _, _, is_gang, _ in units),
-            sum(fields["gpu"] * len(on) * (NOW - fields["started"]) for _, on, _, fields in units),
             sum(gpu for _, gpu in homes),
             sum(gpu for name, gpu in homes if where not in (name, RACKS[name])),
+            max((fields["grace"] for *_, fields in units), default=0),
             len(homes),
             len({name for name, _ in homes} & stay),
         )

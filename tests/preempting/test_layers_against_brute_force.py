@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import Exclusive, Layer, PodGroup
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.pods import Pod
+from closeby.objects.pods import USUAL_GRACE, Pod
 from closeby.objects.topologies import Topology
 from closeby.scheduling.events import GroupChanged, PodUpserted, TopologyChanged
 from closeby.scheduling.preempting.records import EvictionCost, Preemption
-from tests.preempting.site import NOW, Site
+from tests.preempting.site import NOW, RESTART, Site
 from tests.worlds import GPU, fabric, gang, node, pods, spec
 
 HIGH = 100
@@ -297,11 +297,13 @@ class Drawn:
         outside = [pod for pod in victims if self.path[pod.node_name or ""][: len(within)] != within]
         return EvictionCost(
             0,
+            0,
             max((pod.spec.priority or 0 for pod in victims), default=-inf),
+            sum(gpus[pod.uid] * (NOW - (pod.started or 0.0) + RESTART) for pod in victims),
             broken,
-            sum(gpus[pod.uid] * (NOW - (pod.started or 0.0)) for pod in victims),
             sum(gpus.values()),
             sum(gpus[pod.uid] for pod in outside),
+            max((USUAL_GRACE for _ in victims), default=0),
             len(victims),
             len({pod.node_name for pod in victims} & kept),
         )

@@ -104,6 +104,7 @@ class PreemptionCost(Struct, frozen=True, kw_only=True, omit_defaults=True, rena
     accelerators: int = 0
     outside: int = 0
     pods: int = 0
+    seconds_to_end: int = 0
 
 
 class PreemptionStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -74,6 +74,7 @@ def status_of(plan: Preemption, id_: str, made: str, pods: Mapping[str, Pod]) ->
             accelerators=cost.accelerators,
             outside=cost.outside,
             pods=cost.pods,
+            seconds_to_end=cost.seconds,
         ),
     )
 
@@ -98,6 +99,7 @@ def gang_plan(key: str, status: PreemptionStatus, state: SchedulingState) -> Pre
             lost=cost.lost_accelerator_seconds,
             accelerators=cost.accelerators,
             outside=cost.outside,
+            seconds=cost.seconds_to_end,
             pods=cost.pods,
         ),
     )

@@ -31,8 +31,8 @@ def preemptions_table(entries: Sequence[PreemptionEntry], names: Names) -> Table
 
 def clearing_table(domains: Sequence[DomainCostEntry], node: str | None = None) -> Table:
     """What clearing each domain would cost, the cheapest first, or why that does not help, and what stays."""
-    right = ("priority", "broken", "lost", "outside", "pods", "kept")
-    titles = "priority", "broken", "lost", "outside", "pods", "kept", "why not"
+    right = ("priority", "lost", "broken", "outside", "to end", "pods", "kept")
+    titles = "priority", "lost", "broken", "outside", "to end", "pods", "kept", "why not"
     table = plain_table("to clear", *titles, right=right)
     for number, line in enumerate(domains[:LINES]):
         cost = line.cost
@@ -40,12 +40,13 @@ def clearing_table(domains: Sequence[DomainCostEntry], node: str | None = None) 
         place = Text(path_text(line.domain), style="green bold" if taken else "")
         kept = f"{line.kept_pods:,}" if isinstance(line.kept_pods, int) else ""
         if cost is None:
-            table.add_row(place, "", "", "", "", "", kept, Text(line.why_not or "", style="dim"))
+            table.add_row(place, "", "", "", "", "", "", kept, Text(line.why_not or "", style="dim"))
             continue
         forbidden = plural(cost.pdb_violations, "disruption") + " too many" if cost.pdb_violations else ""
         priority = "" if cost.highest_priority is None else f"{cost.highest_priority}"
         broken, outside = f"{cost.gangs_broken or ''}", f"{cost.outside or ''}"
-        table.add_row(place, priority, broken, _lost(cost), outside, f"{cost.pods}", kept, forbidden)
+        ends = time_text(cost.seconds_to_end)
+        table.add_row(place, priority, _lost(cost), broken, outside, ends, f"{cost.pods}", kept, forbidden)
     if len(domains) > LINES:
         table.add_row(Text(f"{plural(len(domains) - LINES, 'more domain')} (-o json)", style="dim"))
     return table

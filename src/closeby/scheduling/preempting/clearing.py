@@ -1,7 +1,7 @@
 """Which victims free enough of one domain at the least cost.
 
-Up to ``EXACT`` units every set of them is judged, by branch and bound. Beyond that the cheapest are taken
-until it is enough, and then those are spared that are not needed. The arithmetic counts resources alone;
+Up to ``EXACT`` units every set of them is judged, by branch and bound. Beyond that those are taken that lose
+the least for each accelerator, until it is enough, and then those are spared that are not needed. The arithmetic counts resources alone;
 where that is not all, sets are tried.
 """
 
@@ -123,8 +123,8 @@ class Clearing(Struct, kw_only=True, eq=False):
     def _greedy(self, domain_room: DomainRoom, units: Sequence[VictimUnit]) -> FoundVictims | None:
         """The cheapest first until it is enough; then back with those that are not needed, the dearest first.
 
-        Whole gangs only where members beyond the minimum and pods by themselves are too few. Where the
-        cheapest leave too little of a budget, or of what a gang can spare, the largest are taken first.
+        Where the cheapest leave too little of a budget, or of what a gang can spare, the largest are taken
+        first.
         """
         taken = self._taken(domain_room, sorted(units, key=self._order))
         if taken is None:
@@ -256,11 +256,13 @@ class Clearing(Struct, kw_only=True, eq=False):
         return covered, -unit.accelerators / len(unit.pods), *self._order(unit)
 
     def _order(self, unit: VictimUnit) -> tuple[object, ...]:
-        gain = max(sum(unit.gains) + len(unit.shared), 1)
-        covered = bool(unit.budgets)
-        broken = unit.whole and unit.gang
-        lost, heavy = unit.lost / gain, unit.accelerators / gain
-        return covered, unit.priority, broken, lost, heavy, len(unit.pods) / gain, unit.name
+        """What loses the least for each accelerator that it frees in the domain; the larger unit first.
+
+        Where it frees none there: for each pod that fits then.
+        """
+        freed = unit.accelerators - unit.outside or max(sum(unit.gains) + len(unit.shared), 1)
+        first = unit.last_choice, bool(unit.budgets), unit.priority, unit.lost / freed, -freed
+        return *first, unit.whole and unit.gang, unit.seconds, len(unit.pods), unit.name
 
 
 class _Exact:
@@ -286,7 +288,15 @@ class _Exact:
         self._tally = VictimTally(clearing.allowed, clearing.limits)
         self._units = sorted(
             units,
-            key=lambda u: (bool(u.budgets), u.priority, u.gang and u.whole, u.lost, len(u.pods), u.name),
+            key=lambda u: (
+                u.last_choice,
+                bool(u.budgets),
+                u.priority,
+                u.lost,
+                u.gang and u.whole,
+                len(u.pods),
+                u.name,
+            ),
         )
         count = len(self._units)
         #: From each unit on: the most that is still to be gained, by kind, and by a single unit of it.
@@ -361,7 +371,7 @@ class _Exact:
         if best is None:
             return False
         bound = self._bound(at, lacks)
-        most: tuple[float, ...] = best[:7]
+        most: tuple[float, ...] = best[:-1]
         return bound > most or (bound == most and self._clearing.nodes > TIES)
 
     def _bound(self, at: int, lacks: Sequence[int]) -> tuple[float, ...]:
@@ -377,19 +387,23 @@ class _Exact:
                     number += 1
                 fewest = max(fewest, number)
         if not fewest:
-            return cost[:7]
+            return cost[:-1]
         singles = sum(not (unit.whole and unit.gang) for unit in left)
 
         def least(values: Sequence[float]) -> float:
             return sum(sorted(values)[:fewest])
 
-        priorities = sorted(unit.priority for unit in left)
+        def most_of(values: Sequence[float]) -> float:
+            return sorted(values)[min(fewest, len(values)) - 1]
+
         return (
+            max(cost.last_choice, most_of([unit.last_choice for unit in left])),
             cost.pdb_violations,
-            max(cost.highest, priorities[min(fewest, len(priorities)) - 1]),
-            cost.gangs_broken + max(fewest - singles, 0),
+            max(cost.highest, most_of([unit.priority for unit in left])),
             cost.lost + least([unit.lost for unit in left]),
+            cost.gangs_broken + max(fewest - singles, 0),
             cost.accelerators + least([unit.accelerators for unit in left]),
             cost.outside + least([unit.outside for unit in left]),
+            max(cost.seconds, most_of([unit.seconds for unit in left])),
             cost.pods + least([len(unit.pods) for unit in left]),
         )

@@ -157,7 +157,7 @@ class GangQuestion:
             candidates = self._promising(candidates, victims)
         for candidate in candidates:
             bound, domain, units, domain_room = candidate
-            if best is not None and bound > best[1].cost[:7]:
+            if best is not None and bound > best[1].cost[:-1]:
                 break
             with self._trials.keeping():
                 found = clearing.cheapest(domain_room, units, None if best is None else best[1].cost)

@@ -76,7 +76,8 @@ class NodeRanking:
         if not self._soft:
             chosen, slots, holders = chosen[~violating], slots[~violating], holders[~violating]
         elif violating.any():
-            order = np.lexsort((np.arange(len(slots)), ~violating, slots))
+            last_choice = self._running.holder_last_choice[holders]
+            order = np.lexsort((np.arange(len(slots)), ~violating, -last_choice, slots))
             chosen, slots, holders = chosen[order], slots[order], holders[order]
         free, freed = room.free[short], entries.freed[short][:, chosen]
         for row, amounts in enumerate(freed):
@@ -118,6 +119,7 @@ class NodeRanking:
         columns.append(running.holder_lost[holders])
         columns += [running.holder_accelerators[holders], running.holder_pods[holders]]
         columns += [running.holder_budget[0][holders], running.holder_weight[holders]]
+        columns += [running.holder_grace[holders], running.holder_last_choice[holders]]
         if running.holder_gang[holders].any():
             return False
         return all(bool((column[1:] == column[:-1])[same].all()) for column in columns)
@@ -170,8 +172,12 @@ class NodeRanking:
             summed = np.bincount(at, weights=values.astype(np.float64), minlength=capacity)[slots]
             return summed.astype(np.float64)
 
-        highest = np.full(capacity, -np.inf)
-        np.maximum.at(highest, at, running.holder_priority[holders])
+        def most(values: Ints, nothing: float) -> Scores:
+            found = np.full(capacity, nothing)
+            np.maximum.at(found, at, values)
+            return found
+
+        highest = most(running.holder_priority[holders], -np.inf)
         first = np.full(capacity, np.inf)
         top = running.holder_priority[holders] == highest[at]
         np.minimum.at(first, at[top], running.holder_started[holders[top]])
@@ -181,12 +187,14 @@ class NodeRanking:
         inside = entries.accelerators[kept.entries]
         gang = broken > 0
         columns: list[Scores | Ints] = [
+            most(running.holder_last_choice[holders], 0)[slots],
             self._violations(kept, capacity)[slots],
             highest[slots],
             broken,
             np.where(gang, total(running.holder_lost[holders]), total(running.holder_weight[holders])),
             np.where(gang, total(heavy), pods),
             np.where(gang, total(heavy - inside), latest),
+            np.where(gang, most(running.holder_grace[holders], 0)[slots], 0),
             np.where(gang, pods, 0),
             np.where(gang, total(self._partly_free()[holders]), 0),
         ]

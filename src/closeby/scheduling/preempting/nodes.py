@@ -287,7 +287,9 @@ class _Nodes(NamedTuple):
                 left[budget] -= pods
                 breaks = breaks or left[budget] < 0
             (violating if breaks else others).append(unit)
-        return [*violating, *others] if self.clearing.soft else others
+        if not self.clearing.soft:
+            return others
+        return sorted([*violating, *others], key=lambda unit: -unit.last_choice)
 
     def _reprieved(
         self, domain_room: DomainRoom, units: Sequence[VictimUnit]
@@ -309,8 +311,9 @@ class _Nodes(NamedTuple):
     def _key(self, units: Sequence[VictimUnit], cost: EvictionCost) -> _Key:
         """Upstream's order among nodes where no gang is broken; the order of costs among the others."""
         running = self.victims.running
+        first = cost.last_choice, cost.pdb_violations, cost.highest, cost.gangs_broken
         if cost.gangs_broken:
-            return cost.pdb_violations, cost.highest, cost.gangs_broken, cost
+            return *first, cost
         # As upstream: a sum of priorities of which each counts as more than 0, and the latest start.
         total = sum(int(running.priorities[one]) + (1 << 31) for unit in units for one in unit.pods)
         top = [
@@ -320,7 +323,7 @@ class _Nodes(NamedTuple):
             if running.priorities[one] == cost.highest and np.isfinite(running.started[one])
         ]
         latest = -min(top) if top else 0.0
-        return cost.pdb_violations, cost.highest, cost.gangs_broken, (total, cost.pods, latest)
+        return *first, (total, cost.pods, latest)
 
 
 def _some_alone(units: Sequence[VictimUnit]) -> bool:
@@ -329,5 +332,11 @@ def _some_alone(units: Sequence[VictimUnit]) -> bool:
 
 
 def _importance(running: RunningPods, unit: VictimUnit) -> tuple[object, ...]:
-    """The most important first: by priority, gangs before pods, those that started first."""
-    return -unit.priority, not unit.gang, float(running.started[list(unit.pods)].min()), unit.name
+    """Those first that stay: the last choice, then by priority, gangs before pods, by start."""
+    return (
+        -unit.last_choice,
+        -unit.priority,
+        not unit.gang,
+        float(running.started[list(unit.pods)].min()),
+        unit.name,
+    )

@@ -11,18 +11,23 @@ from closeby.objects.pods import Pod
 class EvictionCost(NamedTuple):
     """What a set of victims costs. Compared in the order of the fields; the least is the best."""
 
+    #: How surely a victim does not end in time: 2 as another pod of its owner did not of late, 1 as one of
+    #: its namespace did not, or as its grace is too long.
+    last_choice: int = 0
     #: Victims whose eviction a PodDisruptionBudget does not allow.
     pdb_violations: int = 0
     #: The highest priority of a victim; -inf without victims.
     highest: float = -inf
+    #: Accelerator-seconds since each victim's start or its last checkpoint, and until it is back there.
+    lost: float = 0.0
     #: Gangs that are left with fewer members than their minimum.
     gangs_broken: int = 0
-    #: Accelerator-seconds since each victim's start or its last checkpoint.
-    lost: float = 0.0
     #: Accelerators of the victims, and of those of them that are outside the domain. Thousandths of a CPU
     #: where no node has an accelerator.
     accelerators: int = 0
     outside: int = 0
+    #: Until the last victim is gone: the longest grace.
+    seconds: int = 0
     pods: int = 0
     #: Nodes that lose a victim and keep another pod.
     partly_free: int = 0

@@ -24,6 +24,7 @@ _SPANS: Final = {
     "preemption_delay": "preemptionDelay",
     "min_runtime": "minRuntime",
     "plan_deadline": "planDeadline",
+    "restart_cost": "restartCost",
 }
 
 
@@ -36,6 +37,8 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     preemption_delay: str = "0"
     #: How long a pod runs before it may be a victim.
     min_runtime: str = "0"
+    #: What a victim needs to get back to its last checkpoint, which is lost too.
+    restart_cost: str = "5m"
     #: How long victims may take to end beyond their grace, and budgets to allow their evictions.
     plan_deadline: str = "2m"
     #: Pods of closeby's own, or those of all schedulers.
@@ -73,6 +76,11 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     def deadline(self) -> float:
         """``planDeadline`` in seconds."""
         return parse_duration(self.plan_deadline) or 0.0
+
+    @property
+    def restart(self) -> float:
+        """``restartCost`` in seconds."""
+        return parse_duration(self.restart_cost) or 0.0
 
     def soft(self, *, gang: bool) -> bool:
         """Whether a gang, or a plain pod, may violate budgets."""

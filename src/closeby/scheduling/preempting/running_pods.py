@@ -131,6 +131,9 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     accelerators: Ints
     #: Accelerator-seconds that are lost with each.
     lost: Scores
+    #: Seconds that each may take to end, and how surely it does not end in time, as in ``EvictionCost``.
+    grace: Ints
+    last_choice: Ints
     #: When each started; infinite where that is not known.
     started: Scores
     #: May be a victim at all, as far as priority does not matter; or will be soon.
@@ -199,10 +202,17 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def holder_priority(self) -> Ints:
         """By holder: its highest priority."""
-        found = np.full(len(self.holders), np.iinfo(np.intp).min, dtype=np.intp)
-        stay = ~self.terminating
-        np.maximum.at(found, self.holder_of[stay], self.priorities[stay])
-        return found
+        return self._most_of_holders(self.priorities, np.iinfo(np.intp).min)
+
+    @cached_property
+    def holder_grace(self) -> Ints:
+        """By holder: seconds until all of it is gone."""
+        return self._most_of_holders(self.grace, 0)
+
+    @cached_property
+    def holder_last_choice(self) -> Ints:
+        """By holder: how surely some of it does not end in time."""
+        return self._most_of_holders(self.last_choice, 0)
 
     @cached_property
     def holder_started(self) -> Scores:
@@ -214,8 +224,8 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def holder_importance(self) -> Ints:
-        """By holder: its place among all, the most important first: by priority, gangs, then start."""
-        keys = self.holder_started, ~self.holder_gang, -self.holder_priority
+        """By holder: its place among all, the first to stay first: last choice, priority, gangs, start."""
+        keys = self.holder_started, ~self.holder_gang, -self.holder_priority, -self.holder_last_choice
         order = np.lexsort(keys)
         others = np.zeros(len(order), dtype=np.bool_)
         for key in keys:
@@ -252,6 +262,12 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """By holder: whether it is a gang."""
         found = np.zeros(len(self.holders), dtype=np.bool_)
         found[list(self.gangs.values())] = True
+        return found
+
+    def _most_of_holders(self, values: Ints, nothing: int) -> Ints:
+        found = np.full(len(self.holders), nothing, dtype=np.intp)
+        stay = ~self.terminating
+        np.maximum.at(found, self.holder_of[stay], values[stay])
         return found
 
     def _of_holders(self, weights: Scores | Ints | None) -> Scores:

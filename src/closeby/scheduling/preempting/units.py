@@ -24,10 +24,13 @@ class VictimUnit(Struct, frozen=True, kw_only=True, eq=False):
     gang: bool
     #: The part of its gang that a single member is of.
     leaf: str = ""
+    #: As in ``EvictionCost``.
+    last_choice: int = 0
     priority: int
     lost: float
     accelerators: int
     outside: int
+    seconds: int = 0
     #: By kind of the preemptor's pods: how many more fit on nodes where nothing but this can go.
     gains: tuple[int, ...]
     shared: SharedRoom = ()
@@ -114,12 +117,14 @@ class VictimTally:
         self.units.append(unit)
         self._costs.append(
             EvictionCost(
+                max(cost.last_choice, unit.last_choice),
                 counts.violations,
                 max(cost.highest, unit.priority),
-                counts.broken,
                 cost.lost + unit.lost,
+                counts.broken,
                 cost.accelerators + unit.accelerators,
                 cost.outside + unit.outside,
+                max(cost.seconds, unit.seconds),
                 cost.pods + len(unit.pods),
             )
         )

@@ -10,7 +10,7 @@ from closeby.objects.arrays import Bools, Ints, Scores, widen
 from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import is_accelerator
-from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec, gang_key
+from closeby.objects.pods import DEFAULT_SCHEDULER, USUAL_GRACE, Pod, PodSpec, gang_key
 from closeby.reading.decoding.preemption_requests import minimum_request
 from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -112,6 +112,7 @@ class VictimColumns:
         self._budget_of: Ints = np.zeros(0, dtype=np.intp)
         self._started: Scores = np.zeros(0)
         self._since: Scores = np.zeros(0)
+        self._grace: Ints = np.zeros(0, dtype=np.intp)
         self._terminating: Bools = np.zeros(0, dtype=np.bool_)
         self._may: Bools = np.zeros(0, dtype=np.bool_)
         self._specs = _Specs(self._cluster, self._state, self._rule, self._whose)
@@ -178,6 +179,7 @@ class VictimColumns:
             bool(self._state.budgets),
         )
         slots, specs, holders, budgets, terminating, may = [], [], [], [], [], []
+        graces: list[int] = []
         starts: list[float | None] = []
         saves: list[float | None] = []
         for row, (pod, slot) in enumerate(placed, first):
@@ -190,6 +192,7 @@ class VictimColumns:
             budgets.append(budget)
             terminating.append(pod.terminating)
             may.append(protection(pod, budget, trusted, excluded) is None)
+            graces.append(USUAL_GRACE if pod.grace is None else pod.grace)
             starts.append(_start(pod))
             saves.append(pod.checkpointed)
         end = len(self._pods)
@@ -203,6 +206,7 @@ class VictimColumns:
         self._budget_of[first:end] = budgets
         self._terminating[first:end] = terminating
         self._may[first:end] = may
+        self._grace[first:end] = graces
         self._started[first:end], self._since[first:end] = _times(starts, saves)
 
     def _widen(self, room: int) -> None:
@@ -210,6 +214,7 @@ class VictimColumns:
         self._holder_of, self._budget_of = widen(self._holder_of, room), widen(self._budget_of, room)
         self._started, self._since = widen(self._started, room), widen(self._since, room)
         self._terminating, self._may = widen(self._terminating, room), widen(self._may, room)
+        self._grace = widen(self._grace, room)
 
     def _remove(self, uid: str) -> None:
         """The last pod takes the place of the one that is gone."""
@@ -226,7 +231,7 @@ class VictimColumns:
             return
         self._pods[row] = moved
         self._index[moved.uid] = row
-        for column in (self._slots, self._spec_of, self._holder_of, self._budget_of):
+        for column in (self._slots, self._spec_of, self._holder_of, self._budget_of, self._grace):
             column[row] = column[last]
         for times in (self._started, self._since):
             times[row] = times[last]
@@ -345,7 +350,8 @@ class VictimColumns:
         if self._protected:
             evictable &= ~np.isin(self._holder_of[:count], list(self._protected))
         young = np.zeros(count, dtype=np.bool_)
-        lost = np.zeros(count)
+        # What it takes to get back to where it was is lost in any case.
+        lost = specs.weights[own] * (np.floor(self._rule.restart * _PARTS) / _PARTS)
         if now is not None:
             if self._rule.runtime:
                 # The sum is what the deadline is: a difference of floats may fall short of it.
@@ -353,7 +359,7 @@ class VictimColumns:
                 evictable &= ~young
             known = np.isfinite(since)
             parts = np.floor(np.maximum(now - since[known], 0.0) * _PARTS) / _PARTS
-            lost[known] = parts * specs.weights[own][known]
+            lost[known] += parts * specs.weights[own][known]
         divisible = np.zeros(len(self._holders), dtype=np.bool_)
         divisible[list(self._limits)] = True
         never_whole = np.zeros(len(self._holders), dtype=np.bool_)
@@ -369,6 +375,8 @@ class VictimColumns:
             owners=self._owners,
             accelerators=specs.weights[own],
             lost=lost,
+            grace=self._grace[:count],
+            last_choice=np.zeros(count, dtype=np.intp),
             started=started,
             evictable=evictable,
             young=young,

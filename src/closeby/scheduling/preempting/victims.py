@@ -18,8 +18,8 @@ from closeby.scheduling.preempting.running_pods import Holder, RunningPods
 from closeby.scheduling.preempting.units import SharedRoom, VictimUnit
 from closeby.topology.tree import Tree
 
-#: The first fields of a cost.
-LeastCost = tuple[float, float, float, float, float, float, float]
+#: A cost but for its last field.
+LeastCost = tuple[float, ...]
 
 
 class Victims(Struct, frozen=True, kw_only=True, eq=False):
@@ -260,19 +260,26 @@ class Units:
             ).tolist()
             return found
 
-        priorities = np.concatenate([running.holder_priority[holders], running.priorities[singles]])
-        order = np.lexsort((priorities, by))
-        last = rank_in(by[order]) == np.minimum(fewest, units)[by[order]] - 1
-        highest = np.full(count, -inf)
-        highest[by[order][last]] = priorities[order][last]
+        def most(of_holders: Ints, of_singles: Ints, nothing: float) -> list[float]:
+            """The highest of so many of the smallest values in each domain."""
+            values = np.concatenate([of_holders, of_singles])
+            order = np.lexsort((values, by))
+            last = rank_in(by[order]) == np.minimum(fewest, units)[by[order]] - 1
+            found = np.full(count, nothing)
+            found[by[order][last]] = values[order][last]
+            highest: list[float] = found.tolist()
+            return highest
+
         return list(
             zip(
+                most(running.holder_last_choice[holders], running.last_choice[singles], 0),
                 [0] * count,
-                highest.tolist(),
-                np.maximum(fewest - (units - broken), 0).tolist(),
+                most(running.holder_priority[holders], running.priorities[singles], -inf),
                 least(running.holder_lost[holders], running.lost[singles]),
+                np.maximum(fewest - (units - broken), 0).tolist(),
                 least(heavy, running.accelerators[singles]),
                 least(heavy - self._inside[whole], none),
+                most(running.holder_grace[holders], running.grace[singles], 0),
                 least(running.holder_pods[holders], none + 1),
                 strict=True,
             )
@@ -289,10 +296,12 @@ class Units:
             pods=known.pods,
             whole=True,
             gang=holder.gang,
+            last_choice=int(running.holder_last_choice[number]),
             priority=int(running.holder_priority[number]),
             lost=known.lost,
             accelerators=known.accelerators,
             outside=known.accelerators - inside,
+            seconds=int(running.holder_grace[number]),
             gains=gains,
             shared=shared,
             budgets=known.budgets,
@@ -310,10 +319,12 @@ class Units:
             whole=False,
             gang=True,
             leaf=holder.leaf_of(pod),
+            last_choice=int(running.last_choice[one]),
             priority=int(running.priorities[one]),
             lost=float(running.lost[one]),
             accelerators=accelerators,
             outside=accelerators if outside else 0,
+            seconds=int(running.grace[one]),
             gains=(0,) * len(self._room.kinds),
             shared=() if outside else (room,),
             budgets=running.budgets_of((one,)),
@@ -369,6 +380,7 @@ def as_unit(running: RunningPods, pods: Sequence[int]) -> VictimUnit:
         lost=float(running.lost[chosen].sum()),
         accelerators=int(running.accelerators[chosen].sum()),
         outside=0,
+        seconds=int(running.grace[chosen].max()),
         gains=(),
         name=running.pods[chosen[0]].key,
     )
@@ -383,6 +395,7 @@ def cost_of(running: RunningPods, pods: Sequence[int]) -> EvictionCost:
         gangs_broken=sum(running.holders[one].gang for one in holders),
         lost=unit.lost,
         accelerators=unit.accelerators,
+        seconds=unit.seconds,
         pods=len(unit.pods),
     )
 
