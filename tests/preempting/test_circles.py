@@ -232,6 +232,50 @@ def test_a_victim_that_did_not_go_may_be_one_again_after_a_while() -> None:
     assert (names(plan), names(other), names(third)) == (["cheap-0"], ["dear-0"], ["cheap-0"])
 
 
+def test_pods_of_an_owner_and_of_a_namespace_are_the_last_choice_for_an_hour_since_one_did_not_end() -> None:
+    """``team``, of another namespace, is the dearest in all but that."""
+    site = Site("z r1 : a1=1 a2=1\nz r2 : a3=1\nz r3 : a4=1")
+    for name, on in (("slow-0", "a1"), ("slow-1", "a2")):
+        site.alone(name, on, owner="Job/slow")
+    site.alone("beside", "a3", priority=1)
+    team = site.alone("team", "a4", priority=90)
+    site.tell(PodDeleted(team.uid), PodUpserted(replace(team, namespace="other", uid="other/team")))
+    site.alone("high", priority=100)
+    [first] = site.tick()
+    [victim] = first.victims
+    site.tell(PodUpserted(replace(victim, terminating=True)), PreemptionGivenUp(first, "", (victim.uid,)))
+    chosen = []
+    for after in (0, 3_500, 3_600):
+        [plan] = site.tick(NOW + after)
+        chosen.append((*names(plan), plan.cost.last_choice))
+        site.tell(PreemptionGivenUp(plan, "for another reason"))
+    assert (names(first), chosen) == (["slow-0"], [("team", 0), ("team", 0), ("slow-0", 0)])
+
+
+def test_of_one_namespace_the_owner_whose_pod_did_not_end_comes_last() -> None:
+    site = Site("z r1 : a1=1 a2=1\nz r2 : a3=1")
+    for name, on in (("slow-0", "a1"), ("slow-1", "a2")):
+        site.alone(name, on, owner="Job/slow")
+    site.alone("beside", "a3", priority=50)
+    site.alone("high", priority=100)
+    [first] = site.tick()
+    [victim] = first.victims
+    site.tell(PodUpserted(replace(victim, terminating=True)), PreemptionGivenUp(first, "", (victim.uid,)))
+    [plan] = site.tick()
+    assert (names(first), names(plan), plan.cost.last_choice) == (["slow-0"], ["beside"], 1)
+
+
+@pytest.mark.parametrize(("reports", "victim"), [(True, "quick"), (False, "slow")])
+def test_a_grace_that_no_plan_waits_for_goes_last_where_victims_take_their_time(
+    reports: bool, victim: str
+) -> None:
+    site = Site("z r1 : a1=1\nz r2 : a3=1", whose=Preemptible(reports=reports), maxGrace="1h")
+    site.alone("slow", "a1", grace=3_601), site.alone("quick", "a3", priority=5, grace=3_600)
+    site.alone("high", priority=100)
+    [plan] = site.tick()
+    assert (names(plan), plan.cost.last_choice) == ([victim], 0)
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_plan_that_was_given_up_is_tried_again_strictly(strict: bool) -> None:
     site = Site(TWO, whose=Preemptible(reports=True), pdb="soft")

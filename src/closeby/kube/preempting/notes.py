@@ -37,14 +37,19 @@ def preemptor_of(plan: Preemption, state: SchedulingState, objects: GangObjects)
     return None if pod is None else pod_reference(pod)
 
 
-def evicted_note(victim: Pod, plan: Preemption, id_: str, preemptor: Reference | None) -> Note:
-    """For a victim."""
+def evicted_note(
+    victim: Pod, plan: Preemption, id_: str, preemptor: Reference | None, *, overruled: bool = False
+) -> Note:
+    """For a victim; ``overruled``: a budget covers it and counts for nothing."""
     namespace = plan.preemptor.partition("/")[0]
     by = plan.preemptor
     if victim.namespace != namespace:
         kind, uid = ("a workload", "") if preemptor is None else (preemptor.kind, f" {preemptor.uid}")
         by = f"{kind}{uid} of another namespace"
-    return Note(reason="Preempted", action="Preempting", text=f"evicted for {by}, plan {id_}", warning=True)
+    text = f"evicted for {by}, plan {id_}"
+    if overruled:
+        text += "; its PodDisruptionBudget gives way to higher priority, as overruleBudgets says"
+    return Note(reason="Preempted", action="Preempting", text=text, warning=True)
 
 
 def begun_note(plan: Preemption, id_: str) -> Note:

@@ -1,4 +1,4 @@
-"""Asks the API server to evict pods, as far as their disruption budgets allow, and says what it answered."""
+"""Asks the API server to evict pods, as far as their disruption budgets allow unless these are overruled."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -48,22 +48,31 @@ class Evicted(NamedTuple):
 
 
 async def evict(
-    transport: Transport, pod: Pod, *, only_ask: bool = False, wanted: Callable[[], bool] | None = None
+    transport: Transport,
+    pod: Pod,
+    *,
+    only_ask: bool = False,
+    overrule: bool = False,
+    wanted: Callable[[], bool] | None = None,
 ) -> Evicted:
     """Asks once that this very pod (by uid) ends. With ``only_ask`` it does not end.
 
-    ``wanted`` is asked at the moment of sending; False holds the request back, which is LATER.
+    With ``overrule`` it is deleted, whatever budgets say. ``wanted`` is asked at the moment of sending; False
+    holds the request back, which is LATER.
     """
-    body = {
+    only_this: dict[str, object] = {"preconditions": {"uid": pod.uid}}
+    eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        "deleteOptions": only_this,
     }
+    deletion = {"apiVersion": "v1", "kind": "DeleteOptions", **only_this}
+    body = deletion if overrule else eviction
     answer = await transport.send(
         Request(
-            method="POST",
-            path=PODS.item(pod.namespace, pod.name, "eviction"),
+            method="DELETE" if overrule else "POST",
+            path=PODS.item(pod.namespace, pod.name, "" if overrule else "eviction"),
             query={"dryRun": "All"} if only_ask else {},
             body=_encode(body),
             retry=Retry.NEVER,

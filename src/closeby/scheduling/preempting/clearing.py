@@ -1,8 +1,8 @@
 """Which victims free enough of one domain at the least cost.
 
 Up to ``EXACT`` units every set of them is judged, by branch and bound. Beyond that those are taken that lose
-the least for each accelerator, until it is enough, and then those are spared that are not needed. The arithmetic counts resources alone;
-where that is not all, sets are tried.
+the least for each accelerator, until it is enough, and then those are spared that are not needed. The
+arithmetic counts resources alone; where that is not all, sets are tried.
 """
 
 from collections.abc import Callable, Mapping, Sequence

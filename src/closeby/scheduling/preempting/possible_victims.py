@@ -5,6 +5,7 @@ from math import inf, isfinite
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
 from closeby.objects.natural import natural_key
@@ -15,12 +16,14 @@ from closeby.scheduling.preempting.circles import Evictions
 from closeby.scheduling.preempting.plans import Plans
 from closeby.scheduling.preempting.protected import ProtectedPods, WhoAsks
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
-from closeby.scheduling.preempting.running_pods import RunningPods
+from closeby.scheduling.preempting.running_pods import RunningPods, owner_of
 from closeby.scheduling.preempting.victim_columns import VictimColumns
 from closeby.scheduling.preempting.victims import Restrictions, Victims, victims_of
 
-#: Seconds for which no plan counts on a pod that was to go and did not.
+#: Seconds for which no plan counts on a pod that could not be evicted.
 _STUCK: Final = 600.0
+#: The same of one that was and did not end; the others of its owner and namespace are the last choice then.
+_UNENDING: Final = 3600.0
 
 
 class PossibleVictims:
@@ -43,6 +46,8 @@ class PossibleVictims:
         self._columns = VictimColumns(tools.cluster, state, rule, whose)
         #: uids of pods that were to go and did not, and until when no plan counts on them again.
         self.stuck: dict[str, float] = {}
+        #: Owners and namespaces of pods that were evicted and did not end, and until when that counts.
+        self._unending: dict[str, float] = {}
         self._now: float | None = None
         #: What the ranks of nodes were worked out from.
         self._ranked: tuple[int, int, int] | None = None
@@ -52,10 +57,28 @@ class PossibleVictims:
         """A round of decisions begins; ``now`` by the clock of the pods' times, None where not known."""
         self._now = now
 
-    def did_not_go(self, uids: Iterable[str], now: float | None) -> None:
-        """Pods were to go and did not."""
-        until = inf if now is None else now + _STUCK
-        self.stuck.update(dict.fromkeys(uids, until))
+    def did_not_go(self, pods: Iterable[Pod], now: float | None) -> None:
+        """Pods were to go and did not: they were not evicted, or they did not end in time."""
+        clock = inf if now is None else now
+        self._unending = {key: until for key, until in self._unending.items() if now is None or now < until}
+        for pod in pods:
+            self.stuck[pod.uid] = clock + (_UNENDING if pod.terminating else _STUCK)
+            if pod.terminating:
+                self._unending.update(dict.fromkeys((owner_of(pod), pod.namespace), clock + _UNENDING))
+
+    def _with_last_choices(self, running: RunningPods) -> RunningPods:
+        """The same, with the pods that go last, as others of their owner or namespace did not end of late."""
+        now = self._now
+        unending = {key for key, until in self._unending.items() if now is None or now < until}
+        if not unending:
+            return running
+        of_holder = np.zeros(len(running.holders), dtype=np.intp)
+        for number, holder in enumerate(running.holders):
+            if holder.owner in unending:
+                of_holder[number] = 2
+            elif holder.members:
+                of_holder[number] = running.pods[holder.members[0]].namespace in unending
+        return replace(running, last_choice=np.maximum(running.last_choice, of_holder[running.holder_of]))
 
     def below(self, key: str, priority: int) -> Victims | None:
         """Those that an item of a priority may preempt; None without any."""
@@ -64,7 +87,7 @@ class PossibleVictims:
             return None
         planned = self._plans.planned(priority)
         whole, barred = self.running(), self._tools.reserved.kept
-        running = whole.with_leaving(whole.rows_of(planned))
+        running = self._with_last_choices(whole.with_leaving(whole.rows_of(planned)))
         if barred is not None and len(barred) < self._tools.cluster.capacity:
             barred = np.append(barred, np.zeros(self._tools.cluster.capacity - len(barred), dtype=np.bool_))
         limited = Restrictions(
@@ -97,10 +120,14 @@ class PossibleVictims:
         """The pods that an item may not have besides these victims, and why."""
         running = self.running()
         shielded = set(self._evictions.shielded(running, who.priority, self._now))
-        budgets = self._state.budgets.names
         return ProtectedPods(
-            running, who, victims, self._columns.protection, shielded, self._stuck(), budgets
+            running, who, victims, self._columns.protection, shielded, self._stuck(), self.budgets
         )
+
+    @property
+    def budgets(self) -> tuple[str, ...]:
+        """The names of all budgets."""
+        return self._state.budgets.names
 
     def _stuck(self) -> list[str]:
         return [uid for uid, until in self.stuck.items() if self._now is None or self._now < until]

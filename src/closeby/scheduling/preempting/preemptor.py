@@ -243,7 +243,8 @@ class Preemptor:
 
         ``strict``: its next plans violate no budget.
         """
-        self._possible.did_not_go((uid for uid in blocked if uid in self._state.pods), self._now)
+        there = map(self._state.pods.get, blocked)
+        self._possible.did_not_go((pod for pod in there if pod is not None), self._now)
         plan = self._plans.find(said)
         if plan is None:
             return None

@@ -1,12 +1,16 @@
 """What an item that was refused would clear: its plan, or why there is none."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from closeby.objects.pods import Pod
+from closeby.objects.words import plural
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
-from closeby.scheduling.preempting.domains import GangQuestion
-from closeby.scheduling.preempting.nodes import PodQuestion
+from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
+from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
 from closeby.scheduling.preempting.plans import Plans
 from closeby.scheduling.preempting.possible_victims import PossibleVictims
 from closeby.scheduling.preempting.protected import WhoAsks
@@ -18,6 +22,8 @@ from closeby.topology.tree import ROOT_LEVEL
 
 #: Pods that are being deleted, of which it is tried whether their end is needed.
 _SPARED: Final = 16
+#: Budgets that are named.
+_BUDGETS: Final = 3
 #: Priorities that are tried one by one for an explanation.
 _ABOVE: Final = 8
 
@@ -51,7 +57,7 @@ class Proposals:
         victims = self._possible.below(key, priority)
         choice = None if victims is None else self._plugin.domain_for(question, victims)
         if choice is None or victims is None:
-            return self._none(WhoAsks(key, priority, soft), question, victims) if explained else None
+            return self._none(WhoAsks(key, priority, soft), question, victims, explained)
         domains = self._table(WhoAsks(key, priority, soft), question, victims) if explained else ()
         gone, tree = pods_of(victims.running, choice.units), choice.tree
         needed, placed = self._with_leaving(gang, victims, gone, choice.placed, priority)
@@ -82,7 +88,7 @@ class Proposals:
         victims = self._possible.below(key, priority)
         choice = None if victims is None else self._plugin.node_for(question, victims)
         if choice is None or victims is None:
-            return self._none(WhoAsks(key, priority, soft), question, victims) if explained else None
+            return self._none(WhoAsks(key, priority, soft), question, victims, explained)
         domains = self._table(WhoAsks(key, priority, soft), question, victims) if explained else ()
         gone = pods_of(victims.running, choice.units)
         needed, placed = self._with_leaving(pod, victims, gone, choice.placed, priority)
@@ -140,6 +146,34 @@ class Proposals:
         return question.table(victims, self._possible.protected(who, victims))
 
     def _none(
+        self, who: WhoAsks, question: GangQuestion | PodQuestion, victims: Victims | None, explained: bool
+    ) -> NoPreemption | None:
+        """Which budgets keep pods that would make room, and where that is explained, why no pod does."""
+        budgets = "" if victims is None or who.soft else self._kept_by_budgets(question, victims)
+        why = self._why_none(who, question, victims) if explained else None
+        if budgets:
+            return replace(why or NoPreemption(), budgets=budgets)
+        return why
+
+    def _kept_by_budgets(self, question: GangQuestion | PodQuestion, victims: Victims) -> str:
+        """The budgets that allow too few of the evictions by which an item would fit."""
+        if not victims.running.covered:
+            return ""
+        question.soft = True
+        choice = self._choice(question, victims)
+        question.soft = False
+        counts = Counter[int]()
+        for unit in choice.units if choice is not None else ():
+            counts.update(dict(unit.budgets))
+        allowed, names = victims.allowed, self._possible.budgets
+        return ", and ".join(
+            f"PodDisruptionBudget {names[budget]} allows {_evictions(allowed[budget])} of "
+            f"{plural(count, 'pod')} that would have to go"
+            for budget, count in sorted(counts.items())[:_BUDGETS]
+            if count > allowed[budget]
+        )
+
+    def _why_none(
         self, who: WhoAsks, question: GangQuestion | PodQuestion, victims: Victims | None
     ) -> NoPreemption | None:
         """Why no pod makes room, and above which priority some would."""
@@ -184,8 +218,18 @@ class Proposals:
         self, question: GangQuestion | PodQuestion, victims: Victims
     ) -> tuple[str | None, ...] | None:
         """The path of the domain or node that would be cleared."""
+        choice = self._choice(question, victims)
+        if isinstance(choice, DomainChoice):
+            return choice.tree.path(choice.domain)
+        return None if choice is None else (choice.node,)
+
+    def _choice(
+        self, question: GangQuestion | PodQuestion, victims: Victims
+    ) -> DomainChoice | NodeChoice | None:
         if isinstance(question, GangQuestion):
-            domain = self._plugin.domain_for(question, victims)
-            return None if domain is None else domain.tree.path(domain.domain)
-        node = self._plugin.node_for(question, victims)
-        return None if node is None else (node.node,)
+            return self._plugin.domain_for(question, victims)
+        return self._plugin.node_for(question, victims)
+
+
+def _evictions(count: int) -> str:
+    return plural(count, "eviction") if count else "no eviction"

@@ -114,10 +114,12 @@ class PreemptionEnded(Struct, frozen=True, kw_only=True):
 
 
 class NoPreemption(Struct, frozen=True, kw_only=True):
-    """Why an item that may preempt has no plan; recorded where the item is explained."""
+    """Why an item that may preempt has no plan; all but ``budgets`` only where the item is explained."""
 
-    why: str
+    why: str = ""
     domains: tuple[DomainCost, ...] = ()
+    #: The PodDisruptionBudgets without which pods would make room, for people; said in any case.
+    budgets: str = ""
     #: Above this priority that domain would be cleared; None where no priority helps.
     above: int | None = None
     path: tuple[str | None, ...] = ()

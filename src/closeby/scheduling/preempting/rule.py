@@ -25,6 +25,7 @@ _SPANS: Final = {
     "min_runtime": "minRuntime",
     "plan_deadline": "planDeadline",
     "restart_cost": "restartCost",
+    "max_grace": "maxGrace",
 }
 
 
@@ -43,11 +44,15 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     plan_deadline: str = "2m"
     #: Pods of closeby's own, or those of all schedulers.
     victims: Literal["ours", "all"] = "ours"
+    #: The longest grace of a victim that a plan waits for on a cluster; pods with a longer one go last.
+    max_grace: str = "10m"
     #: How cleared nodes are held against other schedulers, which heed no nominated nodes: by a taint, or not.
     hold: Literal["none", "taint"] = "none"
     #: Whether a PodDisruptionBudget may be violated: ``soft`` where nothing else makes room, ``strict``
     #: never. Unset: soft for plain pods, as upstream, and strict for gangs.
     pdb: Literal["soft", "strict"] | None = None
+    #: Namespaces whose PodDisruptionBudgets count for nothing: their pods are deleted rather than evicted.
+    overrule_budgets: tuple[str, ...] = ()
     #: Evictions of one gang or owner within a day, after which it is protected from the same priority.
     max_evictions: Annotated[int, Meta(ge=1)] = 3
     #: Namespaces in which the annotation ``closeby.dev/preemptible: "false"`` counts. Unset: in files all,
@@ -81,6 +86,11 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     def restart(self) -> float:
         """``restartCost`` in seconds."""
         return parse_duration(self.restart_cost) or 0.0
+
+    @property
+    def longest_grace(self) -> float:
+        """``maxGrace`` in seconds."""
+        return parse_duration(self.max_grace) or 0.0
 
     def soft(self, *, gang: bool) -> bool:
         """Whether a gang, or a plain pod, may violate budgets."""

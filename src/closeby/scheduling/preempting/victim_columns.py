@@ -1,6 +1,7 @@
 """The pods that hold a node in columns, kept as pods come and go: only those that changed are looked at."""
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -41,6 +42,8 @@ class VictimColumns:
         self._state = state
         self._rule = rule
         self._whose = whose
+        #: Where victims end at once no grace is too long.
+        self._longest_grace = rule.longest_grace if whose.reports else inf
         own = rule.protected_namespaces
         self._trusted = whose.namespaces if own is None else own
         #: Another number whenever anything is other than before; 0 before the first look.
@@ -80,7 +83,7 @@ class VictimColumns:
 
         One of a gang whose minimum stays may be beyond it.
         """
-        if self._state.budgets.covering(pod) != NONE or self._protection(pod, NONE) is not None:
+        if self._covering(pod) != NONE or self._protection(pod, NONE) is not None:
             return False
         ask = self._whose.times
         times = PodTimes(_start(pod), pod.checkpointed) if ask is None else ask(pod)
@@ -89,6 +92,11 @@ class VictimColumns:
         if not self._rule.runtime:
             return True
         return now is not None and times.started is not None and now >= times.started + self._rule.runtime
+
+    def _covering(self, pod: Pod) -> int:
+        """The budget of a pod, as far as it counts."""
+        overruled = pod.namespace in self._rule.overrule_budgets
+        return NONE if overruled else self._state.budgets.covering(pod)
 
     def _protection(self, pod: Pod, budget: int) -> Protection | None:
         """Why a pod may not be a victim of any item, however long it has run."""
@@ -172,7 +180,6 @@ class VictimColumns:
 
     def _add(self, placed: Iterable[tuple[Pod, int]]) -> None:
         first = len(self._pods)
-        covering = self._state.budgets.covering
         excluded, trusted, budgeted = (
             self._whose.excluded_namespaces,
             self._trusted,
@@ -183,7 +190,7 @@ class VictimColumns:
         starts: list[float | None] = []
         saves: list[float | None] = []
         for row, (pod, slot) in enumerate(placed, first):
-            budget = covering(pod) if budgeted else -1
+            budget = self._covering(pod) if budgeted else NONE
             self._pods.append(pod)
             self._index[pod.uid] = row
             slots.append(slot)
@@ -376,7 +383,7 @@ class VictimColumns:
             accelerators=specs.weights[own],
             lost=lost,
             grace=self._grace[:count],
-            last_choice=np.zeros(count, dtype=np.intp),
+            last_choice=(self._grace[:count] > self._longest_grace).astype(np.intp),
             started=started,
             evictable=evictable,
             young=young,

@@ -137,5 +137,8 @@ def _with(said: Sequence[Preemption | NoPreemption], decision: Decision) -> Deci
     """A decision, with the plans for what it refuses, or why there are none."""
     if not said:
         return decision
-    why = next((one for one in said if isinstance(one, NoPreemption)), None)
-    return Decision(replace(decision.outcome, preemptions=plans_of(said), no_preemption=why), decision.fault)
+    why, outcome = next((one for one in said if isinstance(one, NoPreemption)), None), decision.outcome
+    if why is not None and why.budgets:
+        outcome = replace(outcome, message=f"{outcome.message}; {why.budgets}")
+    explained = why if why is not None and why.why else None
+    return Decision(replace(outcome, preemptions=plans_of(said), no_preemption=explained), decision.fault)
