@@ -434,6 +434,25 @@ def test_nodes_may_be_tainted_if_asked_for_and_by_the_own_taint_alone(helm: Path
     assert "default-closeby-scheduler-taint" not in policies(gates)
 
 
+def test_pods_may_be_deleted_in_the_namespaces_alone_whose_budgets_are_overruled(helm: Path) -> None:
+    def deleting(text: str) -> set[str | None]:
+        """Where a role of the scheduler's allows to delete pods; None for everywhere."""
+        return {
+            one["metadata"].get("namespace")
+            for one in objects(text)
+            if one["kind"] in ("Role", "ClusterRole") and "scheduler" in one["metadata"]["name"]
+            for rule in one["rules"]
+            if "pods" in rule["resources"] and "delete" in rule["verbs"]
+        }
+
+    plugin = {"name": "DefaultPreemption", "arguments": {"overruleBudgets": ["team", "research"]}}
+    asked = ("--set-json", f"configuration.plugins={json.dumps([plugin, 'NetworkMinCost'])}")
+    assert deleting(rendered(helm)) == set()
+    assert deleting(rendered(helm, *asked)) == {"team", "research"}
+    # Where another scheduler binds no pod is evicted.
+    assert deleting(rendered(helm, *asked, "--set", "scheduler.mode=gate")) == set()
+
+
 def test_clusters_that_enforce_no_policies_get_none(helm: Path) -> None:
     assert policies(rendered(helm, "--kube-version", "1.29.0")) == {}
     assert len(policies(rendered(helm, "--kube-version", "1.30.0"))) == 7

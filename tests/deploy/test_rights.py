@@ -1,6 +1,7 @@
 """What the chart allows closeby in a cluster: all that it needs, and no more."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,60 @@ def test_the_scheduler_does_its_work_with_these_rights(
             lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{namespace}-scheduler"
             assert (await api.get(lease))["spec"]["leaseTransitions"] >= 0
             assert forbidden(log) == []
+
+    asyncio.run(run())
+
+
+def test_pods_whose_budget_is_overruled_are_deleted_with_these_rights(
+    helm: Path, control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """The budget allows no eviction; in no other namespace may the scheduler delete a pod."""
+    log, pods = tmp_path / "log", f"/api/v1/namespaces/{namespace}/pods"
+    plugin = {"name": "DefaultPreemption", "arguments": {"overruleBudgets": [namespace]}}
+    budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+    high = f"/apis/scheduling.k8s.io/v1/priorityclasses/{namespace}"
+
+    async def run() -> None:
+        async with (
+            Api(control_plane.access()) as api,
+            joined(api, [node(f"{namespace}-0", labels={RACK: "r"})]) as [name],
+            kubelets(api, [name]),
+            installed(
+                helm, api, namespace, "--set-json", f"configuration.plugins={json.dumps([plugin])}"
+            ) as release,
+        ):
+            user = release.user("scheduler")
+            assert await allowed(api, user, "delete", "pods", namespace=namespace)
+            assert not await allowed(api, user, "delete", "pods", namespace="default")
+            who = await kubeconfig(control_plane, api, release, "scheduler")
+            cpu = (await api.get(f"/api/v1/nodes/{name}"))["status"]["allocatable"]["cpu"]
+            await api.create(high.rpartition("/")[0], {"metadata": {"name": namespace}, "value": 1_000})
+            try:
+                low = pod("low", namespace, cpu=cpu)
+                low["metadata"]["labels"]["app"] = "kept"
+                selector = {"matchLabels": {"app": "kept"}}
+                budget = {"metadata": {"name": "keep"}, "spec": {"maxUnavailable": 0, "selector": selector}}
+                await api.create(budgets, budget)
+                await api.create(pods, low)
+                vip = pod("vip", namespace, cpu=cpu)
+                vip["spec"]["priorityClassName"] = namespace
+
+                async def bound(one: str) -> bool:
+                    return bool((await api.get(f"{pods}/{one}"))["spec"].get("nodeName"))
+
+                with running(release.arguments("scheduler", tmp_path), who, log):
+                    try:
+                        await eventually(lambda: bound("low"), 60)
+                        await api.create(pods, vip)
+                        await eventually(lambda: bound("vip"), 60)
+                    except TimeoutError as error:
+                        raise AssertionError(log.read_text()) from error
+                events = await api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+                [note] = [one["note"] for one in events["items"] if one["reason"] == "Preempted"]
+                assert "overruleBudgets" in note
+                assert forbidden(log) == []
+            finally:
+                await api.delete(high)
 
     asyncio.run(run())
 

@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.control_plane.api import create_namespace, delete_namespace
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Cut, Fault, Proxy, Refuse
-from tests.kube.live_world import World, host, replica, until, until_logged, until_placed, until_said
+from tests.kube.live_world import (
+    World,
+    group_of,
+    host,
+    replica,
+    until,
+    until_logged,
+    until_placed,
+    until_said,
+)
 from tests.kube.preempting import (
     HOSTS,
     NEVER,
@@ -132,6 +142,74 @@ def test_victims_without_a_budget_stay_while_a_budget_refuses(
             assert not any("deletionTimestamp" in now[name]["metadata"] for name in ("low", "free"))
             await it.api.delete(path)
             await until_placed(it, "train-0", "train-1")
+
+    asyncio.run(run())
+
+
+@asynccontextmanager
+async def other_tenant(control_plane: ControlPlane, it: World) -> AsyncIterator[World]:
+    """The same cluster and scheduler, as a user of another namespace sees it."""
+    name = await create_namespace(it.api, service_accounts=control_plane.controllers)
+    try:
+        yield World(it.api, it.transport, name, topology=it.topology, name=it.name)
+    finally:
+        await delete_namespace(it.api, name)
+
+
+def test_a_tenant_whose_pods_do_not_end_is_the_last_choice(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Two of three racks hold what is cheaper, with finalizers; the second plan takes the other tenant's."""
+    hosts = [host(f"r{rack}", f"r{rack}", 1) for rack in (1, 2, 3)]
+
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 20, 1_000, hosts=hosts) as (it, _, classes),
+            other_tenant(control_plane, it) as other,
+            it.scheduling(preempting(planDeadline="1s")),
+        ):
+            slow = [it.pod(f"slow-{i}", priorityClassName=classes[10]) for i in (1, 2)]
+            for one in slow:
+                one["metadata"]["finalizers"] = ["tests.closeby.dev/stays"]
+                one["spec"]["terminationGracePeriodSeconds"] = 1
+            await it.create(*slow)
+            await other.create(other.pod("quick", priorityClassName=classes[20]))
+            await it.bound(2), await other.bound(1)
+            try:
+                await gang(it, "train", 1, classes[1_000])
+                await until_placed(it, "train-0")
+                assert await other.placed() == {}
+                [said] = it.said("preemption given up")
+                assert "did not end in time" in str(said["why"])
+                terminating = [
+                    one for one in (await it.pods()).values() if "deletionTimestamp" in one["metadata"]
+                ]
+                assert len(terminating) == 1
+            finally:
+                await release(it, "slow-1"), await release(it, "slow-2")
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("budgets_count")
+def test_the_budget_that_keeps_victims_is_named_to_the_gang(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async def run() -> None:
+        async with (
+            ranked(control_plane, namespace, 10, 1_000, hosts=HOSTS[:1]) as (it, _, classes),
+            it.scheduling(preempting()),
+        ):
+            await low_under_a_budget(it, classes)
+            await gang(it, "train", 1, classes[1_000])
+            said = f"PodDisruptionBudget {namespace}/keep allows no eviction of 1 pod"
+            assert said in await it.refusal("train-0", said)
+
+            async def told() -> bool:
+                status = (await group_of(it, "train")).get("status", {})
+                return any(said in one["message"] for one in status.get("conditions", ()))
+
+            await until(told)
 
     asyncio.run(run())
 

@@ -11,7 +11,7 @@ from closeby.scheduling.events import BudgetChanged, EvictionsRestored
 from closeby.scheduling.preempting.protected import NAMED
 from closeby.scheduling.preempting.records import DomainCost, Eviction
 from closeby.scheduling.preempting.rule import Preemptible
-from tests.preempting.site import NOW, Site
+from tests.preempting.site import NOW, Site, names
 
 RACKS = "zone-a rack-1 : a1=2\nzone-a rack-2 : a2=2"
 A1, A2 = ["a1", "a1"], ["a2", "a2"]
@@ -209,6 +209,52 @@ def test_a_budget_does_not_keep_what_may_violate_it() -> None:
     site.waiting("train", 2)
     [plan] = site.tick()
     assert all(row.kept_pods == 0 for row in plan.domains)
+
+
+@pytest.mark.parametrize("explain", [True, False])
+def test_the_budget_that_keeps_victims_is_named_where_they_would_make_room(explain: bool) -> None:
+    site = Site("zone-a rack-1 : a1=2", explain=explain)
+    one_budget(site)
+    site.waiting("train", 2)
+    assert site.tick() == []
+    outcome = site.outcomes["default/train"]
+    assert "PodDisruptionBudget default/keep allows 1 eviction of 2 pods" in outcome.message
+    assert (outcome.no_preemption is not None) == explain
+
+
+def test_a_budget_without_which_nothing_would_fit_either_is_not_named() -> None:
+    site = Site("zone-a rack-1 : a1=2")
+    site.running("stays", ["a1"], priority=500)
+    site.running("low", ["a1"], labels={"by": "keep"})
+    budgeted(site, "keep", 0)
+    site.waiting("train", 2)
+    assert site.tick() == []
+    assert "PodDisruptionBudget" not in site.outcomes["default/train"].message
+
+
+@pytest.mark.parametrize(("namespaces", "victims"), [(("default", "a"), ["low-0", "low-1"]), (("a",), [])])
+@pytest.mark.parametrize("budgets", [("keep",), ("keep", "more")])
+def test_the_budgets_of_a_namespace_that_is_overruled_keep_no_pod(
+    namespaces: tuple[str, ...], victims: list[str], budgets: tuple[str, ...]
+) -> None:
+    """A pod under several of them too, which the Eviction API never lets go."""
+    site = Site("zone-a rack-1 : a1=2", overruleBudgets=namespaces)
+    site.running("low", ["a1", "a1"], labels={"by": "keep", "also": "more"})
+    for name, key in zip(budgets, ("by", "also"), strict=False):
+        selector = selector_of({key: name})
+        budget = PodDisruptionBudget(namespace="default", name=name, selector=selector, max_unavailable=0)
+        site.tell(BudgetChanged(budget))
+    site.waiting("train", 2)
+    plans = site.tick()
+    assert [name for plan in plans for name in names(plan)] == victims
+    assert all(plan.cost.pdb_violations == 0 for plan in plans)
+
+
+def test_a_budget_that_is_overruled_still_protects_from_the_same_priority() -> None:
+    site = Site("zone-a rack-1 : a1=2", overruleBudgets=("default",))
+    one_budget(site)
+    site.waiting("train", 2, priority=0)
+    assert site.tick() == []
 
 
 def test_where_all_pods_are_protected_the_table_says_so() -> None:

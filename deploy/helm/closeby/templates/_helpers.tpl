@@ -108,6 +108,17 @@ spec:
 {{- if and .Values.scheduler.taintNodes (ne .Values.scheduler.mode "gate") }}true{{ end }}
 {{- end }}
 
+{{/* The namespaces whose PodDisruptionBudgets the configuration overrules, with commas. */}}
+{{- define "closeby.overruled" -}}
+{{- $found := list }}
+{{- range .Values.configuration.plugins }}
+{{- if kindIs "map" . }}
+{{- $found = concat $found (dig "arguments" "overruleBudgets" list .) }}
+{{- end }}
+{{- end }}
+{{- uniq $found | join "," }}
+{{- end }}
+
 {{/* The value of the scheduler's taint: its name, or where that is no label value the beginning of its hash. */}}
 {{- define "closeby.taint" -}}
 {{- $name := include "closeby.schedulerName" . }}
