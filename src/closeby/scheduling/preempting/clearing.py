@@ -5,7 +5,8 @@ the least for each accelerator, until it is enough, and then those are spared th
 arithmetic counts resources alone; where that is not all, sets are tried.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import floor
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -305,6 +306,14 @@ class _Exact:
             gains = self._most(self._units[at])
             self._rest[at] = [a + b for a, b in zip(self._rest[at + 1], gains, strict=True)]
         self._additive = not any(unit.shared for unit in self._units)
+        #: By kind: the places of the units that help, those first that lose the least for what they gain.
+        self._by_loss = [
+            sorted(
+                (place for place, unit in enumerate(self._units) if unit.gains[kind] > 0),
+                key=lambda place: self._units[place].lost / self._units[place].gains[kind],
+            )
+            for kind in range(len(domain_room.wanted))
+        ]
 
     def _most(self, unit: VictimUnit) -> list[int]:
         """The most that a unit can help: on shared nodes whatever could ever fit there."""
@@ -370,11 +379,12 @@ class _Exact:
         best = self._limit if self.best is None else self.best.cost
         if best is None:
             return False
-        bound = self._bound(at, lacks)
-        most: tuple[float, ...] = best[:-1]
-        return bound > most or (bound == most and self._clearing.nodes > TIES)
+        for bound, most in zip(self._bounds(at, lacks), best[:-1], strict=True):
+            if bound != most:
+                return bound > most
+        return self._clearing.nodes > TIES
 
-    def _bound(self, at: int, lacks: Sequence[int]) -> tuple[float, ...]:
+    def _bounds(self, at: int, lacks: Sequence[int]) -> Iterator[float]:
         """What any set that is enough costs at the least, beyond here; without nodes left partly free."""
         cost, left = self._tally.cost, self._units[at:]
         fewest = 0 if self._domain_room.enough else 1
@@ -387,8 +397,8 @@ class _Exact:
                     number += 1
                 fewest = max(fewest, number)
         if not fewest:
-            return cost[:-1]
-        singles = sum(not (unit.whole and unit.gang) for unit in left)
+            yield from cost[:-1]
+            return
 
         def least(values: Sequence[float]) -> float:
             return sum(sorted(values)[:fewest])
@@ -396,14 +406,32 @@ class _Exact:
         def most_of(values: Sequence[float]) -> float:
             return sorted(values)[min(fewest, len(values)) - 1]
 
-        return (
-            max(cost.last_choice, most_of([unit.last_choice for unit in left])),
-            cost.pdb_violations,
-            max(cost.highest, most_of([unit.priority for unit in left])),
-            cost.lost + least([unit.lost for unit in left]),
-            cost.gangs_broken + max(fewest - singles, 0),
-            cost.accelerators + least([unit.accelerators for unit in left]),
-            cost.outside + least([unit.outside for unit in left]),
-            max(cost.seconds, most_of([unit.seconds for unit in left])),
-            cost.pods + least([len(unit.pods) for unit in left]),
-        )
+        yield max(cost.last_choice, most_of([unit.last_choice for unit in left]))
+        yield cost.pdb_violations
+        yield max(cost.highest, most_of([unit.priority for unit in left]))
+        if self._additive:
+            yield cost.lost + max(self._least_lost(at, kind, lack) for kind, lack in enumerate(lacks))
+        else:
+            yield cost.lost + least([unit.lost for unit in left])
+        singles = sum(not (unit.whole and unit.gang) for unit in left)
+        yield cost.gangs_broken + max(fewest - singles, 0)
+        yield cost.accelerators + least([unit.accelerators for unit in left])
+        yield cost.outside + least([unit.outside for unit in left])
+        yield max(cost.seconds, most_of([unit.seconds for unit in left]))
+        yield cost.pods + least([len(unit.pods) for unit in left])
+
+    def _least_lost(self, at: int, kind: int, lack: int) -> float:
+        """What is lost at the least by units from ``at`` on that gain so much, if parts of units could go.
+
+        A whole number, so that no rounding makes it more than a sum that is as good.
+        """
+        lost = 0.0
+        for place in self._by_loss[kind] if lack > 0 else ():
+            unit = self._units[place]
+            if place >= at:
+                part = min(lack / unit.gains[kind], 1.0)
+                lost += part * unit.lost
+                lack -= unit.gains[kind]
+                if part < 1.0:
+                    break
+        return floor(lost * (1 - 1e-12))

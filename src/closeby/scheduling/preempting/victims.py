@@ -241,6 +241,7 @@ class Units:
         by = np.concatenate([at, single_at])
         units = np.bincount(by, minlength=count)
         fewest = np.zeros(count, dtype=np.intp)
+        lost, lost_in = running.holder_lost[holders], np.zeros(count)
         for gains, lack in zip(self._gains, lacks, strict=True):
             fewest = np.maximum(fewest, lack > 0)
             gain = gains[whole]
@@ -248,6 +249,7 @@ class Units:
             before = sum_before(at[order], gain[order], count)
             needed = np.bincount(at[order][before < lack[at[order]]], minlength=count)
             fewest = np.where(mixed, fewest, np.maximum(fewest, needed))
+            lost_in = np.maximum(lost_in, np.where(mixed, 0.0, _least_lost(at, lost, gain, lack)))
         none = np.zeros(len(singles), dtype=np.int64)
 
         def least(of_holders: Scores | Ints, of_singles: Scores | Ints) -> list[float]:
@@ -275,7 +277,7 @@ class Units:
                 most(running.holder_last_choice[holders], running.last_choice[singles], 0),
                 [0] * count,
                 most(running.holder_priority[holders], running.priorities[singles], -inf),
-                least(running.holder_lost[holders], running.lost[singles]),
+                np.maximum(lost_in, least(lost, running.lost[singles])).tolist(),
                 np.maximum(fewest - (units - broken), 0).tolist(),
                 least(heavy, running.accelerators[singles]),
                 least(heavy - self._inside[whole], none),
@@ -343,6 +345,20 @@ def sum_before(groups: Ints, values: Ints, count: int) -> Ints:
     sums = np.cumsum(values) - values
     totals = np.bincount(groups, weights=values, minlength=count).astype(np.int64)
     return sums - (np.cumsum(totals) - totals)[groups]
+
+
+def _least_lost(groups: Ints, lost: Scores, gains: Ints, lacks: Ints) -> Scores:
+    """What is lost at the least in each group by units that gain what it lacks, if parts of units could go.
+
+    A whole number, so that no rounding makes it more than a sum that is as good.
+    """
+    helps = gains > 0
+    groups, lost, gains = groups[helps], lost[helps], gains[helps]
+    order = np.lexsort((lost / gains, groups))
+    groups, lost, gains = groups[order], lost[order], gains[order]
+    left = lacks[groups] - sum_before(groups, gains, len(lacks))
+    share = np.clip(left / gains, 0.0, 1.0)
+    return np.floor(np.bincount(groups, weights=share * lost, minlength=len(lacks)) * (1 - 1e-12))
 
 
 def _summed(amounts: Ints, which: Ints, first: Ints) -> Ints:
