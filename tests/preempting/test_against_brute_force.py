@@ -124,7 +124,7 @@ def price(drawn: Drawn, gone: Sequence[Pod], rack: str) -> EvictionCost:
         broken,
         sum(map(gpus, gone)),
         sum(gpus(pod) for pod in gone if drawn.nodes[pod.node_name or ""][0] != rack),
-        max((pod.grace or 0 for pod in gone), default=0),
+        max((pod.grace for pod in gone), default=0),
         len(gone),
         len({pod.node_name for pod in gone} & still),
     )

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import Exclusive, Layer, PodGroup
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.pods import USUAL_GRACE, Pod
+from closeby.objects.pods import Pod
 from closeby.objects.topologies import Topology
 from closeby.scheduling.events import GroupChanged, PodUpserted, TopologyChanged
 from closeby.scheduling.preempting.records import EvictionCost, Preemption
@@ -303,7 +303,7 @@ class Drawn:
             broken,
             sum(gpus.values()),
             sum(gpus[pod.uid] for pod in outside),
-            max((USUAL_GRACE for _ in victims), default=0),
+            max((pod.grace for pod in victims), default=0),
             len(victims),
             len({pod.node_name for pod in victims} & kept),
         )

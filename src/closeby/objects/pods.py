@@ -242,10 +242,6 @@ class BandwidthLimits(Struct, frozen=True, gc=False):
     egress: int | None = None
 
 
-#: Seconds that a pod has to end where it says nothing.
-USUAL_GRACE: Final = 30
-
-
 class Pod(Struct, frozen=True, kw_only=True, gc=False):
     """One pod. Equal pods share one ``spec`` object.
 
@@ -309,8 +305,8 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     #: Seconds from its start by which it is gone at the latest, its deadline with the grace to terminate;
     #: None: it may take any time.
     lasts: float | None = None
-    #: ``terminationGracePeriodSeconds``: what it may take to end; None where nothing is said.
-    grace: int | None = None
+    #: ``terminationGracePeriodSeconds``: what it may take to end; 30 where nothing is said.
+    grace: int = 30
 
     @property
     def key(self) -> str:

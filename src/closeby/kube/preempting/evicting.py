@@ -135,9 +135,6 @@ class PlanControl(Protocol):
     def evicted(self, carried: PlanUnderway, pod: Pod) -> None:
         """The server agreed to evict a victim."""
 
-    def overrules(self, pod: Pod) -> bool:
-        """Whether a budget covers a victim and counts for nothing, so that the pod is deleted."""
-
     def stranded(self, carried: PlanUnderway) -> Sequence[Pod]:
         """Victims that the end of a plan leaves behind of gangs which can't do without those that went."""
 
@@ -216,7 +213,7 @@ class VictimEvictions:
     async def _evict_stranded(self, carried: PlanUnderway, pod: Pod) -> float:
         """Seconds to wait at least before it is asked again."""
         async with self._slots:
-            overrule = self._control.overrules(pod)
+            overrule = self._state.budgets.overrules(pod)
             verdict, error = await evict(self._transport, pod, overrule=overrule, wanted=self._control.leads)
         self._meters.evicted(verdict)
         if verdict in (EvictionVerdict.AGREED, EvictionVerdict.GONE):
@@ -249,14 +246,14 @@ class VictimEvictions:
 
         Those that a budget covers are asked for first, without effect, then one by one.
         """
-        covers, overrules = self._state.budgets.covering, self._control.overrules
-        covered = [pod for pod in left if covers(pod) != NONE and not overrules(pod)]
+        budget_of = list(map(self._state.budgets.covering, left))
+        covered = [pod for pod, budget in zip(left, budget_of, strict=True) if budget != NONE]
         for only_ask in (True, False):
             for pod in covered:
                 waits = await self._evict_one(carried, pod, refused, only_ask=only_ask)
                 if waits is not None or carried.over:
                     return waits
-        free = [pod for pod in left if pod not in covered]
+        free = [pod for pod, budget in zip(left, budget_of, strict=True) if budget == NONE]
         found = await asyncio.gather(*(self._evict_one(carried, pod, refused) for pod in free))
         return max((one for one in found if one is not None), default=None)
 
@@ -271,7 +268,7 @@ class VictimEvictions:
                 self._transport,
                 pod,
                 only_ask=only_ask,
-                overrule=self._control.overrules(pod),
+                overrule=self._state.budgets.overrules(pod),
                 wanted=lambda: self._control.in_force(carried),
             )
         if not (only_ask and verdict is EvictionVerdict.AGREED):

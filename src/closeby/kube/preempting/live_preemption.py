@@ -52,7 +52,6 @@ from closeby.scheduling.events import (
     PreemptionRestored,
     VictimEvicted,
 )
-from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.outcomes import Outcome
 from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
 from closeby.scheduling.preempting.rule import PreemptionRule, rule_of
@@ -129,7 +128,6 @@ class LivePreemption:
         self._context = context
         rule = rule_of(engine.profile.post_filters) or PreemptionRule()
         self._deadline = rule.deadline
-        self._overruled = rule.overrule_budgets
         #: Which gangs were evicted.
         self.history = EvictionHistory()
         self._nominated = NominatedPods()
@@ -334,12 +332,9 @@ class LivePreemption:
         gang = self.history.note(pod, carried.status.id, plan.priority)
         if gang is not None:
             self._context.review(gang, waits=False)
-        note = evicted_note(pod, plan, carried.status.id, carried.about, overruled=self.overrules(pod))
+        overruled = self._state.budgets.overrules(pod)
+        note = evicted_note(pod, plan, carried.status.id, carried.about, overruled=overruled)
         self._events.post(pod_reference(pod), note)
-
-    def overrules(self, pod: Pod) -> bool:
-        """Whether a budget covers a victim and counts for nothing, so that the pod is deleted."""
-        return pod.namespace in self._overruled and self._state.budgets.covering(pod) != NONE
 
     def try_again(self) -> None:
         """All that waits may be placed by now."""

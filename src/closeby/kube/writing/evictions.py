@@ -60,21 +60,15 @@ async def evict(
     With ``overrule`` it is deleted, whatever budgets say. ``wanted`` is asked at the moment of sending; False
     holds the request back, which is LATER.
     """
-    only_this: dict[str, object] = {"preconditions": {"uid": pod.uid}}
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": only_this,
-    }
-    deletion = {"apiVersion": "v1", "kind": "DeleteOptions", **only_this}
-    body = deletion if overrule else eviction
+    this, named = {"preconditions": {"uid": pod.uid}}, {"name": pod.name, "namespace": pod.namespace}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": named, "deleteOptions": this}
+    deletion = {"apiVersion": "v1", "kind": "DeleteOptions", **this}
     answer = await transport.send(
         Request(
             method="DELETE" if overrule else "POST",
             path=PODS.item(pod.namespace, pod.name, "" if overrule else "eviction"),
             query={"dryRun": "All"} if only_ask else {},
-            body=_encode(body),
+            body=_encode(deletion if overrule else eviction),
             retry=Retry.NEVER,
             wanted=wanted,
         )

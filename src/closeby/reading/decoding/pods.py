@@ -10,14 +10,7 @@ from msgspec import Struct
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.labels import TASK_SPEC
-from closeby.objects.pods import (
-    USUAL_GRACE,
-    Pod,
-    PodResourceClaim,
-    PriorityClass,
-    RuntimeClass,
-    WorkloadRef,
-)
+from closeby.objects.pods import Pod, PodResourceClaim, PriorityClass, RuntimeClass, WorkloadRef
 from closeby.objects.reasons import MOST_CONDITIONS, invalid
 from closeby.reading.decoding.affinity import TolerationWire, tolerations_of
 from closeby.reading.decoding.bandwidth import LIMITS, read_bandwidth_limits
@@ -84,6 +77,8 @@ _ROLE_KEYS: Final = frozenset(_ROLE_LABELS)
 _LONGEST_NUMBER: Final = 10
 #: Seconds; Kubernetes takes no longer one.
 _LONGEST_DEADLINE: Final = 2**31 - 1
+#: Seconds that a pod without one has to terminate.
+_USUAL_GRACE: Final = 30
 
 
 class DeviceClaimStatusWire(Wire, gc=False):
@@ -186,7 +181,7 @@ def _pod(wire: PodWire | TemplateWire, reading: DocumentReading, identity: Ident
     group_field = spec_wire.scheduling_group.pod_group_name if spec_wire.scheduling_group else None
     refers = spec_wire.workload_ref
     deadline, grace = spec_wire.active_deadline_seconds, spec_wire.termination_grace_period_seconds
-    grace = None if grace is None else min(max(grace, 0), _LONGEST_DEADLINE)
+    grace = _USUAL_GRACE if grace is None else min(max(grace, 0), _LONGEST_DEADLINE)
     unmet, claims = _resource_claims(spec_wire, status)
     try:
         volume_claims = claims_of(spec_wire, identity.name) if spec_wire.volumes else ()
@@ -279,11 +274,11 @@ def _ends(
     return min(ends, default=None)
 
 
-def _lasts(deadline: int, grace: int | None) -> float | None:
+def _lasts(deadline: int, grace: int) -> float | None:
     """By when a pod is gone, in seconds from its start; None where it may take any time."""
     if not 0 < deadline <= _LONGEST_DEADLINE:
         return None
-    return float(deadline + (USUAL_GRACE if grace is None else grace))
+    return float(deadline + grace)
 
 
 def _moment(key: str, text: str, reading: DocumentReading, called: str) -> float | None:

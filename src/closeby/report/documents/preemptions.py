@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
-from closeby.objects.pods import USUAL_GRACE, Pod
+from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, path_text, plural, time_text
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost, NoPreemption, Preemption
 from closeby.simulator.runs import Run
@@ -23,8 +23,7 @@ _CURES: Final = {
 
 
 class CostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What some victims cost. `lostAcceleratorSeconds` is compared before `gangsBroken`, `secondsToEnd`
-    before `pods`."""
+    """What some victims cost; lost work is compared before broken gangs, and the end before pods."""
 
     #: Victims whose eviction a PodDisruptionBudget does not allow.
     pdb_violations: int
@@ -32,8 +31,7 @@ class CostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     highest_priority: int | None
     #: Gangs that are left with fewer members than their minimum.
     gangs_broken: int
-    #: Accelerators times the seconds since each victim's start or its last checkpoint, and what it takes to
-    #: get back there (`restartCost`).
+    #: Accelerators times the seconds since each victim's start or last checkpoint, and `restartCost`.
     lost_accelerator_seconds: float
     #: Accelerators of the victims; thousandths of a CPU where no node has an accelerator.
     accelerators: int
@@ -43,8 +41,8 @@ class CostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     pods: int
     #: Seconds until the last of them is gone: the longest grace to terminate.
     seconds_to_end: int
-    #: True where a pod of a victim's owner or namespace did not end in time within the last hour, or where a
-    #: victim's grace is longer than `maxGrace`: that comes before all else. Only there then.
+    #: True where pods of a victim's owner or namespace did not end in time of late, or its grace is longer
+    #: than `maxGrace`, which comes before all else; only there then.
     last_choice: bool | UnsetType = UNSET
 
 
@@ -219,8 +217,6 @@ def cost_text(cost: CostEntry) -> str:
         said.append(f"{time_text(each)} of work lost on average")
     if cost.outside:
         said.append(f"{cost.outside:,} of {cost.accelerators:,} accelerators outside")
-    if cost.seconds_to_end > USUAL_GRACE:
-        said.append(f"up to {time_text(cost.seconds_to_end)} until the last is gone")
     if cost.last_choice is True:
         said.append("the last choice, as pods there do not end in time")
     return ", ".join(said)

@@ -39,6 +39,8 @@ class Budgets:
         self.version = 0
         #: The budgets by namespace; None: to be sorted.
         self._sorted: dict[str, _NamespaceBudgets] | None = {}
+        #: Namespaces whose budgets count for nothing.
+        self.overruled: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self._known)
@@ -62,7 +64,14 @@ class Budgets:
                 return self._known.pop(key, None) is not None
 
     def covering(self, pod: Pod) -> int:
-        """The budget of a pod, as an index into what is allowed."""
+        """The budget of a pod that counts, as an index into what is allowed."""
+        return NONE if pod.namespace in self.overruled else self._found(pod)
+
+    def overrules(self, pod: Pod) -> bool:
+        """Whether budgets cover a pod and count for nothing."""
+        return pod.namespace in self.overruled and self._found(pod) != NONE
+
+    def _found(self, pod: Pod) -> int:
         budgets = self._by_namespace().get(pod.namespace)
         if budgets is None:
             return NONE

@@ -6,7 +6,6 @@ arithmetic counts resources alone; where that is not all, sets are tried.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import floor
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -257,10 +256,7 @@ class Clearing(Struct, kw_only=True, eq=False):
         return covered, -unit.accelerators / len(unit.pods), *self._order(unit)
 
     def _order(self, unit: VictimUnit) -> tuple[object, ...]:
-        """What loses the least for each accelerator that it frees in the domain; the larger unit first.
-
-        Where it frees none there: for each pod that fits then.
-        """
+        """What loses the least for each accelerator, or pod of the preemptor, that it makes room for."""
         freed = unit.accelerators - unit.outside or max(sum(unit.gains) + len(unit.shared), 1)
         first = unit.last_choice, bool(unit.budgets), unit.priority, unit.lost / freed, -freed
         return *first, unit.whole and unit.gang, unit.seconds, len(unit.pods), unit.name
@@ -289,15 +285,7 @@ class _Exact:
         self._tally = VictimTally(clearing.allowed, clearing.limits)
         self._units = sorted(
             units,
-            key=lambda u: (
-                u.last_choice,
-                bool(u.budgets),
-                u.priority,
-                u.lost,
-                u.gang and u.whole,
-                len(u.pods),
-                u.name,
-            ),
+            key=lambda u: (u.last_choice, bool(u.budgets), u.priority, u.lost, u.gang and u.whole, u.name),
         )
         count = len(self._units)
         #: From each unit on: the most that is still to be gained, by kind, and by a single unit of it.
@@ -306,14 +294,6 @@ class _Exact:
             gains = self._most(self._units[at])
             self._rest[at] = [a + b for a, b in zip(self._rest[at + 1], gains, strict=True)]
         self._additive = not any(unit.shared for unit in self._units)
-        #: By kind: the places of the units that help, those first that lose the least for what they gain.
-        self._by_loss = [
-            sorted(
-                (place for place, unit in enumerate(self._units) if unit.gains[kind] > 0),
-                key=lambda place: self._units[place].lost / self._units[place].gains[kind],
-            )
-            for kind in range(len(domain_room.wanted))
-        ]
 
     def _most(self, unit: VictimUnit) -> list[int]:
         """The most that a unit can help: on shared nodes whatever could ever fit there."""
@@ -409,29 +389,10 @@ class _Exact:
         yield max(cost.last_choice, most_of([unit.last_choice for unit in left]))
         yield cost.pdb_violations
         yield max(cost.highest, most_of([unit.priority for unit in left]))
-        if self._additive:
-            yield cost.lost + max(self._least_lost(at, kind, lack) for kind, lack in enumerate(lacks))
-        else:
-            yield cost.lost + least([unit.lost for unit in left])
+        yield cost.lost + least([unit.lost for unit in left])
         singles = sum(not (unit.whole and unit.gang) for unit in left)
         yield cost.gangs_broken + max(fewest - singles, 0)
         yield cost.accelerators + least([unit.accelerators for unit in left])
         yield cost.outside + least([unit.outside for unit in left])
         yield max(cost.seconds, most_of([unit.seconds for unit in left]))
         yield cost.pods + least([len(unit.pods) for unit in left])
-
-    def _least_lost(self, at: int, kind: int, lack: int) -> float:
-        """What is lost at the least by units from ``at`` on that gain so much, if parts of units could go.
-
-        A whole number, so that no rounding makes it more than a sum that is as good.
-        """
-        lost = 0.0
-        for place in self._by_loss[kind] if lack > 0 else ():
-            unit = self._units[place]
-            if place >= at:
-                part = min(lack / unit.gains[kind], 1.0)
-                lost += part * unit.lost
-                lack -= unit.gains[kind]
-                if part < 1.0:
-                    break
-        return floor(lost * (1 - 1e-12))

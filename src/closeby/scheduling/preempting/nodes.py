@@ -287,9 +287,8 @@ class _Nodes(NamedTuple):
                 left[budget] -= pods
                 breaks = breaks or left[budget] < 0
             (violating if breaks else others).append(unit)
-        if not self.clearing.soft:
-            return others
-        return sorted([*violating, *others], key=lambda unit: -unit.last_choice)
+        going = [*violating, *others] if self.clearing.soft else others
+        return sorted(going, key=lambda unit: -unit.last_choice)
 
     def _reprieved(
         self, domain_room: DomainRoom, units: Sequence[VictimUnit]
@@ -333,10 +332,5 @@ def _some_alone(units: Sequence[VictimUnit]) -> bool:
 
 def _importance(running: RunningPods, unit: VictimUnit) -> tuple[object, ...]:
     """Those first that stay: the last choice, then by priority, gangs before pods, by start."""
-    return (
-        -unit.last_choice,
-        -unit.priority,
-        not unit.gang,
-        float(running.started[list(unit.pods)].min()),
-        unit.name,
-    )
+    started = float(running.started[list(unit.pods)].min())
+    return -unit.last_choice, -unit.priority, not unit.gang, started, unit.name

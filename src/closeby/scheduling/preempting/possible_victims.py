@@ -56,11 +56,12 @@ class PossibleVictims:
     def begin(self, now: float | None) -> None:
         """A round of decisions begins; ``now`` by the clock of the pods' times, None where not known."""
         self._now = now
+        if now is not None and self._unending:
+            self._unending = {key: until for key, until in self._unending.items() if now < until}
 
     def did_not_go(self, pods: Iterable[Pod], now: float | None) -> None:
         """Pods were to go and did not: they were not evicted, or they did not end in time."""
         clock = inf if now is None else now
-        self._unending = {key: until for key, until in self._unending.items() if now is None or now < until}
         for pod in pods:
             self.stuck[pod.uid] = clock + (_UNENDING if pod.terminating else _STUCK)
             if pod.terminating:
@@ -68,16 +69,14 @@ class PossibleVictims:
 
     def _with_last_choices(self, running: RunningPods) -> RunningPods:
         """The same, with the pods that go last, as others of their owner or namespace did not end of late."""
-        now = self._now
-        unending = {key for key, until in self._unending.items() if now is None or now < until}
+        unending, pods = self._unending, running.pods
         if not unending:
             return running
-        of_holder = np.zeros(len(running.holders), dtype=np.intp)
-        for number, holder in enumerate(running.holders):
-            if holder.owner in unending:
-                of_holder[number] = 2
-            elif holder.members:
-                of_holder[number] = running.pods[holder.members[0]].namespace in unending
+        found = (
+            2 if one.owner in unending else bool(one.members) and pods[one.members[0]].namespace in unending
+            for one in running.holders
+        )
+        of_holder = np.fromiter(found, dtype=np.intp, count=len(running.holders))
         return replace(running, last_choice=np.maximum(running.last_choice, of_holder[running.holder_of]))
 
     def below(self, key: str, priority: int) -> Victims | None:

@@ -13,7 +13,7 @@ from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
 from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
 from closeby.scheduling.preempting.plans import Plans
 from closeby.scheduling.preempting.possible_victims import PossibleVictims
-from closeby.scheduling.preempting.protected import WhoAsks
+from closeby.scheduling.preempting.protected import NAMED, WhoAsks
 from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption
 from closeby.scheduling.preempting.rule import Preempts
 from closeby.scheduling.preempting.trials import PreemptionTrials
@@ -22,8 +22,6 @@ from closeby.topology.tree import ROOT_LEVEL
 
 #: Pods that are being deleted, of which it is tried whether their end is needed.
 _SPARED: Final = 16
-#: Budgets that are named.
-_BUDGETS: Final = 3
 #: Priorities that are tried one by one for an explanation.
 _ABOVE: Final = 8
 
@@ -149,29 +147,30 @@ class Proposals:
         self, who: WhoAsks, question: GangQuestion | PodQuestion, victims: Victims | None, explained: bool
     ) -> NoPreemption | None:
         """Which budgets keep pods that would make room, and where that is explained, why no pod does."""
-        budgets = "" if victims is None or who.soft else self._kept_by_budgets(question, victims)
+        budgets = ""
+        if victims is not None and victims.running.covered and not who.soft:
+            budgets = self._kept_by_budgets(question, victims)
         why = self._why_none(who, question, victims) if explained else None
-        if budgets:
-            return replace(why or NoPreemption(), budgets=budgets)
-        return why
+        return replace(why or NoPreemption(), budgets=budgets) if budgets else why
 
     def _kept_by_budgets(self, question: GangQuestion | PodQuestion, victims: Victims) -> str:
         """The budgets that allow too few of the evictions by which an item would fit."""
-        if not victims.running.covered:
-            return ""
         question.soft = True
         choice = self._choice(question, victims)
         question.soft = False
         counts = Counter[int]()
-        for unit in choice.units if choice is not None else ():
+        for unit in () if choice is None else choice.units:
             counts.update(dict(unit.budgets))
-        allowed, names = victims.allowed, self._possible.budgets
-        return ", and ".join(
-            f"PodDisruptionBudget {names[budget]} allows {_evictions(allowed[budget])} of "
-            f"{plural(count, 'pod')} that would have to go"
-            for budget, count in sorted(counts.items())[:_BUDGETS]
-            if count > allowed[budget]
-        )
+        said = []
+        for budget, count in sorted(counts.items()):
+            allowed = victims.allowed[budget]
+            if count > allowed:
+                what = plural(allowed, "eviction") if allowed else "no eviction"
+                said.append(
+                    f"PodDisruptionBudget {self._possible.budgets[budget]} allows {what} of "
+                    f"{plural(count, 'pod')} that would have to go"
+                )
+        return ", and ".join(said[:NAMED])
 
     def _why_none(
         self, who: WhoAsks, question: GangQuestion | PodQuestion, victims: Victims | None
@@ -229,7 +228,3 @@ class Proposals:
         if isinstance(question, GangQuestion):
             return self._plugin.domain_for(question, victims)
         return self._plugin.node_for(question, victims)
-
-
-def _evictions(count: int) -> str:
-    return plural(count, "eviction") if count else "no eviction"

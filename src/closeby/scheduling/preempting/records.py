@@ -11,8 +11,8 @@ from closeby.objects.pods import Pod
 class EvictionCost(NamedTuple):
     """What a set of victims costs. Compared in the order of the fields; the least is the best."""
 
-    #: How surely a victim does not end in time: 2 as another pod of its owner did not of late, 1 as one of
-    #: its namespace did not, or as its grace is too long.
+    #: 2 where another pod of a victim's owner did not end in time of late, 1 where one of its namespace
+    #: did not, or its grace is too long.
     last_choice: int = 0
     #: Victims whose eviction a PodDisruptionBudget does not allow.
     pdb_violations: int = 0

@@ -82,16 +82,6 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
         """``planDeadline`` in seconds."""
         return parse_duration(self.plan_deadline) or 0.0
 
-    @property
-    def restart(self) -> float:
-        """``restartCost`` in seconds."""
-        return parse_duration(self.restart_cost) or 0.0
-
-    @property
-    def longest_grace(self) -> float:
-        """``maxGrace`` in seconds."""
-        return parse_duration(self.max_grace) or 0.0
-
     def soft(self, *, gang: bool) -> bool:
         """Whether a gang, or a plain pod, may violate budgets."""
         return not gang if self.pdb is None else self.pdb == "soft"

@@ -24,7 +24,6 @@ class VictimUnit(Struct, frozen=True, kw_only=True, eq=False):
     gang: bool
     #: The part of its gang that a single member is of.
     leaf: str = ""
-    #: As in ``EvictionCost``.
     last_choice: int = 0
     priority: int
     lost: float

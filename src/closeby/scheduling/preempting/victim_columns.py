@@ -11,7 +11,8 @@ from closeby.objects.arrays import Bools, Ints, Scores, widen
 from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import is_accelerator
-from closeby.objects.pods import DEFAULT_SCHEDULER, USUAL_GRACE, Pod, PodSpec, gang_key
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec, gang_key
+from closeby.objects.times import parse_duration
 from closeby.reading.decoding.preemption_requests import minimum_request
 from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState
@@ -42,8 +43,10 @@ class VictimColumns:
         self._state = state
         self._rule = rule
         self._whose = whose
+        state.budgets.overruled = rule.overrule_budgets
+        self._restart = parse_duration(rule.restart_cost) or 0.0
         #: Where victims end at once no grace is too long.
-        self._longest_grace = rule.longest_grace if whose.reports else inf
+        self._longest_grace = (parse_duration(rule.max_grace) or 0.0) if whose.reports else inf
         own = rule.protected_namespaces
         self._trusted = whose.namespaces if own is None else own
         #: Another number whenever anything is other than before; 0 before the first look.
@@ -83,7 +86,7 @@ class VictimColumns:
 
         One of a gang whose minimum stays may be beyond it.
         """
-        if self._covering(pod) != NONE or self._protection(pod, NONE) is not None:
+        if self._state.budgets.covering(pod) != NONE or self._protection(pod, NONE) is not None:
             return False
         ask = self._whose.times
         times = PodTimes(_start(pod), pod.checkpointed) if ask is None else ask(pod)
@@ -92,11 +95,6 @@ class VictimColumns:
         if not self._rule.runtime:
             return True
         return now is not None and times.started is not None and now >= times.started + self._rule.runtime
-
-    def _covering(self, pod: Pod) -> int:
-        """The budget of a pod, as far as it counts."""
-        overruled = pod.namespace in self._rule.overrule_budgets
-        return NONE if overruled else self._state.budgets.covering(pod)
 
     def _protection(self, pod: Pod, budget: int) -> Protection | None:
         """Why a pod may not be a victim of any item, however long it has run."""
@@ -180,6 +178,7 @@ class VictimColumns:
 
     def _add(self, placed: Iterable[tuple[Pod, int]]) -> None:
         first = len(self._pods)
+        covering = self._state.budgets.covering
         excluded, trusted, budgeted = (
             self._whose.excluded_namespaces,
             self._trusted,
@@ -190,7 +189,7 @@ class VictimColumns:
         starts: list[float | None] = []
         saves: list[float | None] = []
         for row, (pod, slot) in enumerate(placed, first):
-            budget = self._covering(pod) if budgeted else NONE
+            budget = covering(pod) if budgeted else -1
             self._pods.append(pod)
             self._index[pod.uid] = row
             slots.append(slot)
@@ -199,7 +198,7 @@ class VictimColumns:
             budgets.append(budget)
             terminating.append(pod.terminating)
             may.append(protection(pod, budget, trusted, excluded) is None)
-            graces.append(USUAL_GRACE if pod.grace is None else pod.grace)
+            graces.append(pod.grace)
             starts.append(_start(pod))
             saves.append(pod.checkpointed)
         end = len(self._pods)
@@ -358,7 +357,7 @@ class VictimColumns:
             evictable &= ~np.isin(self._holder_of[:count], list(self._protected))
         young = np.zeros(count, dtype=np.bool_)
         # What it takes to get back to where it was is lost in any case.
-        lost = specs.weights[own] * (np.floor(self._rule.restart * _PARTS) / _PARTS)
+        lost = specs.weights[own] * (np.floor(self._restart * _PARTS) / _PARTS)
         if now is not None:
             if self._rule.runtime:
                 # The sum is what the deadline is: a difference of floats may fall short of it.

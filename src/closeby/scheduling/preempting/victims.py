@@ -262,26 +262,25 @@ class Units:
             ).tolist()
             return found
 
-        def most(of_holders: Ints, of_singles: Ints, nothing: float) -> list[float]:
+        def most(of_holders: Ints, of_singles: Ints, nothing: float) -> Scores:
             """The highest of so many of the smallest values in each domain."""
             values = np.concatenate([of_holders, of_singles])
             order = np.lexsort((values, by))
             last = rank_in(by[order]) == np.minimum(fewest, units)[by[order]] - 1
             found = np.full(count, nothing)
             found[by[order][last]] = values[order][last]
-            highest: list[float] = found.tolist()
-            return highest
+            return found
 
         return list(
             zip(
-                most(running.holder_last_choice[holders], running.last_choice[singles], 0),
+                most(running.holder_last_choice[holders], running.last_choice[singles], 0).tolist(),
                 [0] * count,
-                most(running.holder_priority[holders], running.priorities[singles], -inf),
+                most(running.holder_priority[holders], running.priorities[singles], -inf).tolist(),
                 np.maximum(lost_in, least(lost, running.lost[singles])).tolist(),
                 np.maximum(fewest - (units - broken), 0).tolist(),
                 least(heavy, running.accelerators[singles]),
                 least(heavy - self._inside[whole], none),
-                most(running.holder_grace[holders], running.grace[singles], 0),
+                most(running.holder_grace[holders], running.grace[singles], 0).tolist(),
                 least(running.holder_pods[holders], none + 1),
                 strict=True,
             )
@@ -348,10 +347,7 @@ def sum_before(groups: Ints, values: Ints, count: int) -> Ints:
 
 
 def _least_lost(groups: Ints, lost: Scores, gains: Ints, lacks: Ints) -> Scores:
-    """What is lost at the least in each group by units that gain what it lacks, if parts of units could go.
-
-    A whole number, so that no rounding makes it more than a sum that is as good.
-    """
+    """What each group loses at the least to gain what it lacks, if parts of units could go; rounded down."""
     helps = gains > 0
     groups, lost, gains = groups[helps], lost[helps], gains[helps]
     order = np.lexsort((lost / gains, groups))
