@@ -186,7 +186,8 @@ def test_a_tenant_whose_pods_do_not_end_is_the_last_choice(
                 ]
                 assert len(terminating) == 1
             finally:
-                await release(it, "slow-1"), await release(it, "slow-2")
+                await release(it, "slow-1")
+                await release(it, "slow-2")
 
     asyncio.run(run())
 

@@ -218,7 +218,7 @@ def test_the_budget_that_keeps_victims_is_named_where_they_would_make_room(expla
     site.waiting("train", 2)
     assert site.tick() == []
     outcome = site.outcomes["default/train"]
-    assert "PodDisruptionBudget default/keep allows 1 eviction of 2 pods" in outcome.message
+    assert "PodDisruptionBudget default/keep allows 1 eviction of 2 pods" in (outcome.message or "")
     assert (outcome.no_preemption is not None) == explain
 
 
@@ -229,7 +229,7 @@ def test_a_budget_without_which_nothing_would_fit_either_is_not_named() -> None:
     budgeted(site, "keep", 0)
     site.waiting("train", 2)
     assert site.tick() == []
-    assert "PodDisruptionBudget" not in site.outcomes["default/train"].message
+    assert "PodDisruptionBudget" not in (site.outcomes["default/train"].message or "")
 
 
 @pytest.mark.parametrize(("namespaces", "victims"), [(("default", "a"), ["low-0", "low-1"]), (("a",), [])])

@@ -354,7 +354,8 @@ def _least_lost(groups: Ints, lost: Scores, gains: Ints, lacks: Ints) -> Scores:
     groups, lost, gains = groups[order], lost[order], gains[order]
     left = lacks[groups] - sum_before(groups, gains, len(lacks))
     share = np.clip(left / gains, 0.0, 1.0)
-    return np.floor(np.bincount(groups, weights=share * lost, minlength=len(lacks)) * (1 - 1e-12))
+    found = np.bincount(groups, weights=share * lost, minlength=len(lacks)).astype(np.float64)
+    return np.floor(found * (1 - 1e-12), out=found)
 
 
 def _summed(amounts: Ints, which: Ints, first: Ints) -> Ints:

@@ -139,6 +139,6 @@ def _with(said: Sequence[Preemption | NoPreemption], decision: Decision) -> Deci
         return decision
     why, outcome = next((one for one in said if isinstance(one, NoPreemption)), None), decision.outcome
     if why is not None and why.budgets:
-        outcome = replace(outcome, message=f"{outcome.message}; {why.budgets}")
+        outcome = replace(outcome, message="; ".join(filter(None, (outcome.message, why.budgets))))
     explained = why if why is not None and why.why else None
     return Decision(replace(outcome, preemptions=plans_of(said), no_preemption=explained), decision.fault)
