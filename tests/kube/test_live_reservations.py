@@ -72,7 +72,7 @@ def test_a_short_pod_uses_the_nodes_until_the_gang_is_expected_to_start(
     async def run() -> None:
         async with (
             world(control_plane, namespace, *HOSTS) as it,
-            it.scheduling(Configuration(reserve_after=1.0)) as scheduler,
+            it.scheduling(Configuration(reserve_after=1.0, reserve_budget=10.0)) as scheduler,
         ):
             await it.create(*(it.pod(f"old-{index}", activeDeadlineSeconds=3600) for index in range(4)))
             placed = await it.bound(4)
@@ -101,6 +101,50 @@ def test_a_short_pod_uses_the_nodes_until_the_gang_is_expected_to_start(
                 return str(status.get("reservation", {}).get("expected", "")).startswith("20")
 
             await until(written)
+
+    asyncio.run(run())
+
+
+def test_a_gang_lets_go_once_its_budget_is_spent_and_says_so(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """It may let 10 GPU-seconds idle: a GPU that is free on its nodes for ten seconds."""
+
+    async def run() -> None:
+        configuration = Configuration(reserve_after=1.0, reserve_budget=10 / (2 * 3600))
+        async with world(control_plane, namespace, *HOSTS) as it, it.scheduling(configuration) as scheduler:
+            await it.create(*(it.pod(f"old-{index}") for index in range(4)))
+            placed = await it.bound(4)
+            await it.gang("big", 2, required="rack")
+
+            async def reserved() -> bool:
+                return scheduler.engine.reservation is not None
+
+            await until(reserved)
+            kept = scheduler.engine.reservation
+            assert kept is not None
+            await it.delete(next(name for name, where in placed.items() if where == kept.nodes[0]))
+            await it.create(it.pod("late"))
+            await it.refusal("late")
+
+            async def bound() -> bool:
+                return (await it.placed()).get("late") == kept.nodes[0]
+
+            await until(bound)
+            spent: dict[str, str] = {}
+
+            async def said() -> bool:
+                status = (await group_of(it, "big"))["status"]
+                spent.update(status.get("reservation", {}), told=status["conditions"][0]["message"])
+                return "reason" in spent
+
+            await until(said)
+            assert spent["reason"] == "ReservationBudgetSpent" and spent["resumes"].startswith("20")
+            assert spent["told"].endswith(f"so it keeps none until {spent['resumes']}")
+            [event] = await it.events("NodesReleased")
+            assert "as much has idled there as its reserveBudget allows" in event["note"]
+            [logged] = it.said("released")
+            assert logged["reason"] == "ReservationBudgetSpent"
 
     asyncio.run(run())
 

@@ -275,6 +275,18 @@ def test_a_reservation_needs_a_span_of_time(value: str, golden: Golden) -> None:
     golden("manifest-problems", message)
 
 
+@pytest.mark.parametrize(("text", "part"), [("", 0.25), ("reserveBudget: 2", 2.0), ("reserveBudget: 0", 0.0)])
+def test_how_much_may_idle_on_reserved_nodes(text: str, part: float) -> None:
+    assert read_configuration(text).reserve_budget == part
+
+
+@pytest.mark.parametrize("value", ["much", "-1", ".inf", "[1]"])
+def test_what_may_idle_is_a_number(value: str, golden: Golden) -> None:
+    [(line, message)] = mistakes(f"schedulerName: closeby\nreserveBudget: {value}\n")
+    assert line == 2
+    golden("manifest-problems", message)
+
+
 @pytest.mark.parametrize(
     ("text", "namespaces"),
     [

@@ -37,9 +37,9 @@ def short(
     return PodUpserted(pods(None, 1, needs, prefix=name, lasts=lasts, ends=ends, **more)[0])
 
 
-def held(end: float | None = END, **gang: Any) -> Site:
+def held(end: float | None = END, budget: float = 1e6, **gang: Any) -> Site:
     """a1, which is free, and a2, whose pod ends then, are kept for a gang; all other nodes are full."""
-    site = Site().full()
+    site = Site(budget=budget).full()
     site.at(0.0, PodDeleted("default/old-a2-0"), PodUpserted(old("a2", end)))
     site.at(0.0, *job("big", 2, required="rack", **gang))
     site.at(AFTER, *ends("a1"))
@@ -169,6 +169,17 @@ class TestWhoBackfills:
         site.at(AFTER + 1, *ends("b1"), few, *map(PodUpserted, members))
         assert site.where == {"few-0": "b1", "few-1": "a1"}
 
+    def test_what_backfills_does_not_idle(self) -> None:
+        """The gang may let 2 GPUs idle for half an hour; a1 is free only after what runs on a2 is late."""
+        site = held(budget=0.25)
+        site.at(AFTER, short("s", 1000.0))
+        assert site.where == {"s-0": "a1"}
+        site.at(END, PodDeleted("default/s-0"))
+        site.at(END + 1800)
+        assert site.reserved == "a1 a2"
+        site.at(END + 1801)
+        assert site.reserved == ""
+
     def test_the_gang_starts_when_it_was_expected_to(self) -> None:
         site = held()
         site.at(AFTER + 1, short("s", 999.0))
@@ -241,6 +252,13 @@ class TestTheMoment:
         site.at(AFTER + 1, PodUpserted(leaving))
         assert expected(site) == "second 630"
 
+    def test_so_does_a_member_of_its_own(self) -> None:
+        site = Site("zone-a rack-1 : a1=2 a2=2")
+        leaving = replace(old("a2", None), group="big", terminating=True, deleted_by=AFTER + 30)
+        site.at(0.0, PodUpserted(leaving), *job("big", 2, required="rack"))
+        site.at(AFTER)
+        assert (site.reserved, expected(site)) == ("a1 a2", "second 630")
+
     def test_the_gang_that_waits_says_it(self) -> None:
         site = held()
         site.at(AFTER + 5, PodUpserted(pods("big", 1, spec(gpu=2), labels={"new": "label"})[0]))
@@ -298,6 +316,16 @@ class TestTheMoment:
         site.at(AFTER + 100, *ends("b1", "b2", "b3"))
         assert site.reserved == "a1 a2 a3 a4"
         assert expected(site) == "second 1600"
+
+    @pytest.mark.parametrize(("there", "nodes"), [(END, "a1 a2 a3 a4"), (END - 1, "b1 b2 b3 b4")])
+    def test_a_gang_moves_only_to_where_it_would_start_earlier(self, there: float, nodes: str) -> None:
+        site = Site("z r1 : a1=2 a2=2 a3=2 a4=2\nz r2 : b1=2 b2=2 b3=2 b4=2").full()
+        names = [f"{rack}{number}" for rack in "ab" for number in range(1, 5)]
+        end = {name: END if name < "b" else there for name in names}
+        site.at(0.0, *(PodUpserted(old(name, end[name])) for name in names), *job("big", 4, required="rack"))
+        site.at(AFTER)
+        site.at(AFTER + 100, *ends("b1", "b2", "b3"))
+        assert site.reserved == nodes
 
 
 class Planned(Struct, frozen=True):

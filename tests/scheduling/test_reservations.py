@@ -4,6 +4,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     Event,
+    FlushUnschedulable,
     GroupChanged,
     GroupDeleted,
     NodeDeleted,
@@ -44,9 +46,11 @@ zone-b rack-3 : b1=2 b2=2
 class Site:
     """An engine with a clock, and short ways to ask."""
 
-    def __init__(self, drawing: str = TWO_ZONES, after: float = AFTER) -> None:
+    def __init__(self, drawing: str = TWO_ZONES, after: float = AFTER, budget: float = 1e6) -> None:
+        """By default as much may idle as will."""
+        configuration = Configuration(reserve_budget=budget)
         self.engine = Engine(
-            lambda handle: profile_for(Configuration(), handle), backoff=False, reserve_after=after
+            lambda handle: profile_for(configuration, handle), backoff=False, reserve_after=after
         )
         topology = TopologyChanged(fabric("zone", "rack", HOSTNAME))
         self.engine.handle(*map(NodeUpserted, draw(drawing)), topology)
@@ -338,6 +342,25 @@ class TestWhoKeepsOff:
         assert site.where["runs-1"] in ("a1", "a2")
         assert site.outcome("runs").reason is None
 
+    def test_a_gang_of_which_enough_run_or_are_done_keeps_off(self) -> None:
+        """Three are needed: one is done, two run, and a fourth one would only come on top."""
+        site = Site("zone-a rack-1 : a1=2 a2=2\nzone-b rack-2 : b1=2 b2=2")
+        done, *run, more = pods("runs", 4, spec(gpu=2), created=2.0)
+        old = pods(None, 2, spec(gpu=2), prefix="old")
+        members = [replace(done, phase="Succeeded")]
+        members += [
+            replace(pod, node_name=on, phase="Running") for pod, on in zip(run, ("b1", "b2"), strict=True)
+        ]
+        there = [
+            replace(pod, node_name=on, phase="Running") for pod, on in zip(old, ("a1", "a2"), strict=True)
+        ]
+        site.at(0.0, GroupChanged(gang("runs", min_member=3)), *map(PodUpserted, (*members, *there)))
+        site.at(1.0, *job("big", 2, prefix="b", created=1.0))
+        site.at(1.0 + AFTER, PodDeleted("default/old-0"))
+        assert site.reserved == "a1 a2"
+        site.at(2.0 + AFTER, PodUpserted(more))
+        assert site.where == {}
+
     def test_one_that_goes_before_takes_over(self) -> None:
         site = self.held()
         site.at(AFTER + 1, *job("urgent", 2, required="rack", priority=9, prefix="u"))
@@ -368,6 +391,16 @@ class TestWhatBecomesOfIt:
         changes = site.at(AFTER + 1, NodeDeleted("a2"))
         assert [type(one) for one in changes] == [Released, Reserved]
         assert site.reserved in ("a3 a4", "b1 b2")
+
+    def test_it_changes_when_a_node_goes_though_the_others_would_do(self) -> None:
+        site = self.held()
+        larger = replace(site.engine.cluster.node_at(1), allocatable={GPU: 4})
+        others = pods(None, 2, spec(gpu=1), prefix="more", on="a2")
+        site.at(AFTER + 1, NodeUpserted(larger), *map(PodUpserted, others))
+        assert site.reserved == "a1 a2"
+        changes = site.at(AFTER + 2, NodeDeleted("a1"))
+        assert [type(one) for one in changes] == [Released, Reserved]
+        assert site.reserved == "a2"
 
     def test_it_moves_when_a_node_is_cordoned(self) -> None:
         site = self.held()
@@ -483,6 +516,16 @@ class TestWhatBecomesOfIt:
         site.at(2 * AFTER)
         assert site.reserved == "b1 b2"
 
+    def test_a_gang_that_was_passed_over_is_asked_after_again_when_anything_may_have_changed(self) -> None:
+        site = Site().full(owner="ReplicaSet/service")
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER)
+        others = (pods(None, 1, spec(gpu=2), prefix=f"new-{name}", on=name)[0] for name in ("b1", "b2"))
+        site.at(AFTER + 11, *ends("b1", "b2"), *map(PodUpserted, others))
+        assert site.reserved == ""
+        site.at(AFTER + 12, FlushUnschedulable())
+        assert site.reserved == "b1 b2"
+
     def test_it_stays_where_the_search_finds_the_same_again(self) -> None:
         """Five members of some of the subgroups: among fewer nodes the search finds fewer."""
         site = Site("z1 r1 : a1=3 a2=3\nz1 r2 : a3=1")
@@ -532,6 +575,208 @@ class TestWhatBecomesOfIt:
         for _ in range(3):
             site.engine.handle(Tick())
         assert site.reserved == ""
+
+
+class TestTheBudget:
+    """Of a gang with two pods of 2 GPUs each: a quarter of 4 GPUs for an hour is 3,600 GPU-seconds."""
+
+    def held(self, budget: float = 0.25, **more: Any) -> Site:
+        """a1, which is free, and a2, which is not, are kept for the gang."""
+        site = Site(budget=budget).full()
+        site.at(0.0, *job("big", 2, required="rack", **more))
+        site.at(AFTER, *ends("a1"))
+        assert site.reserved == "a1 a2"
+        return site
+
+    def test_it_lets_go_for_as_long_as_it_lasted(self, golden: Golden) -> None:
+        site = self.held()
+        site.at(AFTER + 1, small("s"))
+        site.at(AFTER + 1800)
+        assert (site.reserved, site.where) == ("a1 a2", {})
+        (released,) = [one for one in site.at(AFTER + 1801) if isinstance(one, Released)]
+        assert released.reservation.reason is Reason.RESERVATION_BUDGET_SPENT
+        assert (site.reserved, site.where) == ("", {"s-0": "a1"})
+        site.at(AFTER + 3601, PodDeleted("default/s-0"))
+        assert site.reserved == ""
+        site.at(AFTER + 3602)
+        assert site.reserved == "a1 a2"
+        golden("refusals", released.why)
+
+    def test_meanwhile_the_gang_says_so(self) -> None:
+        site = self.held()
+        site.at(AFTER + 1801)
+        site.at(AFTER + 1802, PodUpserted(pods("big", 1, spec(gpu=2), labels={"new": "label"})[0]))
+        told, kept = site.outcome("big"), site.engine.reservation_of("default/big")
+        assert kept is not None and told.reservation == kept
+        assert (kept.status.reason, kept.status.resumes) == ("ReservationBudgetSpent", "second 4202")
+        assert (told.full_message or "").endswith(kept.sentence())
+        assert kept.sentence() in [entry.what for entry in site.engine.story("default/big")]
+        site.at(AFTER + 3602)
+        kept = site.engine.reservation_of("default/big")
+        assert kept is not None and kept.status.reason is None
+
+    def test_its_budget_is_new_each_time(self) -> None:
+        site = self.held()
+        for begin in (AFTER, AFTER + 3602, AFTER + 7204):
+            site.at(begin)
+            assert site.reserved == "a1 a2"
+            site.at(begin + 1800)
+            assert site.reserved == "a1 a2"
+            site.at(begin + 1801)
+            assert site.reserved == ""
+
+    @pytest.mark.parametrize(("budget", "lasts", "seconds"), [(0.25, 7200.0, 3600), (0.1, None, 720)])
+    def test_by_the_factor_and_the_time_that_the_gang_takes(
+        self, budget: float, lasts: float | None, seconds: int
+    ) -> None:
+        site = self.held(budget, lasts=lasts)
+        site.at(AFTER + seconds)
+        assert site.reserved == "a1 a2"
+        site.at(AFTER + seconds + 1)
+        assert site.reserved == ""
+
+    def test_what_the_higher_priority_uses_does_not_idle(self) -> None:
+        site = self.held()
+        site.at(AFTER + 1000, small("urgent", priority=1))
+        site.at(AFTER + 9000, PodDeleted("default/urgent-0"))
+        site.at(AFTER + 9800)
+        assert site.reserved == "a1 a2"
+        site.at(AFTER + 9801)
+        assert site.reserved == ""
+
+    def test_what_one_gang_spent_counts_after_another_went_before_it(self) -> None:
+        site = self.held()
+        site.at(AFTER + 1, *job("urgent", 2, required="zone", priority=9, prefix="u"))
+        site.at(2 * AFTER + 1)
+        assert site.engine.reservation is not None and site.engine.reservation.key == "default/urgent"
+        site.at(3 * AFTER, *(PodDeleted(f"default/u-{index}") for index in (0, 1)))
+        assert site.engine.reservation.key == "default/big"
+        site.at(3 * AFTER + 1199)
+        assert site.reserved == "a1 a2"
+        site.at(3 * AFTER + 1200)
+        assert site.reserved == ""
+
+    def test_gangs_after_it_keep_nothing_while_it_lets_go(self) -> None:
+        site = self.held()
+        site.at(AFTER + 1, *job("later", 2, required="rack", prefix="p"))
+        site.at(AFTER + 1801)
+        site.at(AFTER + 2500)
+        assert site.reserved == ""
+        site.at(AFTER + 2600, *job("urgent", 2, required="rack", priority=9, prefix="u"))
+        site.at(2 * AFTER + 2600)
+        assert site.engine.reservation is not None, "one before it does"
+        assert site.engine.reservation.key == "default/urgent"
+
+    def test_gangs_after_it_take_over_once_it_is_gone(self) -> None:
+        site = self.held()
+        site.at(AFTER + 1, *job("later", 2, required="rack", prefix="p"))
+        site.at(AFTER + 1801)
+        site.at(AFTER + 2500, *(PodDeleted(f"default/big-{index}") for index in (0, 1)))
+        assert site.engine.reservation is not None
+        assert site.engine.reservation.key == "default/later"
+
+    @pytest.mark.parametrize(("end", "keeps"), [(AFTER + 1800, True), (AFTER + 1801, False)])
+    def test_nodes_are_kept_only_where_less_will_idle_until_they_are_free(
+        self, end: float, keeps: bool
+    ) -> None:
+        """On a1 two GPUs wait for what runs on a2."""
+        site = Site("z r1 : a1=2 a2=2", budget=0.25)
+        site.at(0.0, PodUpserted(pods(None, 1, spec(gpu=2), prefix="old", on="a2", ends=end)[0]))
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER)
+        assert (site.reserved == "a1 a2") is keeps
+        site.at(AFTER + 1, small("s"))
+        assert site.where == ({} if keeps else {"s-0": "a1"})
+
+    @pytest.mark.parametrize(("started", "keeps"), [(-1200.0, True), (-1201.0, False)])
+    def test_what_says_no_end_is_taken_to_run_as_long_again(self, started: float, keeps: bool) -> None:
+        site = Site("z r1 : a1=2 a2=2", budget=0.25)
+        site.at(0.0, PodUpserted(pods(None, 1, spec(gpu=2), prefix="old", on="a2", started=started)[0]))
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(AFTER)
+        assert (site.reserved == "a1 a2") is keeps
+
+    def test_so_is_what_was_placed_and_has_not_said_that_it_started(self) -> None:
+        site = Site("z r1 : a1=2 a2=2", after=2000.0, budget=0.25)
+        site.at(0.0, small("old"))
+        site.at(0.0, *job("big", 2, required="rack"))
+        site.at(2000.0)
+        assert site.reserved == ""
+        site.at(2400.0, PodDeleted("default/old-0"), small("new", priority=1))
+        assert site.reserved == "a1 a2", "that the other one has just started"
+
+    def test_one_that_would_take_too_much_is_passed_over(self) -> None:
+        """Of the first zone the first node is free long before the last, and of one node nothing idles."""
+        site = Site(budget=0.25)
+        for number, name in enumerate(("a1", "a2", "a3", "a4", "b1", "b2")):
+            pod = pods(None, 1, spec(gpu=2), prefix=f"old-{name}", on=name, started=-1000.0 * number)[0]
+            site.at(0.0, PodUpserted(pod))
+        site.at(0.0, *job("big", 4, required="zone", prefix="b"), *job("little", 1, required="rack"))
+        site.at(AFTER)
+        assert site.engine.reservation is not None
+        assert site.engine.reservation.key == "default/little"
+        site.at(AFTER + 100, *ends("a1", "a2", "a3"))
+        assert set(site.where) == {"little-0"}
+
+    def test_what_asks_for_no_accelerator_may_let_cpu_idle(self) -> None:
+        """A quarter of two cores for an hour; one core idles, and 2 GPUs beside it do not count."""
+        site = Site("z r1 : a1=2 a2=2", budget=0.25)
+        for name in ("a1", "a2"):
+            site.at(0.0, NodeUpserted(node(name, {"zone": "z", "rack": "r1"}, {GPU: 2, "cpu": 1000})))
+        site.at(0.0, PodUpserted(pods(None, 1, spec(cpu=1000), prefix="old", on="a2")[0]))
+        group = GroupChanged(gang("big", min_member=2, required="rack"))
+        site.at(0.0, group, *map(PodUpserted, pods("big", 2, spec(cpu=1000))))
+        site.at(AFTER)
+        assert site.reserved == "a1 a2"
+        site.at(AFTER + 1800)
+        assert site.reserved == "a1 a2"
+        site.at(AFTER + 1801)
+        assert site.reserved == ""
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_what_idles_for_a_gang_is_never_more_than_its_budget_and_one_tick(seed: int) -> None:
+    """Random jobs that end early, late or not at all. The test counts what is free on reserved nodes."""
+    dice, site, names = Random(seed), Site(after=20.0, budget=0.25), count()
+    sizes, budgets = dict[str, int](), dict[str, float]()
+    idled, kept, rests = dict[str, float](), dict[str, float](), dict[str, float]()
+    idle, now, spent = 0, 0.0, 0
+    for _ in range(60):
+        seconds = dice.choice([1.0, 10.0, 30.0])
+        now += seconds
+        events: list[Event] = []
+        for _ in range(dice.randint(0, 2)):
+            name, size = f"j{next(names)}", dice.choice([1, 1, 2, 4])
+            lasts = float(dice.choice([10, 40, 100, 400]))
+            gpus, required = dice.randint(1, 2), "zone" if size == 4 else dice.choice([None, "rack"])
+            events += job(name, size, required=required, gpus=gpus, lasts=lasts)
+            sizes[name], budgets[f"default/{name}"] = size, 0.25 * size * gpus * lasts
+        if sizes and dice.random() < 0.5:
+            name = dice.choice(list(sizes))
+            events += [PodDeleted(f"default/{name}-{index}") for index in range(sizes.pop(name))]
+            events.append(GroupDeleted(f"default/{name}"))
+        held = site.engine.reservation
+        if held is not None:
+            idled[held.key] = idled.get(held.key, 0.0) + idle * seconds
+            kept[held.key] = kept.get(held.key, 0.0) + seconds
+            assert idled[held.key] <= budgets[held.key] + idle * seconds
+        for output in site.at(now, *events):
+            match output:
+                case Reserved(reservation):
+                    assert now >= rests.get(reservation.key, 0.0)
+                case Released(reservation) if reservation.reason is not None:
+                    spent += 1
+                    assert idled[reservation.key] > budgets[reservation.key]
+                    rests[reservation.key] = now + kept[reservation.key]
+                    idled[reservation.key] = kept[reservation.key] = 0.0
+        held = site.engine.reservation
+        assert held is None or idled.get(held.key, 0.0) <= budgets[held.key]
+        cluster = site.engine.cluster
+        slots = np.asarray(
+            [] if held is None else [cluster.slot_of(name) for name in held.nodes], dtype=np.intp
+        )
+        idle = int(cluster.free(cluster.row_of[GPU], slots).sum())
 
 
 def stream(site: Site, seconds: int, size: int, required: str | None) -> float | None:

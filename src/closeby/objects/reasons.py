@@ -38,6 +38,8 @@ class Reason(StrEnum):
     NODE_RESERVED = "NodeReserved"
     #: There is room, but in domains that other gangs have for themselves.
     DOMAIN_EXCLUSIVE = "DomainExclusive"
+    #: Not a refusal: nodes were kept for a gang until what idled there was as much as may idle.
+    RESERVATION_BUDGET_SPENT = "ReservationBudgetSpent"
     BANDWIDTH_RISK = "BandwidthRisk"
     NETWORK_COST_TOO_HIGH = "NetworkCostTooHigh"
     #: A pod waits for the AppGroup that it names, or was placed without it.

@@ -55,6 +55,10 @@ class ReservationStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expected: str | None = None
     #: Pods of the gang without room on these nodes when they were chosen.
     missing: int = 0
+    #: Why they are not kept any more: ``ReservationBudgetSpent``; not there while they are.
+    reason: str | None = None
+    #: From when on the gang may keep nodes again, as ``since``; there with ``reason``.
+    resumes: str | None = None
 
     @property
     def where(self) -> str:
@@ -66,8 +70,19 @@ class ReservationStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The verb that agrees with the number of nodes."""
         return "is" if self.nodes == 1 else "are"
 
+    @property
+    def why(self) -> str:
+        """Why they are not kept any more."""
+        return f"as much has idled there as its reserveBudget allows, so it keeps none until {self.resumes}"
+
+    def released(self, why: str) -> str:
+        """For the gang, once they are not kept any more."""
+        return f"{self.where} {self.are} no longer reserved for it: {why}"
+
     def sentence(self) -> str:
         """For the gang."""
+        if self.resumes is not None:
+            return self.released(self.why)
         said = f"{self.where} {self.are} reserved for it since {self.since}"
         return said if self.expected is None else f"{said}, expected to have the room by {self.expected}"
 

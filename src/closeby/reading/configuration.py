@@ -23,6 +23,8 @@ from closeby.reading.decoding.yaml_values import YamlDocument, yaml_document
 #: What is kept free is lost to all others meanwhile, so by default it is the last resort: late enough to cost
 #: next to nothing where gangs get their turn anyway, early enough that none waits indefinitely.
 RESERVE_AFTER: Final = 4 * 3600.0
+#: How much may idle there, as a part of what the gang itself will use.
+RESERVE_BUDGET: Final = 0.25
 #: Seconds after which a pod whose AppGroup is not known is scheduled without it, unless the configuration
 #: says it: discovery lists a new kind about a second after the API server serves it.
 UNKNOWN_APP_GROUP_DELAY: Final = 3.0
@@ -30,6 +32,7 @@ UNKNOWN_APP_GROUP_DELAY: Final = 3.0
 _KEYS: Final = (
     "schedulerName",
     "reserveAfter",
+    "reserveBudget",
     "trustGroupPriority",
     "trustExclusive",
     "networkTopologyNamespaces",
@@ -40,7 +43,7 @@ _KEYS: Final = (
     "tiers",
     "actions",
 )
-#: Of a plugin: beyond all sense, and totals stay finite below it.
+#: Of a plugin, and of what may idle: beyond all sense, and totals stay finite below it.
 GREATEST_WEIGHT: Final = 1_000_000_000
 #: What Kubernetes takes as the name of a namespace (RFC 1123 label).
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -65,6 +68,8 @@ class Configuration(Struct, frozen=True, kw_only=True):
     scheduler_name: str | None = None
     #: Seconds that a gang waits before it keeps nodes free (``reserveAfter``); 0: it never does.
     reserve_after: float = RESERVE_AFTER
+    #: How much of what the gang itself uses may idle on these nodes (``reserveBudget``).
+    reserve_budget: float = RESERVE_BUDGET
     #: Namespaces in which the priority class that only a PodGroup names counts (``trustGroupPriority``); None
     #: where nothing is said: then it counts nowhere in a cluster, and everywhere in files.
     trust_group_priority: tuple[str, ...] | None = None
@@ -136,11 +141,13 @@ class _Reader:
             plugins = self._tiers(root)
         elif root.value is not None:
             self._wrong(root, "this is not a configuration", "write `plugins:` and a list of plugins")
+        budget = self._number(fields.get("reserveBudget"), "reserveBudget")
         found = Configuration(
             scheduler_name=self._text_of(fields.get("schedulerName"), "schedulerName"),
             reserve_after=self._duration(
                 fields, "reserveAfter", RESERVE_AFTER, "write `10m` or `1h30m`, or 0 to reserve nothing"
             ),
+            reserve_budget=RESERVE_BUDGET if budget is None else budget,
             trust_group_priority=self._namespaces(fields, "trustGroupPriority"),
             trust_exclusive=self._namespaces(fields, "trustExclusive"),
             network_topology_namespaces=self._namespaces(fields, "networkTopologyNamespaces") or (),
@@ -186,7 +193,7 @@ class _Reader:
             if isinstance(item.value, dict) and "name" not in item.value:
                 self._wrong(item, "a plugin without a name", "add `name:`")
             return None
-        weight = self._weight(fields.get("weight"))
+        weight = self._number(fields.get("weight"), "weight")
         enabled = self._switch(fields, "enabled")
         arguments: dict[str, object] = {}
         lines: dict[str, int] = {}
@@ -274,13 +281,13 @@ class _Reader:
                 found.append(name)
         return tuple(dict.fromkeys(found))
 
-    def _weight(self, given: _Value | None) -> float | None:
+    def _number(self, given: _Value | None, field: str) -> float | None:
         if given is None:
             return None
         number = _converted(given.value, float)
         if number is None or not 0 <= number <= GREATEST_WEIGHT:
             allowed = f"a number from 0 to {GREATEST_WEIGHT:,}"
-            self._wrong(given, f"weight must be {allowed}, not {_kind(given.value)}", "")
+            self._wrong(given, f"{field} must be {allowed}, not {_kind(given.value)}", "")
             return None
         return number
 

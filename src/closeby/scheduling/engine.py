@@ -151,6 +151,7 @@ class Engine:
                     self.stand_ins.review()
                     self._rounds.decide(outputs, event)
                     self.stand_ins.stand(outputs)
+                    self._pending.reservations.tick_ended()
                 else:
                     self._wall = None
                     self._take(event)
@@ -212,6 +213,10 @@ class Engine:
     def reservation(self) -> Reservation | None:
         """The nodes that are kept free now, and for whom."""
         return self._pending.reservations.current
+
+    def reservation_of(self, key: str) -> Reservation | None:
+        """What is reserved for a gang, or was until as much had idled there as may."""
+        return self._pending.reservations.of(key)
 
     @property
     def preemptions(self) -> tuple[Preemption, ...]:

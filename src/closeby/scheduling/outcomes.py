@@ -260,6 +260,9 @@ class Reservation(Struct, frozen=True, kw_only=True):
     since: str
     #: By when it is expected to have the room on them; None where no one knows when pods end.
     expected: str | None = None
+    #: Once its budget is spent: that, and from when on the gang may keep nodes again, as ``since``.
+    reason: Reason | None = None
+    resumes: str | None = None
 
     @property
     def status(self) -> ReservationStatus:
@@ -272,6 +275,8 @@ class Reservation(Struct, frozen=True, kw_only=True):
             since=self.since,
             expected=self.expected,
             missing=self.missing,
+            reason=self.reason,
+            resumes=self.resumes,
         )
 
     @property
@@ -285,8 +290,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
     def released(self, why: str) -> str:
         """For the gang, once they are not kept free any more."""
-        status = self.status
-        return f"{status.where} {status.are} no longer reserved for it: {why}"
+        return self.status.released(why)
 
 
 class Reserved(Struct, frozen=True):

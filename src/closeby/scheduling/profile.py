@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -143,6 +144,8 @@ class Profile(Struct, frozen=True, kw_only=True, eq=False):
     trust_group_priority: tuple[str, ...] | None = None
     #: Namespaces whose gangs may have domains for themselves from all others; None means all.
     trust_exclusive: tuple[str, ...] | None = None
+    #: How much may idle on nodes that are kept free for a gang, as a part of what the gang itself will use.
+    reserve_budget: float = inf
 
     @property
     def close_by_default(self) -> bool:
@@ -196,6 +199,7 @@ def build_profile(
         profile,
         trust_group_priority=configuration.trust_group_priority,
         trust_exclusive=configuration.trust_exclusive,
+        reserve_budget=configuration.reserve_budget,
     )
 
 

@@ -217,6 +217,22 @@ def test_a_gang_that_waits_long_keeps_nodes_free() -> None:
     assert kept.why
 
 
+def test_a_job_lets_go_once_its_budget_is_spent() -> None:
+    """b wants both hosts, and may let 120 GPU-seconds idle, half of that for each of its hosts.
+
+    ::
+
+        h1  a 0 to 1000 .................................................. b
+        h2  ............. kept free from 11 on . c 27 to 32 . d 32 to 132
+    """
+    workload = jobs(("a", 0, 1000, 1, 8), ("b", 1, 20, 2, 8), ("c", 11, 5, 1, 8), ("d", 27, 100, 1, 8))
+    configuration = Configuration(reserve_after=10.0, reserve_budget=120 / (16 * 3600))
+    history = run(workload, leaves(2), ReplaySettings(policy=Policy(configuration=configuration)))
+    assert history.started.tolist() == [0, 1000, 27, 32]
+    kept = history.reservations[0]
+    assert (kept.job, kept.begin, kept.end, kept.reason) == (1, 11, 27, "ReservationBudgetSpent")
+
+
 @pytest.mark.parametrize(("deadlines", "started"), [(False, [0, 100, 120, 120]), (True, [0, 100, 40, 120])])
 def test_with_deadlines_a_short_job_may_use_nodes_that_are_kept_free(
     deadlines: bool, started: list[float]

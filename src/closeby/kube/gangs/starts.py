@@ -127,7 +127,7 @@ class Starts:
         group = state.groups.get(key)
         if group is None:
             return None
-        plan, kept, cluster = self._plans.get(key), self._engine.reservation, self._engine.cluster
+        plan, cluster = self._plans.get(key), self._engine.cluster
         on = [(pod, cluster.placement(pod.uid)) for pod in state.placed(key)]
         waiting, told = state.waiting(key), self._engine.stories.refused
         nodes = [(pod, pod.node_name if slot is None else cluster.names[slot]) for pod, slot in on]
@@ -141,7 +141,7 @@ class Starts:
             no_members=self.own.no_members(key),
             done=len(state.done(key)),
             outcome=self._engine.outcome(key),
-            reservation=kept if kept is not None and kept.key == key else None,
+            reservation=self._engine.reservation_of(key),
             ranks=state.ranks(key),
             begun=plan is not None and plan.begun,
             reduced=plan is not None and plan.reduced,

@@ -36,8 +36,7 @@ def story_json(
     if not entries and kind is None:
         return None
     newest = next((entry for entry in reversed(entries) if entry.outcome is not None), None)
-    kept = engine.reservation
-    reserves = kept is not None and kept.key == key and kind in (None, ItemKind.GANG)
+    kept = engine.reservation_of(key) if kind in (None, ItemKind.GANG) else None
     return _encode(
         Story(
             api_version=API_VERSION,
@@ -48,7 +47,7 @@ def story_json(
             entries=tuple(map(_line, entries[-_ENTRIES:])),
             last_decision=None if newest is None else _decision(newest),
             pods=_pods(entries),
-            reservation=kept.status if kept is not None and reserves else None,
+            reservation=None if kept is None else kept.status,
             refused_volumes=tuple(islice(_refused_volumes(engine, entries), _PODS)),
         )
     )

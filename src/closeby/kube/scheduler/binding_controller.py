@@ -224,6 +224,7 @@ class BindingController:
             nodes=len(kept.nodes),
             domain="/".join(value or "" for value in kept.path),
             missing=kept.missing if made else None,
+            reason=kept.reason,
             why=change.why if isinstance(change, Released) else None,
         )
         if made:

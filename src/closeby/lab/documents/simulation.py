@@ -116,6 +116,8 @@ class ReservationEntry(Struct, frozen=True, kw_only=True):
     end: float
     #: Why it ended; empty when the run did.
     why: str
+    #: ``ReservationBudgetSpent`` where that is why; else empty.
+    reason: str
 
 
 class EvictionEntry(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -97,6 +97,7 @@ def simulation_report(
                 begin=kept.begin,
                 end=kept.end,
                 why=kept.why,
+                reason=kept.reason,
             )
             for kept in history.reservations
         ),

@@ -302,8 +302,8 @@ class _Replay:
                 case Reserved(reserved):
                     slots = map(self._engine.cluster.slot_of, reserved.nodes)
                     recorder.reserves(number_of[reserved.key], now, slots)
-                case Released(_, why):
-                    recorder.releases(now, why)
+                case Released(released, why):
+                    recorder.releases(now, why, released.reason or "")
         recorder.sample(now)
 
     def _note(self, job: int, outcome: Outcome, now: float) -> None:

@@ -50,6 +50,8 @@ class Kept(Struct, frozen=True, kw_only=True):
     end: float
     #: Why it ended; empty when the run did.
     why: str
+    #: The token of that, where it has one.
+    reason: str = ""
 
     @property
     def nodes(self) -> int:

@@ -92,11 +92,11 @@ class Recorder:
         self.releases(now, "other nodes are kept free")
         self._keeps = (job, tuple(sorted(slots)), now)
 
-    def releases(self, now: float, why: str) -> None:
+    def releases(self, now: float, why: str, reason: str = "") -> None:
         """Nothing is kept free any more."""
         if self._keeps is not None:
             job, slots, begin = self._keeps
-            self._kept.append(Kept(job=job, slots=slots, begin=begin, end=now, why=why))
+            self._kept.append(Kept(job=job, slots=slots, begin=begin, end=now, why=why, reason=reason))
             self._keeps = None
 
     def sample(self, now: float) -> None:

@@ -5,7 +5,7 @@ room. Where all of these ends are known, that moment is, and what certainly has 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import inf
 from typing import Final
@@ -54,29 +54,36 @@ class Backfill:
         #: The time then, and how many pods were looked at.
         self._worked_out = 0.0
         self._looked_at = 0
-        #: Of pods that were placed here: when they will have ended, as long as no start of theirs is known.
-        self._ends: dict[str, float] = {}
+        #: When pods were placed here: their time counts from then, as long as no start of theirs is known.
+        self._placed: dict[str, float] = {}
 
     # Ends of pods
 
     def note_placed(self, pods: Iterable[Pod]) -> None:
         """Pods got their nodes: the time that they may take counts from now, until their start is known."""
-        for pod in pods:
-            if pod.lasts is not None and pod.started is None:
-                self._ends[pod.uid] = self.clock + pod.lasts
+        self._placed.update((pod.uid, self.clock) for pod in pods)
 
     def forget_pod(self, uid: str) -> None:
         """A pod is gone."""
-        self._ends.pop(uid, None)
+        self._placed.pop(uid, None)
 
     def _end(self, pod: Pod) -> float | None:
         """When a pod that holds a node will be gone, as far as is known."""
         if is_for_places(pod.group or ""):
             return None
         ends = [pod.ends, pod.deleted_by if pod.terminating else None]
-        if pod.started is None:
-            ends.append(self._ends.get(pod.uid))
+        placed = self._placed.get(pod.uid)
+        if pod.started is None and placed is not None and pod.lasts is not None:
+            ends.append(placed + pod.lasts)
         return min((one for one in ends if one is not None), default=None)
+
+    def _estimated_end(self, pod: Pod) -> float:
+        """The same; where that is not known, or past: when it will have run twice as long as now."""
+        end = self._end(pod)
+        if end is not None and end > self.clock:
+            return end
+        started = self._placed.get(pod.uid, self.clock) if pod.started is None else pod.started
+        return 2 * self.clock - started
 
     # When the gang starts
 
@@ -106,11 +113,11 @@ class Backfill:
 
     def review(self, gang: WaitingGang, slots: Ints) -> None:
         """Work the moment out again."""
-        pods = self._pods_on(slots)
-        self.starts = self._start(gang, slots, pods)
-        self._known_at = self._tools.cluster.usage_changes.cursor
+        cluster = self._tools.cluster
+        self.starts = self.start_on(gang, slots)
+        self._known_at = cluster.usage_changes.cursor
         self._worked_out = self.clock
-        self._looked_at = len(pods)
+        self._looked_at = int(cluster.requested[cluster.row_of["pods"], slots].sum())
 
     def start_on(self, gang: WaitingGang, slots: Ints) -> float | None:
         """When a gang is expected to have the room for its minimum on these slots; None: it is not known.
@@ -119,19 +126,9 @@ class Backfill:
         have ended by now is in the way.
         Ports, volumes and the topology inside are left out: they could only let the gang start later.
         """
-        return self._start(gang, slots, self._pods_on(slots))
-
-    def _pods_on(self, slots: Ints) -> list[tuple[Pod, int]]:
-        """The pods that hold these slots, with them."""
-        return [(pod, slot) for slot in slots.tolist() for pod in self._tools.cluster.pods_at(slot)]
-
-    def _start(self, gang: WaitingGang, slots: Ints, pods: Sequence[tuple[Pod, int]]) -> float | None:
-        cluster, own = self._tools.cluster, gang.group.key
+        cluster = self._tools.cluster
         known, unknown = list[_Leaving](), list[_Leaving]()
-        for pod, slot in pods:
-            mine = pod.group is not None and self._state.item_key(pod) == own
-            if is_long_running(pod) or (mine and not pod.terminating):
-                continue
+        for pod, slot in self._that_leave(gang, slots):
             end = self._end(pod)
             if end is None:
                 unknown.append(_Leaving(-inf, slot, cluster.demand(pod.spec)))
@@ -140,12 +137,42 @@ class Backfill:
         if not known:
             return None
         known.sort(key=lambda one: one.end)
-        members = chain.from_iterable(leaf.core for leaf in gang.parts(everyone=False).leaves())
-        wanted = Counter(cluster.demand(pod.spec) for pod in members).most_common(KINDS)
+        wanted = self._wanted(gang)
         first = _room_from(cluster, wanted, slots, [*unknown, *known])
         if not self.clock < first < inf or (unknown and _room_from(cluster, wanted, slots, known) != first):
             return None
         return first
+
+    def idle_until_start(self, gang: WaitingGang, slots: Ints, rows: Sequence[int]) -> float:
+        """Units x seconds of these resources that will idle until the gang has the room; an estimate."""
+        cluster = self._tools.cluster
+        leaving = [
+            _Leaving(self._estimated_end(pod), slot, cluster.demand(pod.spec))
+            for pod, slot in self._that_leave(gang, slots)
+        ]
+        leaving.sort(key=lambda one: one.end)
+        first = _room_from(cluster, self._wanted(gang), slots, leaving)
+        if not leaving or first == -inf:
+            return 0.0
+        first = min(first, leaving[-1].end)  # Where parts of it may be left out.
+        idle = sum(int(cluster.free(row, slots).sum()) for row in rows) * (first - self.clock)
+        for one in leaving:
+            freed = dict(zip(one.holds.rows, one.holds.amounts, strict=True))
+            idle += sum(freed.get(row, 0) for row in rows) * max(first - one.end, 0.0)
+        return idle
+
+    def _that_leave(self, gang: WaitingGang, slots: Ints) -> Iterator[tuple[Pod, int]]:
+        """The pods on these slots that do not stay beside the gang."""
+        for slot in slots.tolist():
+            for pod in self._tools.cluster.pods_at(slot):
+                mine = pod.group is not None and self._state.item_key(pod) == gang.group.key
+                if not is_long_running(pod) and (pod.terminating or not mine):
+                    yield pod, slot
+
+    def _wanted(self, gang: WaitingGang) -> list[tuple[Demand, int]]:
+        """What a gang's minimum asks for, by kind of pod."""
+        members = chain.from_iterable(leaf.core for leaf in gang.parts(everyone=False).leaves())
+        return Counter(self._tools.cluster.demand(pod.spec) for pod in members).most_common(KINDS)
 
     # Who may backfill
 

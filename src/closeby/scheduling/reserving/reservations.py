@@ -3,11 +3,16 @@
 One at a time, as with the backfill of batch systems: the first in the queue is promised a place, and all
 others fill the gaps that this leaves. More would tie up nodes for gangs whose turn may come long after, and
 the next one takes over in the very tick in which the first is placed.
+
+What idles there is bounded by a budget, a part of what the gang itself will use: nodes are kept only where
+less is expected to idle until the gang starts, and until the budget is spent.
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Final, TypeVar
 
 import numpy as np
@@ -15,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
+from closeby.objects.nodes import is_accelerator
 from closeby.objects.reasons import Reason
 from closeby.objects.times import utc
 from closeby.objects.unexpected import Contained
@@ -37,11 +43,13 @@ ROOM: Final = frozenset(
         Reason.DOMAIN_EXCLUSIVE,
     }
 )
-#: Seconds until a gang that no empty cluster would hold is looked at again, should nodes have changed.
+#: Least seconds until a gang that was passed over is looked at again.
 LOOK_AGAIN: Final = 10.0
 #: Looks in ``reserve_after``: whether the nodes suffice still, whether others are better, and whether a gang
-#: that no empty cluster would hold has a place after all.
+#: that was passed over may keep some after all.
 LOOKS: Final = 10
+#: Seconds that a gang is taken to run where nothing is known.
+HOUR: Final = 3600.0
 
 
 _Answer = TypeVar("_Answer")
@@ -64,28 +72,30 @@ class Moment(Struct, frozen=True):
         return utc(at) if self.wall is not None else f"second {at:g}"
 
 
-class _Waiter(Struct, frozen=True):
+class _Waiter(Struct):
     """A gang that lacks room, and since when it has waited (by the ticks' clock)."""
 
     place: SortKey
     since: float
-
-
-class _Hopeless(Struct, frozen=True):
-    """A gang that no empty cluster would hold, as far as is known."""
-
-    #: Cursor of the nodes' changes by then.
-    nodes: int
-    #: Until when that is believed although nodes change, and whatever changes (by the ticks' clock).
-    firm: float
-    until: float
+    #: What has idled on the nodes that it kept since its budget was new, in units times seconds; and how long
+    #: it kept them.
+    idled: float = 0.0
+    kept: float = 0.0
+    #: It keeps no nodes before that, as its budget was spent; and what it says of that meanwhile.
+    rests: float = -inf
+    resting: Reservation | None = None
+    #: Until then those after it go first: it would have no place, or too much would idle.
+    passed_over: float = -inf
 
 
 class _Held(Struct, frozen=True, eq=False):
     """What is reserved, and what it was worked out from."""
 
-    place: SortKey
+    waiter: _Waiter
     priority: int
+    #: How much may idle, and the rows of the resources that count.
+    budget: float
+    rows: tuple[int, ...]
     shown: Reservation
     slots: Ints
     #: Cursor of the nodes' changes by then.
@@ -122,12 +132,13 @@ class Reservations:
         self._waiters: dict[str, _Waiter] = {}
         #: The same, by place.
         self._line: list[tuple[SortKey, str]] = []
-        self._hopeless: dict[str, _Hopeless] = {}
         self._held: _Held | None = None
         self._backfill = Backfill(tools, state)
         #: The gang is expected to have the room later than before: more may use its nodes meanwhile.
         self._postponed = False
         self._next_look = 0.0
+        #: What has idled on the reserved nodes since the last tick, by the second, and when that was.
+        self._idle, self._counted = 0, 0.0
         #: Gangs that something of their own is new about since they were decided last.
         self._renewed: set[str] = set()
         #: Something happened after which what is reserved may not suffice any more.
@@ -148,7 +159,7 @@ class Reservations:
             self.gone(key)
         elif key in self._waiters:
             if key in self._renewed:
-                self._hopeless.pop(key, None)
+                self._waiters[key].passed_over = -inf
                 self._doubted = True
         else:
             anchors = [pod.created for pod in outcome.refused if pod.created is not None]
@@ -165,16 +176,15 @@ class Reservations:
 
     def doubt(self) -> None:
         """What nodes are judged by has changed: what was worked out about gangs may be wrong."""
-        self._hopeless.clear()
+        for waiter in self._waiters.values():
+            waiter.passed_over = -inf
         self._doubted = True
 
     def placed(self, key: str, outcome: Outcome, moment: Moment | None) -> bool:
         """Pods of an item got their nodes; whether it took reserved ones before their gang."""
         if not self._after or moment is None:
             return False
-        timed = [one.pod for one in outcome.bindings if one.pod.lasts is not None]
-        if timed:
-            self._backfill.note_placed(timed)
+        self._backfill.note_placed(one.pod for one in outcome.bindings)
         held = self._held
         if held is None or held.key == key or self.keeps_from(key):
             return False
@@ -190,15 +200,19 @@ class Reservations:
         waiter = self._waiters.pop(key, None)
         if waiter is not None:
             del self._line[bisect_left(self._line, (waiter.place, key))]
-            self._hopeless.pop(key, None)
             self._renewed.discard(key)
+
+    def of(self, key: str) -> Reservation | None:
+        """What is reserved for a gang, or was until its budget was spent."""
+        held, waiter = self._held, self._waiters.get(key)
+        if held is not None and held.key == key:
+            return held.shown
+        return None if waiter is None else waiter.resting
 
     def mentioned(self, key: str, outcome: Outcome) -> Outcome:
         """What was decided, with the nodes that are kept free for the gang meanwhile."""
-        held = self._held
-        if held is None or held.key != key or not outcome.refused:
-            return outcome
-        return replace(outcome, reservation=held.shown)
+        kept = self.of(key)
+        return outcome if kept is None or not outcome.refused else replace(outcome, reservation=kept)
 
     def excludes(self, key: str) -> bool:
         """Whether an item must keep off the reserved nodes: they are kept from it, and it can't backfill."""
@@ -219,7 +233,7 @@ class Reservations:
         A gang that lost a member is not kept from becoming whole: what it holds else never comes free.
         """
         held = self._held
-        if held is None or not self._queue.place(key) > held.place:
+        if held is None or not self._queue.place(key) > held.waiter.place:
             return False
         return self._queue.priority(key) <= held.priority and not self._recovers(key)
 
@@ -244,14 +258,14 @@ class Reservations:
         return [*failed, *changes]
 
     def _review(self, moment: Moment | None) -> list[Reserved | Released]:
-        changes: list[Reserved | Released] = []
         if not self._after or moment is None:
-            return changes
+            return []
+        changes: list[Reserved | Released] = [*self._spent(moment)]
         while self._line or self._held:
             held, first = self._held, self._first(moment.now)
             if held is not None and first == held.key and self._suffices(held, moment):
                 return [*changes, *self._moved(moment)]
-            choice = None if first is None else self._asked(self._chooser.choose, self._gang(first), None)
+            choice = None if first is None else self._asked(self._choose, self._gang(first), None)
             if held is not None and first == held.key:
                 if choice is not None and self._is_held(choice):
                     # Where parts of a gang may be left out, the search can find more among more nodes.
@@ -271,6 +285,52 @@ class Reservations:
             return [*changes, self._take(first, choice, moment, moment.text())]
         return changes
 
+    def _spent(self, moment: Moment) -> list[Released]:
+        """Count what has idled since the last tick; let go once that is more than may idle."""
+        held, seconds = self._held, moment.now - self._counted
+        self._counted = moment.now
+        if held is None:
+            return []
+        waiter = held.waiter
+        waiter.idled += self._idle * seconds
+        waiter.kept += seconds
+        if waiter.idled <= held.budget or held.key not in self._waiters:
+            return []
+        waiter.rests = moment.now + waiter.kept
+        resumes = moment.text(moment.clock + waiter.kept)
+        shown = replace(held.shown, reason=Reason.RESERVATION_BUDGET_SPENT, resumes=resumes, expected=None)
+        released = self._lift(replace(held, shown=shown), shown.status.why)
+        waiter.resting, waiter.idled, waiter.kept = shown, 0.0, 0.0
+        return [released]
+
+    def tick_ended(self) -> None:
+        """What is free on the reserved nodes now idles until the next tick."""
+        held, cluster = self._held, self._tools.cluster
+        self._idle = 0 if held is None else sum(int(cluster.free(row, held.slots).sum()) for row in held.rows)
+
+    def _choose(self, gang: WaitingGang) -> ReservationChoice | None:
+        """Nodes to keep; None where none are known, or more than its budget is expected to idle there."""
+        choice = self._chooser.choose(gang)
+        if choice is None:
+            return None
+        budget, rows = self._budget_of(gang)
+        left = budget - self._waiters[gang.group.key].idled
+        return choice if self._backfill.idle_until_start(gang, choice.slots, rows) <= left else None
+
+    def _budget_of(self, gang: WaitingGang) -> tuple[float, tuple[int, ...]]:
+        """How much may idle for a gang, and the rows of the resources that count.
+
+        These are its accelerators; where it asks for none, CPU, or else places for pods.
+        """
+        minimum = [pod for leaf in gang.parts(everyone=False).leaves() for pod in leaf.core]
+        asked = Counter[str]()
+        for pod in (*minimum, *(pod for pod, _ in gang.running)):
+            asked.update({"pods": 1, **dict(pod.spec.requests)})
+        names = [name for name in asked if is_accelerator(name)] or ["cpu" if asked["cpu"] else "pods"]
+        seconds = max((pod.lasts for pod in minimum if pod.lasts is not None), default=HOUR)
+        budget = self._tools.profile.reserve_budget * sum(asked[name] for name in names) * seconds
+        return budget, tuple(map(self._tools.cluster.row_for, names))
+
     def _is_held(self, choice: ReservationChoice) -> bool:
         """Whether these nodes are reserved already."""
         return self._held is not None and self._held.shown.nodes == self._names_at(choice.slots)
@@ -278,26 +338,16 @@ class Reservations:
     def _first(self, now: float) -> str | None:
         """The first gang in the queue that has waited long enough and is not hopeless."""
         for _, key in self._line:
-            waited = now - self._waiters[key].since
+            waiter = self._waiters[key]
             # One whose object is gone still waits in line until it is decided again.
-            if waited >= self._after and key in self._state.groups and not self._is_hopeless(key, now):
-                return key
+            if now >= max(waiter.since + self._after, waiter.passed_over) and key in self._state.groups:
+                # While it rests, those after it do not take its nodes.
+                return key if now >= waiter.rests else None
         return None
 
     def _give_up(self, key: str, now: float) -> None:
-        cursor = self._tools.cluster.node_changes.cursor
-        until = now + max(LOOK_AGAIN, self._after / LOOKS)
-        self._hopeless[key] = _Hopeless(cursor, now + LOOK_AGAIN, until)
-
-    def _is_hopeless(self, key: str, now: float) -> bool:
-        found = self._hopeless.get(key)
-        if found is None:
-            return False
-        changed = found.nodes != self._tools.cluster.node_changes.cursor
-        if now >= found.until or (changed and now >= found.firm):
-            del self._hopeless[key]
-            return False
-        return True
+        waiter = self._waiters[key]
+        waiter.resting, waiter.passed_over = None, now + max(LOOK_AGAIN, self._after / LOOKS)
 
     def _suffices(self, held: _Held, moment: Moment) -> bool:
         """Whether the reserved nodes are still what they were, or would do as they are now.
@@ -333,7 +383,7 @@ class Reservations:
             return []
         self._next_look = moment.now + self._after / LOOKS
         gang = self._gang(held.key)
-        better = self._asked(self._chooser.choose, gang, None)
+        better = self._asked(self._choose, gang, None)
         if better is None or 2 * better.missing >= self._chooser.missing(gang, held.slots):
             return []
         expected = self._backfill.starts
@@ -403,9 +453,10 @@ class Reservations:
         self._tools.reserved.reserve(slots, cluster.capacity, key, shown.since)
         self._tools.table.forget_barred()
         self._doubted = False
-        place, priority = self._waiters[key].place, self._queue.priority(key)
-        cursor = cluster.node_changes.cursor
-        self._held = _Held(place, priority, shown, slots, cursor)
+        waiter, priority = self._waiters[key], self._queue.priority(key)
+        budget, rows = self._budget_of(self._gang(key))
+        waiter.resting = None
+        self._held = _Held(waiter, priority, budget, rows, shown, slots, cluster.node_changes.cursor)
         self._backfill.forget()
 
     def _lift(self, held: _Held, why: str) -> Released:
