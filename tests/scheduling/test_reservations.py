@@ -812,7 +812,7 @@ def _one(name: str) -> list[Pod]:
 class TestStarvation:
     @pytest.mark.parametrize(("size", "required"), [(2, "rack"), (4, "zone"), (6, None), (4, None)])
     def test_a_gang_that_could_fit_starts_in_the_end(self, size: int, required: str | None) -> None:
-        started = stream(Site(), 2000, size, required)
+        started = stream(Site(budget=0.25), 2000, size, required)
         assert started is not None
         assert started <= 100 + AFTER + 100
 
