@@ -125,7 +125,7 @@ def test_the_topology_is_that_of_the_flavor() -> None:
     assert "ResourceFlavor res" in condition.message
 
 
-def test_who_fits_nowhere_is_told_of_each_flavor() -> None:
+def test_what_each_flavor_refused_is_reported() -> None:
     outcome = run(NODES + job("j", 4)).gang_outcomes["default/j"]
     assert outcome.reason == "GangDoesNotFit"
     assert ["ResourceFlavor spot" in one.message for one in outcome.conditions] == [True]
@@ -145,7 +145,7 @@ status: {{phase: Running}}
 """
 
 
-def test_nobody_leaves_for_one_flavor_while_another_has_room() -> None:
+def test_no_pod_leaves_for_one_flavor_while_another_has_room() -> None:
     low = running("low-0", "a0", "low") + running("low-1", "a1", "low")
     found = run(NODES + low + job("j", 2), preempt=True)
     assert (pools(found)["j"], found.preemptions) == ("b", ())

@@ -156,7 +156,7 @@ class InTurn:
 
 
 def _without_victims(way: InFlavors) -> InFlavors:
-    """The same, and nobody is to leave for it."""
+    """The same, and no pod is to leave for it."""
     group = way.group
     if group is not None and group.preemption_policy:
         group = replace(group, preemption_policy="Never")

@@ -430,7 +430,7 @@ class SchedulingState:
 def _without_exclusive(group: PodGroup) -> PodGroup:
     """A gang of a namespace that may not keep everybody else out of its domains.
 
-    It waits if it asks for that, and nobody keeps off those in which it runs already.
+    It waits if it asks for that, and others may enter those in which it runs already.
     """
     layers = (*group.layers, *(one for part in group.subgroups for one in part.layers))
     asking = [one for one in layers if one.exclusive is Exclusive.ALL]

@@ -125,7 +125,7 @@ class Refusing:
         return self._refused(Reason.NODE_RESERVED, text)
 
     def _lacks_without_exclusive(self, need: Need) -> bool:
-        """Whether the gang would lack room if nobody had a domain for itself."""
+        """Whether the gang would lack room if no gang had a domain for itself."""
         reserved = self._tools.reserved
         owned, number = reserved.owned, reserved.owned_set
         reserved.owned, reserved.owned_set = None, 0
