@@ -162,9 +162,9 @@ def test_who_may_reach_its_ports_in_the_network_of_pods(helm: Path) -> None:
     )
     text = rendered(helm, *ENABLED, *EVERYTHING)
     policy = found(text, "NetworkPolicy")["spec"]
-    assert policy["ingress"][0]["ports"] == [{"port": "probe"}]
+    assert policy["ingress"][0]["ports"] == [{"port": "probe", "protocol": "TCP"}]
     assert policy["ingress"][0]["from"] == [{"podSelector": policy["podSelector"]}]
-    assert policy["ingress"][1]["ports"] == [{"port": "metrics"}]
+    assert policy["ingress"][1]["ports"] == [{"port": "metrics", "protocol": "TCP"}]
     assert len(policy["ingress"][1]["from"]) == 1
 
 
