@@ -89,19 +89,23 @@ def test_another_replica_carries_a_plan_on(
                 proxy.inject("POST", "/cheap-1/eviction", Refuse(503), times=NEVER)
                 await gang(it, "train", 2, classes[1_000])
                 plan = await half_done(it)
-                if how == "killed":
-                    first.send_signal(signal.SIGKILL)
-                    await asyncio.to_thread(first.wait)
-                else:
-                    # All that it asks for is refused until another may lead; then nothing is any more.
-                    proxy.inject("PUT", "/leases/", Refuse(503), times=NEVER)
-                    assert await asyncio.to_thread(first.wait, 120) == 1
 
                 async def deserted() -> bool:
                     """What it sent last may come after its end."""
                     return proxy.clients == 0
 
-                await until(deserted)
+                async def handed_over() -> bool:
+                    lost = 'msg="leadership lost"' in log_of(tmp_path, 0)
+                    return lost and "msg=leading" in log_of(tmp_path, 1)
+
+                if how == "killed":
+                    first.send_signal(signal.SIGKILL)
+                    await asyncio.to_thread(first.wait)
+                    await until(deserted)
+                else:
+                    # All that it asks for is refused until another may lead; then nothing is any more.
+                    proxy.inject("PUT", "/leases/", Refuse(503), times=NEVER)
+                    await until(handed_over, 120)
                 proxy.forgive()
                 asked = proxy.count("POST", "/cheap-1/eviction")
                 await only_cheap_went(it, plan)
