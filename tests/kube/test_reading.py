@@ -200,8 +200,6 @@ def test_what_would_have_to_be_different_in_a_cluster(
         async with it.world.scheduling():
             await it.world.gang("train", 2, required="rack", gpus=8)
             await it.world.bound(2)
-            (placed,) = (await it.live("explain", "train", "-n", namespace))["counterfactuals"]
-            assert placed["kind"] == "runnerUp" and placed["fits"]
             pod = it.world.pod("solo", 8)
             pod["metadata"]["annotations"] = {"closeby.dev/expected-end": "2030-01-31T12:00:00Z"}
             await it.world.create(pod)

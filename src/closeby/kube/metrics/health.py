@@ -104,6 +104,8 @@ _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _UNAUTHORIZED: Final = 401
 #: Seconds between two looks at what this process may do.
 _LOOK_EVERY: Final = 10.0
+#: The same once nothing lacks.
+_LOOK_AGAIN: Final = 30.0
 
 
 class Rights:
@@ -129,7 +131,7 @@ class Rights:
                 self.lacking = lacking
             if lacking is None:
                 self.complete.set()
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_LOOK_EVERY if lacking else _LOOK_AGAIN)
 
     async def _lack(self, right: Right) -> str:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
