@@ -459,7 +459,7 @@ def test_a_scheduler_that_no_pending_pod_names_is_said_and_strict_minds_it() -> 
     assert closeby("simulate", "-f", "-", "--scheduler-name", "nope", stdin=given).exit_code == 0
 
 
-@pytest.mark.parametrize("given", [text(*train(2, 8)), "", "# nothing\n---\n"])
+@pytest.mark.parametrize("given", [text(*train(2, 8)), "# nothing\n---\n"])
 def test_input_without_any_node_names_the_command_that_prints_nodes(given: str) -> None:
     [notice] = report("simulate", "-f", "-", stdin=given)["conditions"]
     assert notice["object"] == "Node"

@@ -190,3 +190,61 @@ spec: {{replicatedJobs: [{sets}]}}
 """
     found = pools(run(NODES + text))
     assert {name.split("-")[1]: where for name, where in found.items()} == {"few": "a", "many": "b"}
+
+
+def plain(name: str, more: str = "", group: str = "", scheduler: str = "default-scheduler") -> str:
+    of = f", kueue.x-k8s.io/pod-group-name: {group}" if group else ""
+    return f"""
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+  labels: {{kueue.x-k8s.io/queue-name: lq{of}}}
+  annotations: {{kueue.x-k8s.io/pod-group-total-count: "2"}}
+spec:
+  schedulerName: {scheduler}
+  containers: [{{name: c, image: x, resources: {{requests: {{cpu: 1}}}}}}]
+  {more}
+"""
+
+
+def test_a_group_of_plain_pods_gets_one_flavor() -> None:
+    others = job("i", 1)
+    assert pools(run(NODES + others + plain("p-0", group="p") + plain("p-1", group="p"))) == {
+        "i": "a",
+        "p": "b",
+    }
+
+
+def test_a_plain_pod_joins_the_flavor_of_its_group() -> None:
+    there = plain("p-0", "nodeName: b0\n  nodeSelector: {pool: b}", group="p")
+    assert pools(run(NODES + there + plain("p-1", group="p"))) == {"p": "b"}
+
+
+def test_a_pod_of_another_scheduler_gets_no_flavor() -> None:
+    pods = plain("other-0", scheduler="other") + plain("ours-0", scheduler="closeby")
+    manifests = read_manifests(["-"], stdin=lambda: QUEUES + NODES + pods)
+    found = simulate(manifests, Configuration(), Asked(scheduler_name="closeby"))
+    assert pools(found) == {"other": "-", "ours": "a"}
+
+
+@pytest.mark.parametrize(("effect", "right"), [("NoSchedule", "-"), ("PreferNoSchedule", "a")])
+def test_a_job_waits_when_the_only_flavor_repels_it(effect: str, right: str) -> None:
+    tainted = f"""
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {{name: kept}}
+spec: {{nodeLabels: {{pool: a}}, topologyName: net, nodeTaints: [{{key: team, effect: {effect}}}]}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {{name: only}}
+spec: {{resourceGroups: [{{coveredResources: [cpu], flavors: [{{name: kept}}]}}]}}
+---
+{{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {{name: lo}}, spec: {{clusterQueue: only}}}}
+"""
+    assert pools(run(NODES + tainted + job("j", 1).replace("queue-name: lq", "queue-name: lo"))) == {
+        "j": right
+    }

@@ -223,7 +223,8 @@ class _Expander:
                 template = msgspec.structs.replace(template, spec=spec)
             new = self._make(workload, pods, found[i], made, template)
             if i in asked.choices:
-                self._flavors.choose((workload.id, i), asked.choices[i], existing[i], new)
+                waiting = (*(pod.key for pod in existing[i]), *new)
+                self._flavors.choose((workload.id, i), asked.choices[i], waiting, existing[i])
             there[pods.name] = new | {pod.uid for pod in existing[i] if not pod.finished}
             if new and lacks:
                 self._steps.append((new, set().union(*lacks.values())))
@@ -298,14 +299,22 @@ class _Expander:
             self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
             for pod in members:
                 self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
+        items: dict[str, list[Pod]] = {}
         for pod in loose if self._queues.local else ():
-            queue = pod.labels.get(QUEUE_NAME)
-            if not queue:
-                continue
-            placed = read_ask(pod.annotations, pod.key).given
-            if choices := self._queues.choices(pod.namespace, queue, pod.spec, placed=placed):
+            if pod.labels.get(QUEUE_NAME):
                 joined = self._pods[pod.key]
-                self._flavors.choose((gang_key(joined) if joined.group else pod.key, 0), choices, (pod,))
+                items.setdefault(gang_key(joined) if joined.group else pod.key, []).append(pod)
+        for item, members in items.items():
+            # Of a group of pods, those that ask for the same are a pod set.
+            shapes: dict[PodSpec, list[Pod]] = {}
+            for pod in members:
+                shapes.setdefault(pod.spec, []).append(pod)
+            for i, (spec, alike) in enumerate(shapes.items()):
+                first = alike[0]
+                placed = read_ask(first.annotations, first.key).given
+                choices = self._queues.choices(first.namespace, first.labels[QUEUE_NAME], spec, placed=placed)
+                if choices:
+                    self._flavors.choose((item, i), choices, (pod.key for pod in alike), members)
         self._conditions += _without_owner(self._pods[pod.key] for pod in loose)
 
     def _group_referring(self) -> None:

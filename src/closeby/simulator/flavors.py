@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
+from closeby.objects.nodes import PREFER_NO_SCHEDULE, tolerated
 from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
@@ -39,9 +40,11 @@ class Flavors:
         self._specs: dict[tuple[PodSpec, tuple[ResourceFlavor, ...]], PodSpec] = {}
 
     def choose(
-        self, source: Source, choices: Choices, existing: Sequence[Pod], new: Iterable[str] = ()
+        self, source: Source, choices: Choices, members: Iterable[str], existing: Iterable[Pod]
     ) -> None:
-        """Note the flavors that the pods of a set may get: those that one of them was given, else any."""
+        """Note the flavors that the pods of a set, named by their keys, may get: those that one of the
+        ``existing`` pods of its workload was given, else any.
+        """
         given = [
             one
             for one in choices
@@ -51,7 +54,7 @@ class Flavors:
             and labels.issubset(pod.spec.node_selector)
         ]
         self._choices[source] = tuple(given[:1]) or choices
-        self._sources.update(dict.fromkeys((*(pod.key for pod in existing), *new), source))
+        self._sources.update(dict.fromkeys(members, source))
 
     def give(self, pods: dict[str, Pod], groups: dict[str, PodGroup]) -> dict[str, tuple[InFlavors, ...]]:
         """Give the waiting pods of queues their first flavors; returned are all choices of those work items
@@ -86,7 +89,7 @@ class Flavors:
         chosen: Mapping[Source, tuple[ResourceFlavor, ...]],
     ) -> InFlavors:
         if group is not None:
-            subgroups = self.members.get(item, {0: None})
+            subgroups = self.members.get(item) or {i: None for _, i in chosen}
             group = in_flavors(group, subgroups, {i: flavors for (_, i), flavors in chosen.items()})
         names = dict.fromkeys(flavor.name for flavors in chosen.values() for flavor in flavors)
         pods = tuple(self._flavored(pod, chosen[sources[key]]) for key, pod in members.items())
@@ -111,11 +114,16 @@ def _with_flavor(spec: PodSpec, flavor: ResourceFlavor) -> PodSpec:
         for key, value in flavor.node_labels
         if selector.get(key, value) != value
     )
-    tolerations = tuple(one for one in flavor.tolerations if one not in spec.tolerations)
+    tolerations = (*spec.tolerations, *(one for one in flavor.tolerations if one not in spec.tolerations))
+    clashes += tuple(
+        f"spec.tolerations against taint {taint.key} of ResourceFlavor {flavor.name}"
+        for taint in flavor.taints
+        if taint.effect != PREFER_NO_SCHEDULE and not tolerated(tolerations, taint)
+    )
     return replace(
         spec,
         node_selector=tuple(sorted({**dict(flavor.node_labels), **selector}.items())),
-        tolerations=(*spec.tolerations, *tolerations),
+        tolerations=tolerations,
         unsupported=(*spec.unsupported, *clashes),
     )
 

@@ -204,6 +204,9 @@ class Simulation:
         pods = [_with_rank(pod) for pod in expansion.pods if not pod.finished]
         self._pods = tuple(sorted(pods, key=_by_name))
         self._groups = tuple(sorted(expansion.groups, key=_by_name))
+        #: Those that were given another flavor since, by uid and by key.
+        self._moved: dict[str, Pod] = {}
+        self._moved_groups: dict[str, PodGroup] = {}
         #: Work items that may be in one of several flavors of Kueue, by key.
         self._choices = expansion.choices
         self._steps = expansion.steps
@@ -264,10 +267,12 @@ class Simulation:
 
     def _decide(self, gathered: "_Gathered", tick: Tick, *events: Event) -> bool:
         """Take in events and decide until nothing changes; returns whether anything was placed."""
+        state = self.engine.state
         turns = {
             key: InTurn(ways, preempt=self._asked.preempt)
             for key, ways in self._choices.items()
-            if not any(pod.uid in gathered.bindings for pod in ways[0].pods)
+            if any(pod.uid in state.pods for pod in ways[0].pods)
+            and not any(pod.uid in gathered.bindings for pod in ways[0].pods)
         }
         ever = False
         self.engine.handle(*events)
@@ -288,16 +293,15 @@ class Simulation:
 
     def _move(self, into: InFlavors) -> None:
         """Give a work item its flavors."""
-        group = into.group
-        if group is not None:
-            self._groups = tuple(group if one.key == group.key else one for one in self._groups)
-            self.engine.handle(GroupChanged(group))
-        pods = {}
-        for pod in into.pods:  # The gate of a later step may be gone by now.
-            gates = self.engine.state.pods.get(pod.uid, pod).spec.scheduling_gates
-            pods[pod.uid] = replace(pod, spec=replace(pod.spec, scheduling_gates=gates))
-        self._pods = tuple(pods.get(pod.uid, pod) for pod in self._pods)
-        self.engine.handle(*map(PodUpserted, pods.values()))
+        if into.group is not None:
+            self._moved_groups[into.group.key] = into.group
+            self.engine.handle(GroupChanged(into.group))
+        known = self.engine.state.pods
+        for pod in into.pods:
+            if pod.uid in known:  # The gate of a later step may be gone by now.
+                gates = known[pod.uid].spec.scheduling_gates
+                self._moved[pod.uid] = replace(pod, spec=replace(pod.spec, scheduling_gates=gates))
+                self.engine.handle(PodUpserted(self._moved[pod.uid]))
 
     def _next_steps(self) -> Iterator[PodUpserted]:
         """The pods whose turn it is, because those that they wait for have their nodes."""
@@ -310,10 +314,12 @@ class Simulation:
             yield PodUpserted(replace(pod, spec=replace(pod.spec, scheduling_gates=gates)))
 
     def _run(self, gathered: "_Gathered") -> Run:
+        pods = tuple(self._moved.get(pod.uid, pod) for pod in self._pods)
+        groups = tuple(self._moved_groups.get(group.key, group) for group in self._groups)
         return Run(
             engine=self.engine,
-            pods=self._pods,
-            groups=self._groups,
+            pods=pods,
+            groups=groups,
             gang_outcomes=gathered.gang_outcomes,
             app_outcomes=gathered.app_outcomes,
             pod_outcomes=gathered.pod_outcomes,
@@ -322,7 +328,7 @@ class Simulation:
             app_edges=_app_edges(self.engine),
             unused=self._unused,
             finished_groups=self._finished_groups,
-            places=_places(self.engine, self._groups, self._pods),
+            places=_places(self.engine, groups, pods),
             conditions=self._conditions,
             preemptions=tuple(gathered.preemptions),
             victims=gathered.victims,

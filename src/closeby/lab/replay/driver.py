@@ -136,7 +136,7 @@ class _Replay:
         self._room = room_of(engine, cluster.resource, cluster.tolerations)
         if jobs.gpus.any() and not self._room.total.any():
             raise UnrunnableError(
-                f"no node offers {cluster.resource}; name what jobs ask for with --resource"
+                f"no node that pods tolerate offers {cluster.resource}; name what jobs ask for with --resource"
             )
         with_each = usual_needs(cluster.nodes, cluster.resource)
         self._queue = EventQueue(jobs.submitted)
