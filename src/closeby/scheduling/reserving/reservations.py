@@ -81,6 +81,8 @@ class _Waiter(Struct):
     #: it kept them.
     idled: float = 0.0
     kept: float = 0.0
+    #: What it keeps, or kept last.
+    last: Reservation | None = None
     #: It keeps no nodes before that, as its budget was spent; and what it says of that meanwhile.
     rests: float = -inf
     resting: Reservation | None = None
@@ -265,7 +267,8 @@ class Reservations:
             held, first = self._held, self._first(moment.now)
             if held is not None and first == held.key and self._suffices(held, moment):
                 return [*changes, *self._moved(moment)]
-            choice = None if first is None else self._asked(self._choose, self._gang(first), None)
+            choose = partial(self._choose, at=moment)
+            choice = None if first is None else self._asked(choose, self._gang(first), None)
             if held is not None and first == held.key:
                 if choice is not None and self._is_held(choice):
                     # Where parts of a gang may be left out, the search can find more among more nodes.
@@ -273,7 +276,7 @@ class Reservations:
                     self._stands(held, choice.slots)
                     return changes
                 changes.append(self._lift(held, "its nodes do not suffice any more"))
-            if first is not None and choice is None:
+            if first is not None and choice is None and moment.now >= self._waiters[first].rests:
                 self._give_up(first, moment.now)
                 continue
             if self._held is not None:
@@ -281,6 +284,9 @@ class Reservations:
                 why = f"{first} goes before it" if waits else "it waits no more"
                 changes.append(self._lift(self._held, why))
             if first is None or choice is None:
+                rests = None if first is None else self._waiters[first].resting
+                if rests is not None and (held is None or first != held.key):
+                    changes.append(Released(rests, rests.status.why))
                 break
             return [*changes, self._take(first, choice, moment, moment.text())]
         return changes
@@ -296,26 +302,40 @@ class Reservations:
         waiter.kept += seconds
         if waiter.idled <= held.budget or held.key not in self._waiters:
             return []
+        self._rest(waiter, moment)
+        return [self._lift(held, "its budget is spent")]
+
+    def _rest(self, waiter: _Waiter, moment: Moment) -> None:
+        """From now on the gang keeps no nodes for as long as it kept some, and has a new budget then."""
+        assert waiter.last is not None, "only on nodes that it kept something can have idled"
         waiter.rests = moment.now + waiter.kept
         resumes = moment.text(moment.clock + waiter.kept)
-        shown = replace(held.shown, reason=Reason.RESERVATION_BUDGET_SPENT, resumes=resumes, expected=None)
-        released = self._lift(replace(held, shown=shown), shown.status.why)
-        waiter.resting, waiter.idled, waiter.kept = shown, 0.0, 0.0
-        return [released]
+        spent = Reason.RESERVATION_BUDGET_SPENT
+        waiter.resting = replace(waiter.last, reason=spent, resumes=resumes, expected=None)
+        waiter.idled, waiter.kept = 0.0, 0.0
 
     def tick_ended(self) -> None:
         """What is free on the reserved nodes now idles until the next tick."""
         held, cluster = self._held, self._tools.cluster
         self._idle = 0 if held is None else sum(int(cluster.free(row, held.slots).sum()) for row in held.rows)
 
-    def _choose(self, gang: WaitingGang) -> ReservationChoice | None:
-        """Nodes to keep; None where none are known, or more than its budget is expected to idle there."""
+    def _choose(self, gang: WaitingGang, at: Moment | None = None) -> ReservationChoice | None:
+        """Nodes to keep; None where none are known, or more than its budget is expected to idle there.
+
+        ``at``: where a new budget would do, what is left of this one counts as spent at that moment. Else it
+        could be neither spent nor renewed.
+        """
         choice = self._chooser.choose(gang)
         if choice is None:
             return None
         budget, rows = self._budget_of(gang)
-        left = budget - self._waiters[gang.group.key].idled
-        return choice if self._backfill.idle_until_start(gang, choice.slots, rows) <= left else None
+        idle = self._backfill.idle_until_start(gang, choice.slots, rows)
+        waiter = self._waiters[gang.group.key]
+        if idle <= budget - waiter.idled:
+            return choice
+        if at is not None and waiter.idled and idle <= budget:
+            self._rest(waiter, at)
+        return None
 
     def _budget_of(self, gang: WaitingGang) -> tuple[float, tuple[int, ...]]:
         """How much may idle for a gang, and the rows of the resources that count.
@@ -455,7 +475,7 @@ class Reservations:
         self._doubted = False
         waiter, priority = self._waiters[key], self._queue.priority(key)
         budget, rows = self._budget_of(self._gang(key))
-        waiter.resting = None
+        waiter.last, waiter.resting = shown, None
         self._held = _Held(waiter, priority, budget, rows, shown, slots, cluster.node_changes.cursor)
         self._backfill.forget()
 
@@ -464,7 +484,8 @@ class Reservations:
         self._backfill.forget()
         self._tools.reserved.clear()
         self._tools.table.forget_barred()
-        return Released(held.shown, why)
+        resting = held.waiter.resting
+        return Released(held.shown, why) if resting is None else Released(resting, resting.status.why)
 
     def _names_at(self, slots: Ints) -> tuple[str, ...]:
         return tuple(sorted(self._tools.cluster.node_at(slot).name for slot in slots.tolist()))
