@@ -171,8 +171,8 @@ def test_a_flood_of_tokens_costs_the_api_server_a_few_questions(
     """1,000 requests with different invented tokens, while Prometheus scrapes and the kubelet probes."""
 
     async def run() -> None:
-        # A dry run elects no leader, and only the pod-grouper asks for rights of its own, so that all it POSTs
-        # are reviews of those who ask.
+        # A dry run elects no leader, and only the pod-grouper asks for rights of its own, so that all that it
+        # POSTs are reviews of those who ask.
         alone = "--dry-run", "--only", "app-groups"
         async with serving(helm, control_plane, namespace, tmp_path, "controllers", *alone) as target:
             before = reviews(await target.scrape())

@@ -136,7 +136,8 @@ class _Replay:
         self._room = room_of(engine, cluster.resource, cluster.tolerations)
         if jobs.gpus.any() and not self._room.total.any():
             raise UnrunnableError(
-                f"no node that pods tolerate offers {cluster.resource}; name what jobs ask for with --resource"
+                f"no node that pods tolerate offers {cluster.resource}; "
+                "name with --resource what jobs ask for"
             )
         with_each = usual_needs(cluster.nodes, cluster.resource)
         self._queue = EventQueue(jobs.submitted)

@@ -90,7 +90,8 @@ def given(
     else:
         if not (room.total.any() or asks_for_cores(asked.workload)):
             raise UnrunnableError(
-                f"no node that pods tolerate offers {cluster.resource}; name with --resource what jobs are to ask for"
+                f"no node that pods tolerate offers {cluster.resource}; "
+                "name with --resource what jobs are to ask for"
             )
         name = asked.workload
         jobs, notices = _load(asked, _place_for(engine, wishes, cluster, failures))
