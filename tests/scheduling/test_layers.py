@@ -436,6 +436,15 @@ def test_domains_for_a_gang_alone_are_for_trusted_namespaces() -> None:
     assert sum(found.used("plain").values()) == 2
 
 
+def test_a_gang_whose_node_is_gone_has_no_domain_to_be_named() -> None:
+    found = world("a r1 : a1=4", levels=BLOCKS)
+    for name, at in (("lost", "gone"), ("there", "a1")):
+        asked, (member,) = alone(name, Exclusive.ALL, 1, 1)
+        found.run(asked, members=[replace(member, node_name=at)])
+    found.run(members=pods(None, 1, prefix="plain"))
+    assert found.reason("plain-0") is Reason.DOMAIN_EXCLUSIVE
+
+
 def test_a_rack_is_not_free_before_the_last_member_has_gone() -> None:
     found = world("a r1 : n1=4\na r2 : n2=1", levels=("block", "rack"))
     alone = replace(gang(), layers=(Layer(level="rack", size=1, exclusive=Exclusive.ALL),))

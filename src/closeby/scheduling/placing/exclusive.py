@@ -113,6 +113,8 @@ class Exclusives:
         for owner, tree, level, slots in self._layers_of_others(key, plain):
             domains = np.unique(tree.owners_of_slots(slots, level))
             domains = domains[domains >= 0]
+            if not len(domains):  # np.split gives one piece at the least.
+                continue
             inside, starts = tree.slots_of(level, domains)
             for index, some in zip(domains.tolist(), np.split(inside, starts[1:]), strict=True):
                 path = path_text(tree.path(Domain(level, index)))
