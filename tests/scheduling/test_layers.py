@@ -22,7 +22,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.events import PodDeleted, PodUpserted
+from closeby.scheduling.events import GroupChanged, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.preempting.rule import Preemptible
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
 
@@ -423,12 +423,15 @@ def test_a_rack_with_another_job_of_a_job_set_can_not_be_had_alone() -> None:
     assert racks(found, 0, 4, "x") == {"r2"}
 
 
-def test_domains_for_a_gang_alone_are_for_trusted_namespaces() -> None:
+@pytest.mark.parametrize("falls", [None, 600.0])
+def test_domains_for_a_gang_alone_are_for_trusted_namespaces(falls: float | None) -> None:
     configuration = Configuration(trust_exclusive=("good",))
     engine = Engine(lambda handle: profile_for(configuration, handle))
     found = World(engine, draw("a r1 : a1=4 a2=4", BLOCKS), fabric(*BLOCKS, HOSTNAME))
-    asked, members = alone("x", Exclusive.ALL)
-    found.run(asked, members=members)
+    _, members = alone("x", Exclusive.ALL)
+    layer = Layer(level="rack", size=4, exclusive=Exclusive.ALL, relax_after=falls)
+    found.tell(GroupChanged(layered(4, layer, name="x")), *map(PodUpserted, members), Tick(wall=1.0))
+    found.tell(Tick(wall=2000.0))
     assert found.reason("x") is Reason.UNSUPPORTED
     # Nor does it keep anybody out of where it runs.
     found.tell(*(PodUpserted(replace(pod, node_name="a1")) for pod in members))

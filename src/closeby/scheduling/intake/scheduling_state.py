@@ -67,8 +67,7 @@ class SchedulingState:
         """A gang's object appeared or changed; returns it with the layers that count now."""
         if self.relaxing.written or group.relaxing:
             group = self.relaxing.enter(group)
-        if self.trust_exclusive is not None and group.namespace not in self.trust_exclusive:
-            group = _without_exclusive(group)
+        group = self._as_trusted(group)
         layers = (*group.layers, *(layer for one in group.subgroups for layer in one.layers))
         if any(layer.exclusive is not Exclusive.NONE for layer in layers):
             self.exclusive[group.key] = None
@@ -88,8 +87,14 @@ class SchedulingState:
         members = self.members.get(key)
         pods = () if members is None else (members.waiting, members.placed, members.done)
         created = (pod.created for some in pods for pod in some.values())
-        before, self.groups[key] = self.groups[key], self.relaxing.at(key, created, clock)
-        return before != self.groups[key]
+        now = self._as_trusted(self.relaxing.at(key, created, clock))
+        before, self.groups[key] = self.groups[key], now
+        return before != now
+
+    def _as_trusted(self, group: PodGroup) -> PodGroup:
+        """The gang with the exclusive domains that its namespace may have."""
+        trusted = self.trust_exclusive is None or group.namespace in self.trust_exclusive
+        return group if trusted else _without_exclusive(group)
 
     def planned(self, key: str) -> Mapping[str, str]:
         """uid -> node: what a start that was begun promised to members that still look for a node."""
