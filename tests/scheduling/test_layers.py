@@ -724,3 +724,47 @@ def test_a_subgroup_leaves_a_node_to_segments_of_which_a_member_runs_there(busy:
         gang(min_member=3, subgroups=[subgroup("first", required="rack"), second]), members=members
     )
     assert found.where == {"first-0": "a2" if busy == "a1" else "a1", "second-1": busy}
+
+
+#: A job of a JobSet that has a rack for itself.
+JOB = in_layers("job", 4, Layer(level="rack", size=4, exclusive=Exclusive.KIND))
+
+
+@pytest.mark.parametrize("mode", [None, LayerMode.REQUIRED, LayerMode.PREFERRED])
+def test_segments_of_another_job_keep_off_a_rack_that_a_job_has_for_itself(mode: LayerMode | None) -> None:
+    layers = () if mode is None else (Layer(level="rack", size=2, mode=mode),)
+    other = replace(subgroup("other", 2), layers=layers)
+    members = owned("JobSet/x", [*pods("train", 4, subgroup="job"), *pods("train", 2, subgroup="other")])
+    found = world("a r1 : a1=4 a2=4\na r2 : b1=4 b2=4", levels=BLOCKS)
+    found.run(gang(min_member=6, subgroups=[JOB, other]), members=members)
+    assert len(racks(found, 0, 4, "job")) == len(racks(found, 0, 2, "other")) == 1
+    assert racks(found, 0, 4, "job") != racks(found, 0, 2, "other")
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_members_beyond_the_minimum_keep_off_a_rack_that_a_job_has_for_itself(runs: bool) -> None:
+    members = owned("JobSet/x", [*pods("train", 4, subgroup="job"), *pods("train", 2, subgroup="other")])
+    if runs:
+        nodes = ["a1"] * 4 + ["b1", None]
+        members = [replace(pod, node_name=at) for pod, at in zip(members, nodes, strict=True)]
+    found = world("a r1 : a1=4 a2=4\na r2 : b1=1", levels=BLOCKS)
+    found.run(gang(min_member=5, subgroups=[JOB, subgroup("other")]), members=members)
+    assert found.where.get("other-0") == (None if runs else "b1")
+    assert found.left("train") == {"other-1": Reason.TOPOLOGY_PLACEMENT_FAILED}
+
+
+def test_a_job_with_unequal_pods_comes_back_to_the_rack_that_it_has_for_itself() -> None:
+    there, *late = [*pods("train", 2, subgroup="job"), *pods("train", 2, spec(gpu=3), "job", prefix="large")]
+    members = owned("JobSet/x", [replace(there, node_name="a1", phase="Running"), *late])
+    found = world("a r1 : a1=4 a2=4\na r2 : b1=4 b2=4", levels=BLOCKS)
+    found.run(gang(min_member=4, subgroups=[JOB]), members=members)
+    assert found.used(by="rack") == {"r1": 3}
+
+
+def test_a_job_has_no_rack_for_itself_in_which_segments_of_another_job_run() -> None:
+    other = in_layers("other", 2, Layer(level="rack", size=2))
+    members = owned("JobSet/x", [*pods("train", 4, subgroup="job"), *pods("train", 2, subgroup="other")])
+    members[4:] = [replace(pod, node_name="a1", phase="Running") for pod in members[4:]]
+    found = world("a r1 : a1=4 a2=4\na r2 : b1=8 b2=4", levels=BLOCKS)
+    found.run(gang(min_member=6, subgroups=[JOB, other]), members=members)
+    assert racks(found, 0, 4, "job") == {"r2"}

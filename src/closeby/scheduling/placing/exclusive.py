@@ -160,7 +160,7 @@ class Exclusives:
         others: dict[tuple[str, int], list[int]] = {}
         for pod, slot in (*running_members(self._tools, self._state, group.key), *placed):
             name = pod.subgroup or ""
-            if name == leaf or (name not in kinds and exclusive_kind(pod) == _BY_JOB):
+            if name == leaf or (not kinds.get(name) and exclusive_kind(pod) == _BY_JOB):
                 own.append(slot)
                 continue
             for tree, level in kinds.get(name, ()):

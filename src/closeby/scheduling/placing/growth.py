@@ -214,7 +214,7 @@ class Growth:
     def _grow(
         self, search: Search, leaf: Part, scope: NodeSet, share: Share, anchors: list[int]
     ) -> list[Pod]:
-        left = list(share.pods)
+        scope, left = search.off_own(leaf, scope), list(share.pods)
         while left:
             part = Part(
                 name=leaf.name,

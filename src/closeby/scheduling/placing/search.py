@@ -183,6 +183,7 @@ class Search:
             self.chosen[part.name] = (None, scope)
             yield
             return
+        scope = self.off_own(part, scope)
         apart = self._apart.get(part.name)
         if part.segments is not None:
             attempt = SegmentAttempt(
@@ -198,7 +199,6 @@ class Search:
                 part, scope, self._proposed, partial(self._segments, apart), every=apart is not None
             )
             return
-        scope = self._off_own(part, scope)
         candidates = self.candidates(part, scope)
         for candidate in (None,) if candidates is None else candidates:
             if like is not None and like.shut(part.name, candidate):
@@ -218,9 +218,12 @@ class Search:
             if apart is not None:
                 yield from self._filler.ways(part.core, candidate, scope, self.budget, apart)
 
-    def _off_own(self, part: Part, scope: NodeSet) -> NodeSet:
-        """The scope without domains that other jobs of the gang have for themselves."""
-        if not part.name or self._tools.kept_by_own is None:
+    def off_own(self, part: Part, scope: NodeSet) -> NodeSet:
+        """The scope without domains that other jobs of the gang have for themselves.
+
+        That of a segment (``name#…``) is already the scope of its leaf.
+        """
+        if not part.name or "#" in part.name or self._tools.kept_by_own is None:
             return scope
         kept = self._tools.kept_by_own(self._group, part.name, self._state.placed)
         if not len(kept):
