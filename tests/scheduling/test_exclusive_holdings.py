@@ -1,6 +1,7 @@
 """The domains that gangs have for themselves are worked out once, and again only where something changed."""
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import Exclusive, Layer, LayerMode, PodGroup
 from closeby.objects.labels import HOSTNAME
+from closeby.objects.ownership import exclusive_kind
 from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
@@ -25,7 +27,7 @@ from closeby.scheduling.events import (
     TopologyDeleted,
 )
 from closeby.scheduling.outcomes import bindings_of
-from closeby.scheduling.placing.exclusive import Exclusives
+from closeby.scheduling.placing.exclusive import Exclusives, OwnedDomain
 from tests.worlds import GPU, fabric, gang, node, pods, spec
 
 FABRIC = fabric("zone", "rack", HOSTNAME)
@@ -141,3 +143,42 @@ def test_a_decision_works_out_nothing_of_gangs_that_stay(monkeypatch: pytest.Mon
         PodDeleted("default/g7-0"), PodUpserted(replace(pods(None, 1, spec(gpu=1))[0], uid="one")), Tick()
     )
     assert asked[50:] == ["default/g7"]
+
+
+def test_a_job_asks_for_the_kind_of_no_plain_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(8)
+    plain = pods(None, 16, spec(gpu=1))
+    engine.handle(*(PodUpserted(replace(one, node_name=f"n{at % 4}")) for at, one in enumerate(plain)))
+    asked: list[Pod] = []
+
+    def counting(pod: Pod) -> str:
+        asked.append(pod)
+        return exclusive_kind(pod)
+
+    monkeypatch.setattr("closeby.scheduling.placing.exclusive.exclusive_kind", counting)
+    job = wanting("job", "rack", Exclusive.KIND)
+    members = [replace(one, owner="JobSet/job") for one in pods("job", 2, spec(gpu=1))]
+    assert len(bindings_of(engine.handle(GroupChanged(job), *map(PodUpserted, members), Tick()))) == 2
+    assert asked and all(one.group == "job" for one in asked)
+
+
+def test_the_domains_that_keep_an_item_off_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(8)
+    (member,) = pods("owner", 1, spec(gpu=1))
+    owner = wanting("owner", "rack", Exclusive.ALL, 1)
+    engine.handle(GroupChanged(owner), PodUpserted(replace(member, node_name="n0")))
+    engine.handle(*map(PodUpserted, pods(None, 1, spec(gpu=1))))
+    exclusives, listed = engine._rounds._attempts._exclusives, list[str]()
+    domains = exclusives._domains
+
+    def counting(key: str, plain: Pod | None) -> Iterator[OwnedDomain]:
+        listed.append(key)
+        return domains(key, plain)
+
+    monkeypatch.setattr(exclusives, "_domains", counting)
+    exclusives.keep_off(next(iter(engine.state.waiting_pods)))
+    reserved = engine._tools.reserved
+    said = {reserved.whose(slot, namespace) for slot in (0, 1) for namespace in ("default", "another")}
+    assert len(said) == 2 and len(listed) == 1
+    exclusives.release()
+    assert reserved.whose(0, "default") == ""

@@ -415,9 +415,11 @@ def test_of_job_sets_and_leader_worker_sets_none_enters_whether_it_has_such_a_la
     assert enters or found.reason("y" if gangs else "y-0") is Reason.DOMAIN_EXCLUSIVE
 
 
-def test_a_rack_with_another_job_of_a_job_set_can_not_be_had_alone() -> None:
+@pytest.mark.parametrize("group", ["y", None])
+def test_a_rack_with_another_job_of_a_job_set_can_not_be_had_alone(group: str | None) -> None:
     found = world("a r1 : a1=4 a2=4\na r2 : a3=2 a4=2", levels=BLOCKS)
-    found.run(gang("y", 1), members=owned("JobSet/y", pods("y", 1, spec(gpu=4))))
+    found.run(gang("y", 1), members=owned("JobSet/y", pods(group, 1, spec(gpu=4), prefix="y")))
+    assert found.used("y", by="rack") == {"r1": 1}
     asked, members = alone("x", Exclusive.KIND)
     found.run(asked, members=owned("JobSet/x", members))
     assert racks(found, 0, 4, "x") == {"r2"}

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import Applications, app_group_key
 from closeby.objects.groups import Exclusive, Layer, PodGroup
-from closeby.objects.ownership import is_long_running, top_of
+from closeby.objects.ownership import exclusive_kind, is_long_running, top_of
 from closeby.objects.pods import Pod, gang_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted, PriorityClassChanged, PriorityClassDeleted
@@ -51,6 +51,8 @@ class SchedulingState:
         self.users: dict[str, dict[str, None]] = {}
         #: uids of long-running pods.
         self.long_running: set[str] = set()
+        #: uids of pods of a JobSet or LeaderWorkerSet that are of no gang.
+        self.plain_of_kinds: dict[str, None] = {}
         #: uid of each member that has done its work -> key of its gang.
         self._done: dict[str, str] = {}
 
@@ -119,6 +121,8 @@ class SchedulingState:
         if is_long_running(pod):
             self.long_running.add(pod.uid)
         if pod.group is None:
+            if exclusive_kind(pod):
+                self.plain_of_kinds[pod.uid] = None
             key = self.item_key(pod)
             if placed:
                 self._waits_no_more(pod)
@@ -149,6 +153,7 @@ class SchedulingState:
         self.gated.pop(uid, None)
         self.binding_refused.discard(uid)
         self.long_running.discard(uid)
+        self.plain_of_kinds.pop(uid, None)
         self.leave_unknown_node(uid)
         if pod is None:
             return None

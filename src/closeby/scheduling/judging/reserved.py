@@ -17,7 +17,7 @@ from closeby.scheduling.plugin_view import CycleState, Nodes
 _KNOWN: Final = 64
 
 
-def _unknown(slot: int, namespace: str) -> str:
+def unknown(slot: int, namespace: str) -> str:
     """Where no gang has a domain for itself."""
     return ""
 
@@ -69,7 +69,7 @@ class ReservedMask:
         self.owned: Bools | None = None
         self.owned_set = 0
         #: Which domain a slot of these is in, and whose it is, for the owners of pods in a namespace.
-        self.whose: Callable[[int, str], str] = _unknown
+        self.whose: Callable[[int, str], str] = unknown
         self._owned_sets: dict[bytes, int] = {}
         self._last_owned = 0
         self._namespace = self._text = self._since = ""

@@ -4,8 +4,8 @@ The gang holds its domains by the members that are there, also those that are be
 has to be written down.
 """
 
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.intake.members import Members
 from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.judging.reserved import unknown
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang, running_members
 from closeby.topology.tree import Domain, Tree
 
@@ -85,7 +86,8 @@ class Exclusives:
         """Note which nodes an item must keep off, as others have their domains for themselves."""
         plain = self._state.waiting_pods.get(key)
         self._tools.reserved.own(self._owned(key, plain))
-        self._tools.reserved.whose = partial(self._whose, key if plain is None else plain)
+        found = cache(lambda: [*self._domains(key if plain is None else "", plain)])
+        self._tools.reserved.whose = partial(_whose, found)
 
     def keep_off_in_trial(self, item: WaitingGang | Pod, lifted: Iterable[Pod]) -> Undo:
         """The same for an item that is tried while some pods are off their nodes; returns how to undo it."""
@@ -120,19 +122,10 @@ class Exclusives:
                 path = path_text(tree.path(Domain(level, index)))
                 yield OwnedDomain(owner, f"{tree.level_names[level]} {path}", some)
 
-    def _whose(self, item: str | Pod, slot: int, namespace: str) -> str:
-        """For the owners of pods in a namespace: which domain a slot is in that keeps an item off."""
-        key, plain = (item, None) if isinstance(item, str) else (_key_of(item), item)
-        for one in self._domains(key, plain):
-            if slot in one.slots:
-                same = one.owner.partition("/")[0] == namespace
-                owner = f"gang {one.owner}" if same else "a gang of another namespace"
-                return f"{owner} has {one.called} for itself"
-        return "a gang has its domain for itself"
-
     def release(self) -> None:
         """No item is decided any more."""
         self._tools.reserved.own(None)
+        self._tools.reserved.whose = unknown
 
     def taken(self, group: PodGroup, layering: Layering) -> list[Bools | None]:
         """Per layer the domains that a gang may not have for itself, as others are there; None: all free."""
@@ -205,11 +198,12 @@ class Exclusives:
                 yield slot
 
     def _of_the_kind(self, group: PodGroup) -> Iterator[int]:
-        kind = self._kind(group.key)
-        for pod, slot in self._tools.cluster.placed_pods():
-            key = "" if pod.group is None else gang_key(pod)
-            if key != group.key and _meets(kind, exclusive_kind(pod), asks=self._asks(key)):
-                yield slot
+        state, kind = self._state, self._kind(group.key)
+        for key, members in state.members.items():
+            if key != group.key and members.placed and self._meets(kind, self._kind(key), key):
+                yield from self._slots(members.placed.values()).tolist()
+        plain = (state.pods[uid] for uid in state.plain_of_kinds)
+        yield from self._slots(pod for pod in plain if exclusive_kind(pod) == kind).tolist()
 
     def _kind(self, key: str) -> str:
         """The kind of a gang's members."""
@@ -222,16 +216,24 @@ class Exclusives:
         group = self._state.groups.get(key) if key in self._state.exclusive else None
         return group is not None and any(one.exclusive is Exclusive.KIND for one in layers_of(group))
 
+    def _meets(self, owner: str, kind: str, key: str) -> bool:
+        """Whether pods of a kind keep off domains that some of kind ``owner`` have for themselves.
+
+        No other job of any JobSet is there, and no other replica of any LeaderWorkerSet, whether these want
+        domains for themselves or not. Where a kind is not known the gang ``key`` counts if it does.
+        """
+        return owner == kind if owner and kind else self._asks(key)
+
     def _owned(self, key: str, plain: Pod | None, lifted: Container[str] = ()) -> Bools | None:
         """The nodes in domains that other gangs have for themselves and that keep this item off."""
         if plain is not None and plain.owner.startswith(ON_EACH_NODE):
             return None
-        kind, asks = self._kind(key) if plain is None else exclusive_kind(plain), self._asks(key)
+        kind = self._kind(key) if plain is None else exclusive_kind(plain)
         mask = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
         for owner, found in self._holdings(lifted):
             if owner != key:
                 mask[found.from_all] = True
-                if _meets(found.kind, kind, asks=asks):
+                if self._meets(found.kind, kind, key):
                     mask[found.from_the_kind] = True
         return mask if mask.any() else None
 
@@ -273,13 +275,13 @@ class Exclusives:
 
     def _layers_of_others(self, key: str, plain: Pod | None) -> Iterator[tuple[str, Tree, int, Ints]]:
         """Of each layer with domains that keep an item off: whose, their tree and level, and its slots."""
-        kind, asks = self._kind(key) if plain is None else exclusive_kind(plain), self._asks(key)
+        kind = self._kind(key) if plain is None else exclusive_kind(plain)
         for owner in self._state.exclusive:
             group = self._state.groups.get(owner)
             if owner == key or group is None or not self._state.holding(owner):
                 continue
             for layer_of, tree, level, slots in self._layers_of(owner, group):
-                if layer_of is Exclusive.ALL or _meets(self._kind(owner), kind, asks=asks):
+                if layer_of is Exclusive.ALL or self._meets(self._kind(owner), kind, key):
                     yield owner, tree, level, slots
 
     def _layers_of(self, owner: str, group: PodGroup) -> Iterator[tuple[Exclusive, Tree, int, Ints]]:
@@ -302,13 +304,14 @@ def _key_of(item: WaitingGang | Pod) -> str:
     return "" if isinstance(item, Pod) else item.group.key
 
 
-def _meets(owner: str, kind: str, *, asks: bool) -> bool:
-    """Whether pods of a kind keep off domains that some of kind ``owner`` have for themselves.
-
-    No other job of any JobSet is there, and no other replica of any LeaderWorkerSet, whether these want
-    domains for themselves or not. Where a kind is not known they count that do (``asks``).
-    """
-    return owner == kind if owner and kind else asks
+def _whose(domains: Callable[[], Sequence[OwnedDomain]], slot: int, namespace: str) -> str:
+    """For the owners of pods in a namespace: which of the domains that keep an item off a slot is in."""
+    for one in domains():
+        if slot in one.slots:
+            same = one.owner.partition("/")[0] == namespace
+            owner = f"gang {one.owner}" if same else "a gang of another namespace"
+            return f"{owner} has {one.called} for itself"
+    return "a gang has its domain for itself"
 
 
 def _nothing() -> None:
