@@ -450,6 +450,19 @@ def test_a_gang_whose_node_is_gone_has_no_domain_to_be_named() -> None:
     assert found.reason("plain-0") is Reason.DOMAIN_EXCLUSIVE
 
 
+@pytest.mark.parametrize("required", [None, "rack"])
+def test_a_gang_hears_of_the_domain_with_the_room_that_it_lacks(required: str | None) -> None:
+    found = world("a r1 : a1=2\na r2 : a2=9", levels=BLOCKS)
+    for name, at in (("small", "a1"), ("big", "a2")):
+        asked, (member,) = alone(name, Exclusive.ALL, 1, 1)
+        found.run(asked, members=[replace(member, node_name=at)])
+    size = 1 if required else 2
+    found.run(gang("late", 4, required=required), members=pods("late", 4, spec(gpu=size)))
+    assert found.reason("late") is Reason.DOMAIN_EXCLUSIVE
+    message = found.outcome("late").message or ""
+    assert "1 node in" in message and "default/big" in message
+
+
 def test_a_rack_is_not_free_before_the_last_member_has_gone() -> None:
     found = world("a r1 : n1=4\na r2 : n2=1", levels=("block", "rack"))
     alone = replace(gang(), layers=(Layer(level="rack", size=1, exclusive=Exclusive.ALL),))

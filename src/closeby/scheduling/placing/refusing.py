@@ -3,6 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from msgspec.structs import replace
+
+from closeby.objects.arrays import Ints
 from closeby.objects.bounds import some
 from closeby.objects.reasons import Condition, Reason, ReasonToken
 from closeby.objects.words import all_pods, names_text, path_text, plural
@@ -112,11 +116,10 @@ class Refusing:
         reserved, rooms = self._tools.reserved, self._tools.rooms
         if need is None or not rooms.lack(need, keep_off=reserved.applies):
             return None
-        if reserved.owned is not None and not self._lacks_without_exclusive(need):
-            first = int(reserved.owned.argmax())
-            nodes = plural(int(reserved.owned.sum()), "node")
-            text = f"it lacks the room on {nodes} in domains that others have for themselves: "
-            text += reserved.whose(first, self._group.namespace)
+        theirs = self._room_of_others(need)
+        if len(theirs):
+            text = f"it lacks the room on {plural(len(theirs), 'node')} in domains that others have for "
+            text += f"themselves: {reserved.whose(int(theirs[0]), self._group.namespace)}"
             return self._refused(Reason.DOMAIN_EXCLUSIVE, text)
         if not reserved.applies or rooms.lack(need):
             return None
@@ -124,13 +127,25 @@ class Refusing:
         text = f"it lacks the room on {nodes} {reserved.text(self._group.namespace)}"
         return self._refused(Reason.NODE_RESERVED, text)
 
-    def _lacks_without_exclusive(self, need: Need) -> bool:
-        """Whether the gang would lack room if no gang had a domain for itself."""
-        reserved = self._tools.reserved
+    def _room_of_others(self, need: Need) -> Ints:
+        """The nodes in domains of others that have the room it lacks; none if it lacked more than these."""
+        reserved, rooms, table = self._tools.reserved, self._tools.rooms, self._tools.table
         owned, number = reserved.owned, reserved.owned_set
+        slots = np.flatnonzero(() if owned is None else owned)
+        lacking = [one for one in need.wants if rooms.lack(replace(need, wants=(one,)), reserved.applies)]
         reserved.owned, reserved.owned_set = None, 0
         try:
-            return self._tools.rooms.lack(need, keep_off=reserved.applies)
+            if not len(slots) or rooms.lack(need, keep_off=reserved.applies):
+                return slots[:0]
+            takes = np.zeros(len(slots), dtype=np.bool_)
+            for want in lacking:
+                pod_class = table.of(want.pod)
+                able = pod_class.fits[slots] > 0
+                if need.tree is not None:
+                    owners = need.tree.owners_of_slots(slots, need.level)
+                    able &= table.counts(pod_class, need.tree).of(need.level)[owners] >= want.count
+                takes |= able
+            return slots[takes]
         finally:
             reserved.owned, reserved.owned_set = owned, number
 
