@@ -4,6 +4,7 @@ import gc
 import gzip
 import itertools
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,17 @@ def test_what_gzip_did_not_finish_is_an_error() -> None:
     for data in (packed[:20] + b"x" * 40, b"\x1f\x8b"):
         assert "can't be unpacked" in str(unpacked(data))
     assert "is longer than" in str(unpacked(packed, 10))
+
+
+def test_what_unpacks_to_more_takes_no_more_memory_than_what_was_read_of_it() -> None:
+    bomb = gzip.compress(bytes(64 << 20))
+    tracemalloc.start()
+    try:
+        assert unpacked(gzip.compress(b"a")) == b"a"
+        assert unpacked(bomb, 2 << 20) == "is longer than 2 MiB when it is unpacked"
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

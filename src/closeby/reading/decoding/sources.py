@@ -17,7 +17,7 @@ STDIN_NAME: Final = "standard input"
 #: How files begin that gzip made.
 GZIP: Final = b"\x1f\x8b"
 #: More than the manifests of any cluster: a small file may unpack to any size.
-MOST_UNPACKED: Final = 4 << 30
+MOST_UNPACKED: Final = 1 << 30
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _READ: Final = (*_ENDINGS, *(f"{one}.gz" for one in _ENDINGS))
 _CHUNK: Final = 1 << 20
@@ -63,8 +63,12 @@ def unpacked(data: bytes, most: int = MOST_UNPACKED) -> bytes | str:
     if not data.startswith(GZIP):
         return data
     try:
-        found = gzip.GzipFile(fileobj=BytesIO(data)).read(most + 1)
-        return found if len(found) <= most else f"is longer than {most >> 20:,} MiB when it is unpacked"
+        packed, found = gzip.GzipFile(fileobj=BytesIO(data)), BytesIO()
+        while found.tell() <= most and (part := packed.read(_CHUNK)):
+            found.write(part)
+        if found.tell() > most:
+            return f"is longer than {most >> 20:,} MiB when it is unpacked"
+        return found.getvalue()
     except (OSError, EOFError, zlib.error) as error:
         return f"is compressed, and can't be unpacked: {error}"
 
