@@ -447,7 +447,12 @@ def test_pods_may_be_deleted_in_the_namespaces_alone_whose_budgets_are_overruled
 
     plugin = {"name": "DefaultPreemption", "arguments": {"overruleBudgets": ["team", "research"]}}
     asked = ("--set-json", f"configuration.plugins={json.dumps([plugin, 'NetworkMinCost'])}")
+    empty = [
+        {"name": "Scoring", "arguments": None},
+        {"name": "Scoring", "arguments": {"overruleBudgets": None}},
+    ]
     assert deleting(rendered(helm)) == set()
+    assert deleting(rendered(helm, "--set-json", f"configuration.plugins={json.dumps(empty)}")) == set()
     assert deleting(rendered(helm, *asked)) == {"team", "research"}
     # Where another scheduler binds no pod is evicted.
     assert deleting(rendered(helm, *asked, "--set", "scheduler.mode=gate")) == set()

@@ -101,7 +101,7 @@ spec:
 {{/* Whether the scheduler may taint nodes. A configuration that asks for it needs the right. */}}
 {{- define "closeby.taintsNodes" -}}
 {{- range .Values.configuration.plugins }}
-{{- if and (kindIs "map" .) (eq (dig "arguments" "hold" "" . | toString) "taint") (not $.Values.scheduler.taintNodes) }}
+{{- if and (kindIs "map" .) (eq (dig "hold" "" (.arguments | default dict) | toString) "taint") (not $.Values.scheduler.taintNodes) }}
 {{- fail "hold: taint in the configuration needs the right to patch nodes: set scheduler.taintNodes=true" }}
 {{- end }}
 {{- end }}
@@ -113,7 +113,7 @@ spec:
 {{- $found := list }}
 {{- range .Values.configuration.plugins }}
 {{- if kindIs "map" . }}
-{{- $found = concat $found (dig "arguments" "overruleBudgets" list .) }}
+{{- $found = concat $found (dig "overruleBudgets" list (.arguments | default dict) | default list) }}
 {{- end }}
 {{- end }}
 {{- uniq $found | join "," }}
