@@ -144,3 +144,26 @@ def test_a_name_that_another_writer_takes_meanwhile_is_left_to_it(
             assert len(await it.naming("train-job")) == 2
 
     asyncio.run(run())
+
+
+def test_a_pod_does_not_say_any_more_what_is_wrong_with_a_workload_that_is_gone(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """It asks for a gang itself and goes on waiting, but for no correction."""
+
+    async def run() -> None:
+        async with told(control_plane, namespace) as that:
+            it, grouper = that.it, that.grouper
+            wrong = it.wish() | {"kai.scheduler/batch-min-member": "many"}
+            job = await it.job("train", 1, wrong)
+            job["kind"] = "Job"
+            await it.create("v1", "pods", it.pod("train-0", job, wrong))
+            for says in (True, False):
+                that.hear(PODS, (await it.pods())["train-0"])
+                await grouper.reconcile(ref(it, job))
+                annotations = (await it.pods())["train-0"]["metadata"]["annotations"]
+                assert ("closeby.dev/not-grouped" in annotations) is says
+                if says:
+                    await it.api.delete(it.path("batch/v1", "jobs", "train"))
+
+    asyncio.run(run())

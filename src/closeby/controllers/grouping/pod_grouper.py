@@ -207,7 +207,7 @@ class PodGrouper:
         errors += await asyncio.gather(*(self._writes.leave_alone(pod) for pod in alone))
         wrong = plan.wrong
         errors += await asyncio.gather(
-            *(self._writes.not_grouped(pod, wrong[pod.uid]) for pod in waiting if pod.uid in wrong)
+            *(self._writes.not_grouped(pod, wrong.get(pod.uid)) for pod in waiting)
         )
         if alone:
             self._say("not a gang", owner=owner, pods=len(alone))

@@ -90,8 +90,8 @@ class Writes:
         """The pod says that it belongs to no gang."""
         return await self._metadata(pod, {"annotations": {POD_GROUP: NO_GROUP}})
 
-    async def not_grouped(self, pod: Pod, why: str) -> ApiError | None:
-        """The pod says why it waits."""
+    async def not_grouped(self, pod: Pod, why: str | None) -> ApiError | None:
+        """The pod says why it waits; None: it says nothing of it any more."""
         if pod.annotations.get(NOT_GROUPED) == why:
             return None
         return await self._metadata(pod, {"annotations": {NOT_GROUPED: why}})
