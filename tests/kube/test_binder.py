@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from closeby.kube.client.errors import ApiError
 from closeby.kube.gangs.binder import Binder
 from closeby.kube.gangs.objects import GangObjects
@@ -78,6 +80,21 @@ class SlowWrites:
         return DONE
 
 
+class HangingWrites:
+    """No write ever ends."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    async def bind(self, bind: Binding, wanted: Callable[[], bool] | None = None) -> Written:
+        self.begun.set()
+        await asyncio.Event().wait()
+        return DONE
+
+    async def look(self, bind: Binding) -> Written:
+        return DONE
+
+
 def test_nothing_is_sent_by_a_process_that_does_not_lead_any_more() -> None:
     drawn = world("zone-a rack-1 : a1=4")
     (binding,) = bindings_of(drawn.engine.handle(*map(PodUpserted, pods(None, 1)), Tick()))
@@ -91,3 +108,24 @@ def test_nothing_is_sent_by_a_process_that_does_not_lead_any_more() -> None:
 
     asyncio.run(run())
     assert writes.wanted == [True, False]
+
+
+@pytest.mark.parametrize(("within", "said"), [(0.0, []), (0.1, ["bindings not finished"])])
+def test_what_is_not_waited_for_is_not_said_to_be_unfinished(within: float, said: list[str]) -> None:
+    drawn = world("zone-a rack-1 : a1=4")
+    (binding,) = bindings_of(drawn.engine.handle(*map(PodUpserted, pods(None, 1)), Tick()))
+    lines: list[str] = []
+
+    def say(message: str, /, *, warning: bool = False, **fields: object) -> None:
+        lines.append(message)
+
+    async def run() -> None:
+        writes = HangingWrites()
+        async with asyncio.TaskGroup() as tasks:
+            binder = Binder(drawn.engine, GangObjects(), writes, say, tasks, Leader(drawn.engine))
+            binder.handle(Decided((binding,), "2027-01-01T00:00:00Z"))
+            await writes.begun.wait()
+            await binder.finish(within)
+
+    asyncio.run(run())
+    assert lines == said

@@ -195,7 +195,8 @@ class Binder:
         while self._running and (left := ends - time.monotonic()) > 0:
             await asyncio.wait(self._running, timeout=left)
         if unfinished := tuple(self._running):
-            self._say("bindings not finished", warning=True, after=f"{within:g}s", tasks=len(unfinished))
+            if within:
+                self._say("bindings not finished", warning=True, after=f"{within:g}s", tasks=len(unfinished))
             for task in unfinished:
                 task.cancel()
             await asyncio.wait(unfinished)

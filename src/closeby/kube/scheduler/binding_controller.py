@@ -179,7 +179,8 @@ class BindingController:
                 if self._lead.certain:
                     await self._gang_statuses.finish()
         except TimeoutError:
-            self._say("statuses not finished", warning=True, after=f"{within:g}s")
+            if within:
+                self._say("statuses not finished", warning=True, after=f"{within:g}s")
         await self._events.finish(within)
 
     # Decisions
