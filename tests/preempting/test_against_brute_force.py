@@ -16,6 +16,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged
 from closeby.scheduling.preempting.records import EvictionCost, Preemption
+from closeby.scheduling.preempting.rule import Preemptible
 from tests.preempting.site import NOW, RESTART, SEMI_PREEMPTIBLE, Site
 from tests.worlds import GPU, node
 
@@ -120,6 +121,7 @@ def price(drawn: Drawn, gone: Sequence[Pod], rack: str) -> EvictionCost:
         0,
         max(covered - drawn.budget, 0) if drawn.budget is not None else 0,
         max((pod.spec.priority or 0 for pod in gone), default=-inf),
+        any(pod.grace > 60 for pod in gone),
         sum(gpus(pod) * (NOW - (pod.started or 0.0) + RESTART) for pod in gone),
         broken,
         sum(map(gpus, gone)),
@@ -159,7 +161,8 @@ def cheapest(drawn: Drawn) -> EvictionCost | None:
 def planned(seed: int, *, shuffled: bool = False) -> tuple[Drawn, Site, list[Preemption]]:
     drawn = Drawn(seed)
     nodes = drawn.objects()
-    site = Site(list(reversed(nodes)) if shuffled else nodes)
+    whose = Preemptible(reports=True)
+    site = Site(list(reversed(nodes)) if shuffled else nodes, whose=whose, maxGrace="1m")
     drawn.fill(site)
     site.waiting("train", drawn.wanted, priority=HIGH, gpu=drawn.gpu)
     return drawn, site, site.tick()

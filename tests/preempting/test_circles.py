@@ -265,15 +265,33 @@ def test_of_one_namespace_the_owner_whose_pod_did_not_end_comes_last() -> None:
     assert (names(first), names(plan), plan.cost.last_choice) == (["slow-0"], ["beside"], 1)
 
 
-@pytest.mark.parametrize(("reports", "victim"), [(True, "quick"), (False, "slow")])
-def test_a_grace_that_no_plan_waits_for_goes_last_where_victims_take_their_time(
-    reports: bool, victim: str
+@pytest.mark.parametrize("gangs", [False, True])
+@pytest.mark.parametrize(
+    ("reports", "quick", "victim"),
+    [
+        (True, {}, "quick"),
+        # Who chooses a long grace is not above those of higher priority, nor those that a budget protects.
+        (True, {"priority": 5}, "slow"),
+        (True, {"labels": {"app": "covered"}}, "slow"),
+        # Where victims end at once no grace is too long.
+        (False, {}, "slow"),
+    ],
+)
+def test_a_grace_that_no_plan_waits_for_decides_among_pods_of_equal_priority(
+    reports: bool, quick: dict[str, Any], victim: str, gangs: bool
 ) -> None:
-    site = Site("z r1 : a1=1\nz r2 : a3=1", whose=Preemptible(reports=reports), maxGrace="1h")
-    site.alone("slow", "a1", grace=3_601), site.alone("quick", "a3", priority=5, grace=3_600)
-    site.alone("high", priority=100)
+    """``quick`` has worked longer: without their graces ``slow`` goes."""
+    whose = Preemptible(reports=reports)
+    site = Site("z r1 : a1=1\nz r2 : a3=1", whose=whose, maxGrace="1h", pdb="soft")
+    site.alone("slow", "a1", grace=3_601, started=NOW - 10)
+    site.alone("quick", "a3", grace=3_600, started=NOW - 20, **quick)
+    site.tell(BUDGET)
+    if gangs:
+        site.waiting("high", 1, priority=100)
+    else:
+        site.alone("high", priority=100)
     [plan] = site.tick()
-    assert (names(plan), plan.cost.last_choice) == ([victim], 0)
+    assert (names(plan), plan.cost.last_choice, plan.cost.slow) == ([victim], 0, reports and victim == "slow")
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -17,6 +17,7 @@ from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, InlineDisk
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.preempting.records import EvictionCost
+from closeby.scheduling.preempting.rule import Preemptible
 from tests.preempting.site import NOW, RESTART, Site
 from tests.worlds import GPU, node
 
@@ -90,7 +91,8 @@ class Tiny:
 
     def site(self, gone: Iterable[int] = (), only: str | None = None, **arguments: Any) -> Site:
         """With all that runs but what is gone, and with one rack that takes pods, or all."""
-        site = Site(self.nodes(only), **arguments)
+        whose = Preemptible(reports=True)
+        site = Site(self.nodes(only), whose=whose, maxGrace="1m", **arguments)
         left_out = set(gone)
         for number, (name, on, is_gang, fields) in enumerate(self.running):
             if number not in left_out:
@@ -119,6 +121,7 @@ class Tiny:
             0,
             0,
             max((fields["priority"] for *_, fields in units), default=-inf),
+            any(fields["grace"] > 60 for *_, fields in units),
             sum(fields["gpu"] * len(on) * (NOW - fields["started"] + RESTART) for _, on, _, fields in units),
             sum(is_gang for _, _, is_gang, _ in units),
             sum(gpu for _, gpu in homes),

@@ -299,6 +299,7 @@ class Drawn:
             0,
             0,
             max((pod.spec.priority or 0 for pod in victims), default=-inf),
+            False,
             sum(gpus[pod.uid] * (NOW - (pod.started or 0.0) + RESTART) for pod in victims),
             broken,
             sum(gpus.values()),

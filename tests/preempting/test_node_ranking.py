@@ -49,7 +49,7 @@ def draw(seed: int) -> None:
         return replace(profile_for(Configuration(), handle), post_filters=(Both(rule, handle),))
 
     engine = Engine(profile, backoff=False)
-    engine.preempt(Preemptible())
+    engine.preempt(Preemptible(reports=True))
     names = [f"n{index}" for index in range(random.randint(1, 12))]
     plain_pods = random.random() < 0.5
     for name in names:
@@ -60,6 +60,7 @@ def draw(seed: int) -> None:
         needs = replace(spec(gpu=random.choice((0, 1, 1, 2)), cpu=random.choice((0, 1, 3))))
         needs = replace(needs, priority=random.choice((0, 0, 5, 9, 50)))
         fields: dict[str, Any] = {"started": random.choice((None, 10.0, 20.0, 900.0))}
+        fields["grace"] = random.choice((30, 30, 900))
         if random.random() < 0.4:
             fields["labels"] = {random.choice(("app", "tier")): "covered"}
         if group is not None:

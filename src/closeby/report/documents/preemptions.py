@@ -41,8 +41,8 @@ class CostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     pods: int
     #: Seconds until the last of them is gone: the longest grace to terminate.
     seconds_to_end: int
-    #: True where pods of a victim's owner or namespace did not end in time of late, or its grace is longer
-    #: than `maxGrace`, which comes before all else; only there then.
+    #: True where pods of a victim's owner or namespace did not end in time of late, which comes before all
+    #: else; only there then.
     last_choice: bool | UnsetType = UNSET
 
 

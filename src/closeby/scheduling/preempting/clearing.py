@@ -258,7 +258,7 @@ class Clearing(Struct, kw_only=True, eq=False):
     def _order(self, unit: VictimUnit) -> tuple[object, ...]:
         """What loses the least for each accelerator, or pod of the preemptor, that it makes room for."""
         freed = unit.accelerators - unit.outside or max(sum(unit.gains) + len(unit.shared), 1)
-        first = unit.last_choice, bool(unit.budgets), unit.priority, unit.lost / freed, -freed
+        first = *unit.rank, unit.lost / freed, -freed
         return *first, unit.whole and unit.gang, unit.seconds, len(unit.pods), unit.name
 
 
@@ -283,10 +283,7 @@ class _Exact:
         self.best: FoundVictims | None = None
         self.spent = False
         self._tally = VictimTally(clearing.allowed, clearing.limits)
-        self._units = sorted(
-            units,
-            key=lambda u: (u.last_choice, bool(u.budgets), u.priority, u.lost, u.gang and u.whole, u.name),
-        )
+        self._units = sorted(units, key=lambda u: (*u.rank, u.lost, u.gang and u.whole, u.name))
         count = len(self._units)
         #: From each unit on: the most that is still to be gained, by kind, and by a single unit of it.
         self._rest: list[list[int]] = [[0] * len(domain_room.wanted) for _ in range(count + 1)]
@@ -389,6 +386,7 @@ class _Exact:
         yield max(cost.last_choice, most_of([unit.last_choice for unit in left]))
         yield cost.pdb_violations
         yield max(cost.highest, most_of([unit.priority for unit in left]))
+        yield max(cost.slow, most_of([unit.slow for unit in left]))
         yield cost.lost + least([unit.lost for unit in left])
         singles = sum(not (unit.whole and unit.gang) for unit in left)
         yield cost.gangs_broken + max(fewest - singles, 0)

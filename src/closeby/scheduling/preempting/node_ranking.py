@@ -172,7 +172,7 @@ class NodeRanking:
             summed = np.bincount(at, weights=values.astype(np.float64), minlength=capacity)[slots]
             return summed.astype(np.float64)
 
-        def most(values: Ints, nothing: float) -> Scores:
+        def most(values: Ints | Bools, nothing: float) -> Scores:
             found = np.full(capacity, nothing)
             np.maximum.at(found, at, values)
             return found
@@ -190,6 +190,7 @@ class NodeRanking:
             most(running.holder_last_choice[holders], 0)[slots],
             self._violations(kept, capacity)[slots],
             highest[slots],
+            most(running.holder_slow[holders], 0)[slots],
             broken,
             np.where(gang, total(running.holder_lost[holders]), total(running.holder_weight[holders])),
             np.where(gang, total(heavy), pods),

@@ -310,7 +310,7 @@ class _Nodes(NamedTuple):
     def _key(self, units: Sequence[VictimUnit], cost: EvictionCost) -> _Key:
         """Upstream's order among nodes where no gang is broken; the order of costs among the others."""
         running = self.victims.running
-        first = cost.last_choice, cost.pdb_violations, cost.highest, cost.gangs_broken
+        first = cost.last_choice, cost.pdb_violations, cost.highest, cost.slow, cost.gangs_broken
         if cost.gangs_broken:
             return *first, cost
         # As upstream: a sum of priorities of which each counts as more than 0, and the latest start.
@@ -331,6 +331,6 @@ def _some_alone(units: Sequence[VictimUnit]) -> bool:
 
 
 def _importance(running: RunningPods, unit: VictimUnit) -> tuple[object, ...]:
-    """Those first that stay: the last choice, then by priority, gangs before pods, by start."""
+    """Those first that stay: the last choice, then by priority, a long grace, gangs before pods, by start."""
     started = float(running.started[list(unit.pods)].min())
-    return -unit.last_choice, -unit.priority, not unit.gang, started, unit.name
+    return -unit.last_choice, -unit.priority, not unit.slow, not unit.gang, started, unit.name

@@ -12,12 +12,14 @@ class EvictionCost(NamedTuple):
     """What a set of victims costs. Compared in the order of the fields; the least is the best."""
 
     #: 2 where another pod of a victim's owner did not end in time of late, 1 where one of its namespace
-    #: did not, or its grace is too long.
+    #: did not.
     last_choice: int = 0
     #: Victims whose eviction a PodDisruptionBudget does not allow.
     pdb_violations: int = 0
     #: The highest priority of a victim; -inf without victims.
     highest: float = -inf
+    #: Whether a victim's grace is too long.
+    slow: bool = False
     #: Accelerator-seconds since each victim's start or its last checkpoint, and until it is back there.
     lost: float = 0.0
     #: Gangs that are left with fewer members than their minimum.

@@ -131,8 +131,10 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     accelerators: Ints
     #: Accelerator-seconds that are lost with each.
     lost: Scores
-    #: Seconds that each may take to end, and how surely it does not end in time, as in ``EvictionCost``.
+    #: Seconds that each may take to end, and beyond which they are too long.
     grace: Ints
+    longest_grace: float
+    #: How surely each does not end in time, as in ``EvictionCost``.
     last_choice: Ints
     #: When each started; infinite where that is not known.
     started: Scores
@@ -210,6 +212,11 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._most_of_holders(self.grace, 0)
 
     @cached_property
+    def holder_slow(self) -> Bools:
+        """By holder: whether the grace of some of it is too long."""
+        return self.holder_grace > self.longest_grace
+
+    @cached_property
     def holder_last_choice(self) -> Ints:
         """By holder: how surely some of it does not end in time."""
         return self._most_of_holders(self.last_choice, 0)
@@ -224,8 +231,9 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def holder_importance(self) -> Ints:
-        """By holder: its place among all, the first to stay first: last choice, priority, gangs, start."""
-        keys = self.holder_started, ~self.holder_gang, -self.holder_priority, -self.holder_last_choice
+        """By holder: its place, the first to stay first: last choice, priority, long grace, gangs, start."""
+        first = -self.holder_priority, -self.holder_last_choice
+        keys = self.holder_started, ~self.holder_gang, ~self.holder_slow, *first
         order = np.lexsort(keys)
         others = np.zeros(len(order), dtype=np.bool_)
         for key in keys:

@@ -26,6 +26,7 @@ class VictimUnit(Struct, frozen=True, kw_only=True, eq=False):
     leaf: str = ""
     last_choice: int = 0
     priority: int
+    slow: bool = False
     lost: float
     accelerators: int
     outside: int
@@ -36,6 +37,11 @@ class VictimUnit(Struct, frozen=True, kw_only=True, eq=False):
     #: Pods by budget.
     budgets: tuple[tuple[int, int], ...] = ()
     name: str
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """What counts before the lost work, those first that go first."""
+        return self.last_choice, bool(self.budgets), self.priority, self.slow
 
 
 class MemberLimits(NamedTuple):
@@ -119,6 +125,7 @@ class VictimTally:
                 max(cost.last_choice, unit.last_choice),
                 counts.violations,
                 max(cost.highest, unit.priority),
+                cost.slow or unit.slow,
                 cost.lost + unit.lost,
                 counts.broken,
                 cost.accelerators + unit.accelerators,

@@ -271,16 +271,18 @@ class Units:
             found[by[order][last]] = values[order][last]
             return found
 
+        grace = most(running.holder_grace[holders], running.grace[singles], 0)
         return list(
             zip(
                 most(running.holder_last_choice[holders], running.last_choice[singles], 0).tolist(),
                 [0] * count,
                 most(running.holder_priority[holders], running.priorities[singles], -inf).tolist(),
+                (grace > running.longest_grace).tolist(),
                 np.maximum(lost_in, least(lost, running.lost[singles])).tolist(),
                 np.maximum(fewest - (units - broken), 0).tolist(),
                 least(heavy, running.accelerators[singles]),
                 least(heavy - self._inside[whole], none),
-                most(running.holder_grace[holders], running.grace[singles], 0).tolist(),
+                grace.tolist(),
                 least(running.holder_pods[holders], none + 1),
                 strict=True,
             )
@@ -299,6 +301,7 @@ class Units:
             gang=holder.gang,
             last_choice=int(running.holder_last_choice[number]),
             priority=int(running.holder_priority[number]),
+            slow=bool(running.holder_slow[number]),
             lost=known.lost,
             accelerators=known.accelerators,
             outside=known.accelerators - inside,
@@ -322,6 +325,7 @@ class Units:
             leaf=holder.leaf_of(pod),
             last_choice=int(running.last_choice[one]),
             priority=int(running.priorities[one]),
+            slow=bool(running.grace[one] > running.longest_grace),
             lost=float(running.lost[one]),
             accelerators=accelerators,
             outside=accelerators if outside else 0,
