@@ -383,6 +383,51 @@ def test_what_runs_until_it_is_removed_is_made_again(kind: str) -> None:
     assert len(made(expanded(text))) == 2
 
 
+def leaving(text: str) -> str:
+    """The same, all of its pods being deleted."""
+    return text.replace("labels:", "deletionTimestamp: '2026-01-01T00:00:00Z', labels:")
+
+
+BY_DEFAULT = "parallelism: 2, completions: 2"
+LEAVING = {
+    "Deployment": (of("apps/v1", "Deployment", "replicas: 2, template: T"), 2),
+    "ReplicaSet": (of("apps/v1", "ReplicaSet", "replicas: 2, template: T"), 2),
+    "StatefulSet": (of("apps/v1", "StatefulSet", "replicas: 2, template: T"), 1),
+    "Job": (job(BY_DEFAULT), 2),
+    "Indexed Job": (job(f"{BY_DEFAULT}, completionMode: Indexed"), 2),
+    "Job that replaces failed pods": (job(f"{BY_DEFAULT}, podReplacementPolicy: Failed"), 1),
+    "Job with rules of failures": (job(f"{BY_DEFAULT}, podFailurePolicy: {{rules: []}}"), 1),
+    "Job with rules that does not wait": (
+        job(f"{BY_DEFAULT}, podFailurePolicy: {{rules: []}}, podReplacementPolicy: TerminatingOrFailed"),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEAVING)
+def test_a_pod_that_is_being_deleted_is_replaced_at_once_or_when_it_is_gone(case: str) -> None:
+    text, number = LEAVING[case]
+    kind = text.partition("kind: ")[2].partition(",")[0]
+    pods = leaving(there(f"{kind}/w", "w-0 Running 0", labels="apps.kubernetes.io/pod-index: '0'"))
+    assert len(made(expanded(text + pods))) == number
+
+
+@pytest.mark.parametrize(("policy", "number"), [("TerminatingOrFailed", 5), ("Failed", 4)])
+def test_jobs_of_a_job_set_replace_by_their_own_policy(policy: str, number: int) -> None:
+    spec = TWO.replace("template: {spec: {", f"template: {{spec: {{podReplacementPolicy: {policy}, ")
+    assert (
+        len(made(expanded(job_set(spec=spec) + leaving(below("w-train-0", "w-train-0-0-x Running 0")))))
+        == number
+    )
+
+
+def test_a_gang_starts_without_the_pods_that_are_being_deleted() -> None:
+    text = job("parallelism: 3, completions: 3", metadata="annotations: {closeby.dev/gang: 'true'}")
+    text += leaving(there("Job/w", "w-a")) + there("Job/w", "w-b")
+    assert placed(run(text, 2)) == ["w-0", "w-1"]
+    assert placed(run(text, 1)) == []
+
+
 def test_pods_of_a_deployment_without_its_replica_set() -> None:
     text = of("apps/v1", "Deployment", "replicas: 2, template: T")
     assert made(

@@ -55,6 +55,8 @@ class PodSet(Struct, frozen=True, kw_only=True):
     done: frozenset[int] = frozenset()
     #: Phases in which a pod's place is not given to another: of work that ends.
     kept: tuple[str, ...] = ()
+    #: Whether a pod that is being deleted is made again at once; else when it is gone.
+    replaced: bool = False
     #: Whether no pod is made any more once one has succeeded: a Job without completions.
     until_first: bool = False
     #: How many are there now, as the status says.

@@ -198,7 +198,9 @@ class _Expander:
         )
         asked = gangs_of(msgspec.structs.replace(workload, pod_sets=sets), self._queues)
         self._conditions += asked.conditions
-        if sum(one.active for one in sets) > sum(not pod.finished for pods in existing for pod in pods):
+        if sum(one.active for one in sets) > sum(
+            _counts(pods, pod) for i, pods in enumerate(sets) for pod in existing[i]
+        ):
             self._not_seen.append(workload.id)
         members: dict[int, _Membership] = {}
         groups = []
@@ -225,7 +227,7 @@ class _Expander:
             if i in asked.choices:
                 waiting = (*(pod.key for pod in existing[i]), *new)
                 self._flavors.choose((workload.id, i), asked.choices[i], waiting, existing[i])
-            there[pods.name] = new | {pod.uid for pod in existing[i] if not pod.finished}
+            there[pods.name] = new | {pod.uid for pod in existing[i] if _counts(pods, pod)}
             if new and lacks:
                 self._steps.append((new, set().union(*lacks.values())))
             joined |= {made.group} if new else set()
@@ -482,8 +484,8 @@ def _jobs_of(
     found = []
     for j, (one, first) in enumerate(zip(own, count(0, each), strict=False)):
         there = by_job.get(j, [])
-        alive = [pod for pod in there if not pod.finished]
         limits = one or pods
+        alive = [pod for pod in there if _counts(limits, pod)]
         if one is None and pods.each:
             ended = done > 0 and not alive
             done -= ended
@@ -513,6 +515,11 @@ def _jobs_of(
         )
         found.append(job)
     return found
+
+
+def _counts(pods: PodSet, pod: Pod) -> bool:
+    """Whether a pod counts as there, so that no other is made in its place."""
+    return not pod.finished and not (pods.replaced and pod.terminating)
 
 
 def _lacking(

@@ -64,6 +64,8 @@ class JobSpecWire(Wire):
     completions: int | None = None
     completion_mode: str | None = None
     suspend: bool | None = None
+    pod_replacement_policy: str | None = None
+    pod_failure_policy: Present | None = None
     template: TemplateWire | None = None
     scheduling: JobSchedulingWire | None = None
 
@@ -176,6 +178,7 @@ def read_job(document: Document, reading: DocumentReading) -> Workload:
         completed=status.succeeded or 0,
         done=frozenset(done),
         kept=("Succeeded",),
+        replaced=replaces_at_once(spec),
         until_first=completions is None,
         active=status.active or 0,
     )
@@ -190,6 +193,15 @@ def pods_of_job(spec: JobSpecWire, path: tuple[str | int, ...]) -> int:
     """
     parallelism = count(spec.parallelism, (*path, "parallelism"))
     return min(parallelism, count(spec.completions, (*path, "completions"), default=parallelism))
+
+
+def replaces_at_once(spec: JobSpecWire) -> bool:
+    """Whether a Job does not wait for the end of a pod that is being deleted.
+
+    One with a ``podFailurePolicy`` waits by default.
+    """
+    default = "TerminatingOrFailed" if spec.pod_failure_policy is None else "Failed"
+    return (spec.pod_replacement_policy or default) != "Failed"
 
 
 def _indices(text: str | None, completions: int | None) -> Iterator[int]:
@@ -224,7 +236,8 @@ def _replicated(document: Document, reading: DocumentReading, *, indexed: bool) 
     claims = templates_of(spec.volume_claim_templates, ("spec", "volumeClaimTemplates")) if indexed else ()
     pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), claims=claims)
     at_start = 1 if indexed and spec.pod_management_policy != "Parallel" else None
-    workload = owner.workload((msgspec.structs.replace(pods, indexed=indexed, at_start=at_start),))
+    pods = msgspec.structs.replace(pods, indexed=indexed, at_start=at_start, replaced=not indexed)
+    workload = owner.workload((pods,))
     selector = _selector(document, spec, reading, workload.id)
     return msgspec.structs.replace(workload, selector=selector)
 

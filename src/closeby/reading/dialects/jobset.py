@@ -23,7 +23,7 @@ from closeby.reading.decoding.owners import (
 )
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import Meta, ObjectWire, Wire, WithSpec, object_id
-from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job
+from closeby.reading.decoding.workloads import JobSpecWire, pods_of_job, replaces_at_once
 
 
 class DependencyWire(Wire, gc=False):
@@ -176,6 +176,7 @@ def read_job_set(document: Document, reading: DocumentReading) -> Workload:
             completed=((now.succeeded or 0) + (now.failed or 0)) * each,
             active=(now.ready or 0) * size,
             kept=("Succeeded",),
+            replaced=replaces_at_once(job_spec),
             each=each,
             after=after,
             gang=next((one.gang for one in pod_sets if one.after == after), prefix) if after else "",
