@@ -252,14 +252,11 @@ def test_numbers_that_are_taken_are_not_given_again() -> None:
     assert [(one.name, one.index) for one in expansion.pods] == [("db-0", 0), ("db-1", 1), ("db-2", 2)]
 
 
-def test_failed_pods_are_made_again_under_another_name() -> None:
+def test_failed_pods_are_made_again_under_their_name() -> None:
     text = replicated("StatefulSet", "db", 1)
     number = "labels: {apps.kubernetes.io/pod-index: '0'}"
     expansion = expanded(text + pod("db-0", "StatefulSet/db", number, phase="Failed"))
-    assert [(one.name, one.index, one.phase) for one in expansion.pods] == [
-        ("db-0", 0, "Failed"),
-        ("db-0-statefulset1", 0, "Pending"),
-    ]
+    assert [(one.name, one.index, one.phase) for one in expansion.pods] == [("db-0", 0, "Pending")]
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ def test_workers_that_have_one_turn(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ROLES)
 def test_a_worker_that_failed_is_made_again_where_its_policy_says_so(kind: str) -> None:
-    again = [f"w-worker-0-{kind.lower()}1", "w-worker-2"]
+    again = ["w-worker-0", "w-worker-2"]
     there = ran(f"{kind}/w", "0 Failed", "1 Running")
     assert made(expanded(training(kind) + there)) == again
     by_default = again if kind in ("PyTorchJob", "PaddleJob") else again[1:]
@@ -381,6 +381,36 @@ def test_what_runs_until_it_is_removed_is_made_again(kind: str) -> None:
     text = of("apps/v1", kind, "replicas: 2, template: T")
     text += there(f"{kind}/w", "w-0 Succeeded", labels=labels)
     assert len(made(expanded(text))) == 2
+
+
+STATEFUL = of(
+    "apps/v1", "StatefulSet", "replicas: 2, volumeClaimTemplates: [{metadata: {name: data}}], template: T"
+)
+NAMED_AGAIN = {
+    "StatefulSet": (
+        STATEFUL + there("StatefulSet/w", "w-1 Failed", labels="apps.kubernetes.io/pod-index: '1'"),
+        ["w-0", "w-1"],
+    ),
+    "LeaderWorkerSet": (
+        of(
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            "leaderWorkerTemplate: {size: 2, workerTemplate: T}",
+        )
+        + there("StatefulSet/w-0", "w-0-1 Failed", labels="leaderworkerset.sigs.k8s.io/name: w"),
+        ["w-0", "w-0-1"],
+    ),
+    "a pod of another's is no pod of its own": (
+        STATEFUL + there("", "w-1 Failed"),
+        ["w-0", "w-1-statefulset1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NAMED_AGAIN)
+def test_a_pod_that_failed_is_made_again_under_its_name(case: str) -> None:
+    text, names = NAMED_AGAIN[case]
+    assert made(expanded(text)) == names
 
 
 def leaving(text: str) -> str:

@@ -99,6 +99,10 @@ class _Expander:
             manifests.local_queues, manifests.cluster_queues, manifests.flavors, manifests.topologies
         )
         self._pods: dict[str, Pod] = {pod.key: pod for pod in manifests.pods}
+        #: Those that are there, but for the ones that others of their name replace.
+        self._there = dict(self._pods)
+        #: Keys of pods that others of their name may replace.
+        self._ended: set[str] = set()
         self._groups: dict[str, PodGroup] = {group.key: group for group in manifests.groups}
         self._conditions: list[Condition] = []
         #: Workloads and pods that wait for Kueue to admit them.
@@ -237,6 +241,9 @@ class _Expander:
         """Pods that exist join the gang of their workload, unless they name another themselves."""
         joined = set()
         for pod in existing:
+            if pod.finished and pods.indexed and pod.phase not in pods.kept:
+                # Its controller deletes it before it makes another one of this name.
+                self._ended.add(pod.key)
             if pod.finished and not pods.once:
                 continue
             changed = pod
@@ -258,6 +265,7 @@ class _Expander:
             names = zip(self._names(workload, pods, job), range(job.missing + unseen), strict=False)
             for (name, index), i in names:
                 key = f"{workload.namespace}/{name}"
+                self._there.pop(key, None)
                 self._pods[key] = msgspec.structs.replace(
                     template,
                     name=name,
@@ -286,7 +294,8 @@ class _Expander:
                 continue
             for attempt in count():
                 free = name if not attempt else f"{name}-{workload.kind.lower()}{attempt}"
-                if f"{workload.namespace}/{free}" not in self._pods:
+                key = f"{workload.namespace}/{free}"
+                if key not in self._pods or key in self._ended:
                     yield free, number
                     break
 
@@ -332,12 +341,11 @@ class _Expander:
 
     def _claim(self) -> None:
         """Pods that were made have their claims for devices as far as these serve that many pods."""
-        claims, existing = self._manifests.resource_claims, self._manifests.pods
-        there = {pod.key for pod in existing} if claims else set()
-        made = [pod for key, pod in self._pods.items() if pod.resource_claims and key not in there]
+        claims = self._manifests.resource_claims
+        made = [pod for key, pod in self._pods.items() if pod.resource_claims and key not in self._there]
         if claims and made:
             made.sort(key=lambda pod: (pod.namespace, natural_key(pod.name)))
-            resolving = Resolving((), claims, (*existing, *made))
+            resolving = Resolving((), claims, (*self._there.values(), *made))
             self._pods.update({pod.key: resolving.pod(pod) for pod in made})
 
     def _open_gates(self) -> None:
@@ -361,7 +369,7 @@ class _Expander:
     def _tolerate(self) -> None:
         """Admit pods as an API server with the plugin ExtendedResourceToleration does."""
         taints = {taint for node in self._manifests.nodes for taint in node.taints if "/" in taint.key}
-        there = {pod.key for pod in self._manifests.pods if pod.created is not None} if taints else set()
+        there = {key for key, pod in self._there.items() if pod.created is not None} if taints else set()
         specs: dict[PodSpec, PodSpec] = {}
         changed: dict[str, list[str]] = {}
         for key, pod in self._pods.items() if taints else ():
