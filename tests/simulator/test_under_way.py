@@ -413,6 +413,24 @@ def test_a_pod_that_failed_is_made_again_under_its_name(case: str) -> None:
     assert made(expanded(text)) == names
 
 
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        ("", ["w-5", "w-6", "w-7"]),
+        (
+            there("StatefulSet/w", "w-6", labels="apps.kubernetes.io/pod-index: '6'"),
+            ["w-5", "w-7"],
+        ),
+        (there("StatefulSet/w", "w-6"), ["w-5", "w-7"]),
+        (there("StatefulSet/w", "w-6 Failed"), ["w-5", "w-6", "w-7"]),
+    ],
+)
+def test_a_stateful_set_numbers_its_pods_from_where_it_says(more: str, names: list[str]) -> None:
+    found = expanded(of("apps/v1", "StatefulSet", "replicas: 3, ordinals: {start: 5}, template: T") + more)
+    assert made(found) == names
+    assert [pod.index for pod in found.pods] == [5, 6, 7]
+
+
 def leaving(text: str) -> str:
     """The same, all of its pods being deleted."""
     return text.replace("labels:", "deletionTimestamp: '2026-01-01T00:00:00Z', labels:")

@@ -217,6 +217,6 @@ def finished(status: StatusWire | None) -> bool:
     return any(one.type in _FINISHED and one.status == "True" for one in conditions)
 
 
-def numbered(prefix: str, number: int) -> tuple[str, ...]:
+def numbered(prefix: str, number: int, first: int = 0) -> tuple[str, ...]:
     """``prefix-0``, ``prefix-1``, ..."""
-    return tuple(f"{prefix}-{i}" for i in range(number))
+    return tuple(f"{prefix}-{i}" for i in range(first, first + number))

@@ -25,12 +25,19 @@ from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec, namespace_
 _LONGEST_INTERVAL: Final = 24
 
 
+class OrdinalsWire(Wire):
+    """``ordinals`` of a StatefulSet."""
+
+    start: int | None = None
+
+
 class ReplicatedSpecWire(Wire):
     """``spec`` of Deployment, ReplicaSet, ReplicationController and StatefulSet."""
 
     replicas: int | None = None
     template: TemplateWire | None = None
     pod_management_policy: str | None = None
+    ordinals: OrdinalsWire | None = None
     #: A label selector; of a ReplicationController labels that must be there.
     selector: dict[str, object] | None = None
     volume_claim_templates: list[ClaimWire] | None = None
@@ -232,11 +239,15 @@ def _replicated(document: Document, reading: DocumentReading, *, indexed: bool) 
     wire = document.decode(WithSpec[ReplicatedSpecWire])
     owner = Owner(document, reading, wire.meta)
     spec = wire.spec or ReplicatedSpecWire()
-    names = numbered(owner.name, count(spec.replicas, ("spec", "replicas")))
+    first = spec.ordinals.start if indexed and spec.ordinals else None
+    first = count(first, ("spec", "ordinals", "start"), default=0)
+    names = numbered(owner.name, count(spec.replicas, ("spec", "replicas")), first)
     claims = templates_of(spec.volume_claim_templates, ("spec", "volumeClaimTemplates")) if indexed else ()
     pods: PodSet = owner.pod_set(owner.name, names, spec.template, ("spec", "template"), claims=claims)
     at_start = 1 if indexed and spec.pod_management_policy != "Parallel" else None
-    pods = msgspec.structs.replace(pods, indexed=indexed, at_start=at_start, replaced=not indexed)
+    pods = msgspec.structs.replace(
+        pods, indexed=indexed, first_index=first, at_start=at_start, replaced=not indexed
+    )
     workload = owner.workload((pods,))
     selector = _selector(document, spec, reading, workload.id)
     return msgspec.structs.replace(workload, selector=selector)
