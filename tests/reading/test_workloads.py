@@ -226,6 +226,21 @@ def test_a_volcano_job() -> None:
     )
 
 
+@pytest.mark.parametrize("given", ["", "minAvailable: 0, "])
+@pytest.mark.parametrize(
+    ("tasks", "minimum"),
+    [
+        ("{name: a, replicas: 3}, {name: b}", 4),
+        ("{name: a, replicas: 3, minAvailable: 2}, {name: b, replicas: 2}", 4),
+        ("{name: a, replicas: 3, minAvailable: 2}, {name: b, replicas: 2, minAvailable: 0}", 2),
+    ],
+)
+def test_the_minimum_that_volcano_gives_a_job_without_one(given: str, tasks: str, minimum: int) -> None:
+    one = workload("batch.volcano.sh/v1alpha1", "Job", f"{{{given}tasks: [{tasks}]}}")
+    assert one.gang is not None
+    assert one.gang.min_member == minimum
+
+
 @pytest.mark.parametrize(
     ("spec", "fields"),
     [

@@ -157,12 +157,13 @@ def _gang(owner: Owner, spec: SpecWire, pod_sets: list[PodSet], *, over: bool) -
     name = object_id("Job", owner.namespace, owner.name)
     tasks = spec.tasks or []
     total = sum(pods.replicas for pods in pod_sets)
-    minimum = total if spec.min_available is None else spec.min_available
     given = any(task.min_available is not None for task in tasks)
     minima = {
         pods.name: pods.replicas if task.min_available is None else task.min_available
         for task, pods in zip(tasks, pod_sets, strict=True)
     }
+    # As Volcano's webhook completes it, of 0 too.
+    minimum = spec.min_available or sum(minima.values())
     wish = topology_wish(spec.network_topology, name, "spec.networkTopology")
     conditions = wish.conditions
     if not over:
