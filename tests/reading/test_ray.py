@@ -68,11 +68,30 @@ spec: {containers: [{name: worker}]}
 
 
 @pytest.mark.parametrize(
+    ("sizes", "pods"),
+    [
+        ("replicas: 9", 9),
+        ("minReplicas: 2, maxReplicas: 5", 2),
+        ("replicas: 1, minReplicas: 2, maxReplicas: 5", 2),
+        ("replicas: 3, minReplicas: 2, maxReplicas: 5", 3),
+        ("replicas: 9, minReplicas: 2, maxReplicas: 5", 5),
+        ("replicas: 9, maxReplicas: 2147483647", 9),
+        ("replicas: 9, minReplicas: 2, suspend: true", 0),
+    ],
+)
+def test_a_group_has_no_more_workers_and_no_fewer_than_its_limits_say(sizes: str, pods: int) -> None:
+    group = f"{{groupName: gpu, {sizes}, template: {{spec: {{containers: [{{name: worker}}]}}}}}}"
+    (cluster,) = read(f"{CLUSTER.partition('  workerGroupSpecs')[0]}  workerGroupSpecs: [{group}]").workloads
+    assert cluster.pod_sets[1].replicas == pods
+
+
+@pytest.mark.parametrize(
     ("change", "field"),
     [
         (("replicas: 2", "replicas: -1"), "spec.workerGroupSpecs[0].replicas"),
         (("numOfHosts: 2", "numOfHosts: 900000"), "spec.workerGroupSpecs[0].replicas"),
         (("minReplicas: 1", "minReplicas: -1"), "spec.workerGroupSpecs[1].minReplicas"),
+        (("maxReplicas: 5", "maxReplicas: -1"), "spec.workerGroupSpecs[1].maxReplicas"),
     ],
 )
 def test_numbers_that_make_no_sense(change: tuple[str, str], field: str) -> None:

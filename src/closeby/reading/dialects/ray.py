@@ -11,7 +11,7 @@ from closeby.objects.groups import SizeField
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.reading.decoding.owners import Owner, at_most, count, numbered, with_role
+from closeby.reading.decoding.owners import MOST_PODS, Owner, at_most, count, numbered, with_role
 from closeby.reading.decoding.pods import TemplateWire
 from closeby.reading.decoding.reading import DocumentReading
 from closeby.reading.decoding.wire import ObjectWire, Wire, WithSpec
@@ -32,6 +32,7 @@ class WorkersWire(Wire):
     group_name: str = ""
     replicas: int | None = None
     min_replicas: int | None = None
+    max_replicas: int | None = None
     num_of_hosts: int | None = None
     suspend: bool | None = None
     template: TemplateWire | None = None
@@ -106,7 +107,8 @@ def read_ray_job(document: Document, reading: DocumentReading) -> Workload:
 def _pod_sets(owner: Owner, spec: SpecWire, path: Path) -> list[PodSet]:
     """The head and the groups of workers of a cluster.
 
-    A replica of a group is ``numOfHosts`` pods; without ``replicas`` there are as many as ``minReplicas``.
+    A replica of a group is ``numOfHosts`` pods; there are no fewer than ``minReplicas``, nor more than
+    ``maxReplicas``, whatever ``replicas`` says.
     The cluster starts with ``minReplicas``. The server writes 0 where none is given, so 0 means a minimum of
     0 only where an autoscaler adds the workers.
     """
@@ -118,7 +120,11 @@ def _pod_sets(owner: Owner, spec: SpecWire, path: Path) -> list[PodSet]:
     for i, group in enumerate(spec.worker_group_specs or ()):
         place = (*path, "workerGroupSpecs", i)
         least = count(group.min_replicas, (*place, "minReplicas"), default=0)
-        replicas = 0 if group.suspend else count(group.replicas, (*place, "replicas"), default=least)
+        # The server writes the greatest number that it knows where none is given.
+        most = None if group.max_replicas is None else min(group.max_replicas, MOST_PODS)
+        most = count(most, (*place, "maxReplicas"), default=MOST_PODS)
+        replicas = count(group.replicas, (*place, "replicas"), default=least)
+        replicas = 0 if group.suspend else max(least, min(replicas, most))
         hosts = count(group.num_of_hosts, (*place, "numOfHosts"))
         pods = at_most(replicas * hosts, (*place, "replicas"))
         names = [*numbered(f"{owner.name}-{group.group_name}-worker", pods)]
