@@ -291,6 +291,17 @@ def test_the_launcher_of_an_mpi_job_is_a_job(more: str, names: list[str]) -> Non
     assert made(expanded(of("kubeflow.org/v2beta1", "MPIJob", LAUNCHES) + more)) == names
 
 
+@pytest.mark.parametrize("policy", ["", "schedulingPolicy: {}", "schedulingPolicy: {minAvailable: 3}"])
+def test_a_launcher_that_waits_takes_no_workers_place(policy: str) -> None:
+    spec = f"launcherCreationPolicy: WaitForWorkersReady, runPolicy: {{{policy}}}, {LAUNCHES}"
+    text = of("kubeflow.org/v2beta1", "MPIJob", spec)
+    assert placed(run(text, 3)) == ["w-launcher-0", "w-worker-0", "w-worker-1"]
+    assert placed(run(text, 2)) == ["w-worker-0", "w-worker-1"]
+    assert placed(run(text, 1)) == []
+    begun = text + ran("MPIJob/w", "0 Running", "1 Running")
+    assert placed(run(begun, 1)) == ["w-launcher-0"]
+
+
 GROUP = "{groupName: g, replicas: 2, minReplicas: 2, template: T}"
 RAY = f"headGroupSpec: {{template: T}}, workerGroupSpecs: [{GROUP}]"
 

@@ -215,7 +215,8 @@ class _Expander:
             members.update({i: _Membership(name, subgroup) for i, subgroup in gang.members.items()})
         joined: set[str | None] = set()
         there: dict[str, set[str]] = {}
-        for i, pods in enumerate(workload.pod_sets):
+        # A role may come before the one that it waits for.
+        for i, pods in sorted(enumerate(workload.pod_sets), key=lambda one: bool(one[1].after)):
             own = _Membership(pods.template.group, pods.template.subgroup)
             membership = members.get(i, own)
             joined |= self._adopt(pods, existing[i], membership)

@@ -139,6 +139,7 @@ def read_training_job(document: Document, reading: DocumentReading) -> Workload:
             part=part,
             indexed=True,
             at_start=at_start,
+            after=(("worker", False),) if at_start == 0 and role.lower() == "launcher" else (),
             completed=now.succeeded or 0,
             active=now.active or 0,
             kept=("Succeeded", "Failed") if restarts == "Never" else ("Succeeded",),
