@@ -52,6 +52,43 @@ def test_a_train_job_has_a_pod_for_each_node() -> None:
     assert (group.name, group.min_member, group.by_nature) == ("train", 4, "JobSet")
 
 
+def launching(policy: str, container: str = "node") -> str:
+    """kubeflow/trainer: manifests/base/runtimes/deepspeed_distributed.yaml."""
+    step = "metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}"
+    jobs = "".join(
+        f"""
+      - name: {name}
+        template:
+          {more}
+          spec: {{template: {{spec: {{containers: [{{name: {inside}, image: deepspeed}}]}}}}}}"""
+        for name, more, inside in (("launcher", step, container), ("node", "", "node"))
+    )
+    before = runtime(more=f"mlPolicy: {{numNodes: 1, mpi: {{{policy}}}}}").partition("replicatedJobs:")[0]
+    return before + "replicatedJobs:" + jobs
+
+
+@pytest.mark.parametrize(
+    ("policy", "container", "nodes", "workers", "launcher"),
+    [
+        ("runLauncherAsNode: true", "node", 4, 3, 2000),
+        ("runLauncherAsNode: true", "launcher", 4, 3, 2000),
+        ("runLauncherAsNode: true", "node", 2, 1, 2000),
+        ("runLauncherAsNode: true", "node", 1, 1, 2000),
+        ("runLauncherAsNode: false", "launcher", 4, 4, 0),
+        ("", "launcher", 4, 4, 0),
+        ("", "other", 1, 1, 0),
+    ],
+)
+def test_a_launcher_may_be_one_of_the_nodes(
+    policy: str, container: str, nodes: int, workers: int, launcher: int
+) -> None:
+    found = expanded(train_job().replace("numNodes: 4", f"numNodes: {nodes}") + launching(policy, container))
+    assert {one.name: dict(one.spec.requests).get("cpu", 0) for one in found.pods} == {
+        "train-launcher-0-0": launcher,
+        **{f"train-node-0-{i}": 2000 for i in range(workers)},
+    }
+
+
 def test_annotations_of_the_runtime_ask_for_places() -> None:
     keys = f"kueue.x-k8s.io/podset-slice-required-topology: {RACK}, kueue.x-k8s.io/podset-slice-size: '2'"
     group = only_group(expanded(train_job() + runtime(keys)))

@@ -161,6 +161,8 @@ class TrainingRuntime(Struct, frozen=True, kw_only=True):
     nodes: int | None = None
     #: Whether a launcher starts the nodes (MPI).
     launches: bool = False
+    #: Whether that is one of the nodes.
+    launcher_is_node: bool = False
     #: As in a PodGroup of Volcano.
     network_topology: Mapping[str, Any] = {}
     #: ``metadata`` and ``spec`` of a JobSet.

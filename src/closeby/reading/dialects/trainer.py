@@ -24,6 +24,7 @@ _CLUSTER_WIDE: Final = "ClusterTrainingRuntime"
 _STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _TRAINER: Final = "trainer"
 _NODE: Final = "node"
+_LAUNCHER: Final = "launcher"
 
 
 class RuntimeRefWire(Wire, gc=False):
@@ -108,13 +109,14 @@ def read_runtime(document: Document, reading: DocumentReading) -> TrainingRuntim
     """
     wire = document.decode(WithSpec[RuntimeSpecWire])
     spec = wire.spec or RuntimeSpecWire()
-    policy = spec.pod_group_policy or {}
+    policy, learning = spec.pod_group_policy or {}, spec.ml_policy or {}
     return TrainingRuntime(
         kind=document.kind,
         namespace="" if document.kind == _CLUSTER_WIDE else namespace_of(wire.meta),
         name=reading.name(document, wire.meta),
-        nodes=_number((spec.ml_policy or {}).get("numNodes")),
-        launches="mpi" in (spec.ml_policy or {}),
+        nodes=_number(learning.get("numNodes")),
+        launches="mpi" in learning,
+        launcher_is_node=_mapping(learning.get("mpi")).get("runLauncherAsNode") is True,
         network_topology=_mapping(_mapping(policy.get("volcano")).get("networkTopology")),
         template=spec.template or {},
     )
@@ -201,25 +203,28 @@ def _job_set(job: TrainJob, runtime: TrainingRuntime) -> dict[str, object]:
 
 
 def _replicated(value: object, job: TrainJob, runtime: TrainingRuntime) -> Mapping[str, object]:
-    """A replicated job; that of the trainer has as many pods as the training has nodes."""
+    """A replicated job; that of the trainer has as many pods as the training has nodes, less the launcher
+    that is one of them.
+    """
     one = _mapping(value)
     template = _mapping(one.get("template"))
     labels = _mapping(_mapping(template.get("metadata")).get("labels"))
     spec = _mapping(template.get("spec"))
     # With MPI the trainer's step is the launcher, and the nodes are another job.
-    step = one.get("name") == _NODE if runtime.launches else labels.get(_STEP) == _TRAINER
-    if not step:
-        return one
+    step = labels.get(_STEP) == _TRAINER
+    of_nodes = one.get("name") == _NODE if runtime.launches else step
     nodes = job.nodes if job.nodes is not None else runtime.nodes
-    if nodes is not None:
+    if of_nodes and nodes is not None:
+        nodes = max(nodes - 1, 1) if runtime.launcher_is_node else nodes
         spec = {**spec, "parallelism": nodes, "completions": nodes}
-    if job.resources is not None:
+    if job.resources is not None and (of_nodes or step):
+        named = {_NODE, _LAUNCHER} if runtime.launcher_is_node else {_NODE}
         pods = _mapping(spec.get("template"))
         inner = _mapping(pods.get("spec"))
         containers = _each(
             inner.get("containers"),
             lambda one: (
-                {**_mapping(one), "resources": job.resources} if _mapping(one).get("name") == _NODE else one
+                {**_mapping(one), "resources": job.resources} if _mapping(one).get("name") in named else one
             ),
         )
         spec = {**spec, "template": {**pods, "spec": {**inner, "containers": containers}}}
