@@ -160,7 +160,7 @@ def test_a_block_is_given_up_once_too_few_of_its_racks_hold_a_segment(other: boo
         replace(gang(min_member=20, required="zone"), layers=layers), members=segments_of_two(10)
     )
     assert list(found.used(by="zone").items()) == ([("b", 20)] if other else [])
-    assert found.reason("train") is (None if other else Reason.TOPOLOGY_PLACEMENT_FAILED)
+    assert found.reason("train") is (None if other else Reason.GANG_DOES_NOT_FIT)
 
 
 def test_pods_that_fit_nowhere_are_not_searched_in_segments(monkeypatch: pytest.MonkeyPatch) -> None:

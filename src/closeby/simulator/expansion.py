@@ -316,17 +316,17 @@ class _Expander:
             if pod.labels.get(QUEUE_NAME):
                 joined = self._pods[pod.key]
                 items.setdefault(gang_key(joined) if joined.group else pod.key, []).append(pod)
-        for item, members in items.items():
+        for item, own in items.items():
             # Of a group of pods, those that ask for the same are a pod set.
             shapes: dict[PodSpec, list[Pod]] = {}
-            for pod in members:
+            for pod in own:
                 shapes.setdefault(pod.spec, []).append(pod)
             for i, (spec, alike) in enumerate(shapes.items()):
                 first = alike[0]
                 placed = read_ask(first.annotations, first.key).given
                 choices = self._queues.choices(first.namespace, first.labels[QUEUE_NAME], spec, placed=placed)
                 if choices:
-                    self._flavors.choose((item, i), choices, (pod.key for pod in alike), members)
+                    self._flavors.choose((item, i), choices, (pod.key for pod in alike), own)
         self._conditions += _without_owner(self._pods[pod.key] for pod in loose)
 
     def _group_referring(self) -> None:
