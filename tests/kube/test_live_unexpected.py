@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(400)
 class Stumbling(Transport):
     """Brings a fault of ours to light when something is written at this end of a path, so many times."""
 
-    where = ""
+    where = "nowhere"
     times = 10_000
 
     async def send(self, request: Request) -> bytes | ApiError:
