@@ -17,8 +17,6 @@ from msgspec.structs import replace
 
 from closeby.controllers.grouping.writes import Writes
 from closeby.kube.client.transport import Transport
-from closeby.kube.state.held_nodes import taint_of
-from closeby.kube.writing.node_taints import set_taint
 from closeby.kube.writing.volume_writes import ClaimReference, VolumeWriter
 from closeby.kube.writing.writer import StatusCondition, Writer
 from closeby.objects.pods import Pod, PodSpec
@@ -349,50 +347,6 @@ def test_with_the_schedulers_token_volumes_are_bound_and_not_changed(
             finally:
                 await admin.patch(volume, {"metadata": {"finalizers": None}})
                 await admin.delete(volume)
-
-    asyncio.run(run())
-
-
-def test_with_the_schedulers_token_a_node_gets_one_taint_and_loses_no_other(
-    helm: Path, control_plane: ControlPlane, namespace: str
-) -> None:
-    """Only where the chart was asked to let it taint nodes; the taint is this scheduler's own."""
-    kept = {"key": "example.com/broken", "value": "yes", "effect": "NoExecute"}
-    one = node(f"{namespace}-1", labels={"rack": "r1"}, taints=[kept])
-    url = f"/api/v1/nodes/{one['metadata']['name']}"
-
-    def tainted(*taints: Object) -> Object:
-        return {"spec": {"taints": list(taints)}}
-
-    async def run() -> None:
-        async with (
-            stolen(
-                helm, control_plane, namespace, "scheduler", "--set", "scheduler.taintNodes=true"
-            ) as theft,
-            joined(theft.admin, [one]) as (name,),
-        ):
-            ours = taint_of(namespace)
-            mine = {"key": ours.key, "value": ours.value, "effect": "NoSchedule"}
-
-            async def learnt() -> bool:
-                attempt = theft.thief.patch(url, tainted(), dryRun="All")
-                return await at_work(f"{namespace}-{namespace}-scheduler-taint", attempt)
-
-            await eventually(learnt)
-            theirs = {**mine, "value": "another"}
-            evicting = {**mine, "effect": "NoExecute"}
-            for wrong in ((), (kept, theirs), (kept, evicting), (mine,), ({**kept, "value": "no"}, mine)):
-                await refused(theft.thief.patch(url, tainted(*wrong)), "of the taints of a node")
-            await refused(theft.thief.patch(url, {"spec": {"unschedulable": True}}), "of the spec of a node")
-            for part in ("labels", "annotations"):
-                await refused(
-                    theft.thief.patch(url, {"metadata": {part: {"rack": "r2"}}}), "of the metadata of a node"
-                )
-            for present in (True, False):
-                assert await set_taint(theft.transport, name, ours, present=present) is None
-                now = await theft.admin.get(url)
-                assert now["spec"]["taints"] == ([kept, mine] if present else [kept])
-            assert now["metadata"]["labels"]["rack"] == "r1"
 
     asyncio.run(run())
 

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 import closeby
-from closeby.kube.state.held_nodes import taint_of
 from tests.cli.calling import closeby as call
 from tests.deploy.helm import CHART, PLAIN, PLAIN_ARGUMENTS, RENDERED_FOR, ROOT, called, objects, rendered
 
@@ -359,11 +358,7 @@ def test_a_changed_configuration_starts_new_pods(helm: Path) -> None:
         ("scheduler.replicas=two", "replicas"),
         ("modules.rm=x", "rm"),
         ("excludedNamespaces={Kube_System}", "excludedNamespaces"),
-        ("scheduler.taintNodes=maybe", "taintNodes"),
-        (
-            "configuration.plugins[0].name=DefaultPreemption,configuration.plugins[0].arguments.hold=taint",
-            "scheduler.taintNodes=true",
-        ),
+        ("scheduler.taintNodes=true", "taintNodes"),
     ],
 )
 def test_values_are_checked(helm: Path, values: str, complaint: str) -> None:
@@ -415,23 +410,6 @@ def test_labels_that_plugins_bind_with_can_be_named(helm: Path) -> None:
     validation = policies(text)["default-closeby-scheduler-binding"]["spec"]["validations"][0]
     assert '["closeby.dev/rank","example.com/numa",' in validation["expression"]
     assert validation["message"].endswith("closeby.dev/rank, example.com/numa")
-
-
-@pytest.mark.parametrize("name", ["near", "x" * 70])
-def test_nodes_may_be_tainted_if_asked_for_and_by_the_own_taint_alone(helm: Path, name: str) -> None:
-    assert "default-closeby-scheduler-taint" not in policies(rendered(helm))
-    text = rendered(helm, "--set", f"scheduler.taintNodes=true,configuration.schedulerName={name}")
-    variables = policies(text)["default-closeby-scheduler-taint"]["spec"]["variables"]
-    assert {one["name"]: one["expression"] for one in variables}["value"] == f'"{taint_of(name).value}"'
-    (rule,) = (
-        one
-        for one in of_kind(text, "ClusterRole")["closeby-scheduler"]["rules"]
-        if one["resources"] == ["nodes"]
-    )
-    assert rule["verbs"] == ["get", "list", "watch", "patch"]
-    # Where another scheduler binds there is nothing to hold.
-    gates = rendered(helm, "--set", "scheduler.taintNodes=true,scheduler.mode=gate")
-    assert "default-closeby-scheduler-taint" not in policies(gates)
 
 
 def test_pods_may_be_deleted_in_the_namespaces_alone_whose_budgets_are_overruled(helm: Path) -> None:

@@ -98,16 +98,6 @@ spec:
 {{ .Values.configuration.schedulerName | default "closeby" }}
 {{- end }}
 
-{{/* Whether the scheduler may taint nodes. A configuration that asks for it needs the right. */}}
-{{- define "closeby.taintsNodes" -}}
-{{- range .Values.configuration.plugins }}
-{{- if and (kindIs "map" .) (eq (dig "hold" "" (.arguments | default dict) | toString) "taint") (not $.Values.scheduler.taintNodes) }}
-{{- fail "hold: taint in the configuration needs the right to patch nodes: set scheduler.taintNodes=true" }}
-{{- end }}
-{{- end }}
-{{- if and .Values.scheduler.taintNodes (ne .Values.scheduler.mode "gate") }}true{{ end }}
-{{- end }}
-
 {{/* The namespaces whose PodDisruptionBudgets the configuration overrules, with commas. */}}
 {{- define "closeby.overruled" -}}
 {{- $found := list }}
@@ -117,12 +107,6 @@ spec:
 {{- end }}
 {{- end }}
 {{- uniq $found | join "," }}
-{{- end }}
-
-{{/* The value of the scheduler's taint: its name, or where that is no label value the beginning of its hash. */}}
-{{- define "closeby.taint" -}}
-{{- $name := include "closeby.schedulerName" . }}
-{{- if regexMatch "^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$" $name }}{{ $name }}{{ else }}{{ sha256sum $name | trunc 16 }}{{ end }}
 {{- end }}
 
 {{/* One flag for each excluded namespace; an empty one where there is none, since the flag has a default. */}}

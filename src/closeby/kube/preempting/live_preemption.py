@@ -18,7 +18,6 @@ from closeby.kube.client.waiting import Backoff, RequestPace, Stopping
 from closeby.kube.gangs.objects import GangObjects
 from closeby.kube.preempting.evicting import PlanUnderway, VictimEvictions
 from closeby.kube.preempting.history import EvictionHistory
-from closeby.kube.preempting.holding import NodeHolds
 from closeby.kube.preempting.meters import PreemptionMeters
 from closeby.kube.preempting.nominated import NominatedPods
 from closeby.kube.preempting.nominating import Nominations
@@ -32,7 +31,6 @@ from closeby.kube.preempting.notes import (
 from closeby.kube.preempting.records import status_of
 from closeby.kube.preempting.restoring import written_plans
 from closeby.kube.preempting.stranded import stranded
-from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import Resource
@@ -109,8 +107,6 @@ class PreemptionDependencies(Struct, frozen=True, kw_only=True):
     writes: bool
     #: Whether a pod may be evicted at all, by its namespace and its scheduler.
     may_evict: Callable[[Pod], bool]
-    #: The nodes that carry our taint.
-    held: HeldNodes
 
 
 class LivePreemption:
@@ -146,8 +142,6 @@ class LivePreemption:
             in_force=self.in_force,
             start=self._start,
         )
-        self._taints = rule.hold == "taint"
-        self._holds = NodeHolds(engine, given.transport, say, given.held, self)
 
     # What the scheduler passes on
 
@@ -231,7 +225,6 @@ class LivePreemption:
         for uid, written in self._nominated.plans.items():
             if written.ours and uid not in kept:
                 self._nominating.clear_pod(uid)
-        self._start(self._holds.run())
 
     async def finish(self) -> None:
         """Sends nothing more; what is under way is left to the next leader."""
@@ -297,8 +290,6 @@ class LivePreemption:
             if carried.about is not None:
                 self._events.post(carried.about, begun_note(plan, id_))
         carried.written = True
-        if self._taints and await self.may_go_on(carried):
-            await self._holds.hold(carried.plan.nodes)
         await self._evictions.clear(carried)
         await self._evictions.clear_stranded(carried)
 
@@ -399,14 +390,6 @@ class LivePreemption:
     def leads(self) -> bool:
         """Whether this process certainly leads."""
         return not self._stopping.is_set and self._context.may_bind()
-
-    # What holding nodes asks
-
-    @property
-    def to_hold(self) -> frozenset[str]:
-        """The nodes of all plans that are carried out; none where they are not to be held."""
-        carried = (one for one in self._plans if one.written and not one.over) if self._taints else ()
-        return frozenset(node for one in carried for node in one.plan.nodes)
 
     # What all need
 

@@ -24,7 +24,6 @@ from closeby.kube.scheduler.observed_preemption import ObservedPreemption
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.state.awaited_kinds import AwaitedKinds
 from closeby.kube.state.gated_pods import GatedPods
-from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import Resource
@@ -84,8 +83,6 @@ class BindingDependencies(Struct, frozen=True, kw_only=True):
     catch_up: Callable[[], bool]
     #: Whether pods are evicted for plans of preemption, and which of them may be.
     preempting: ObservedPreemption
-    #: The nodes that carry our taint.
-    held: HeldNodes
     #: Kinds that are followed once a pod depends on them.
     awaited: Sequence[AwaitedKinds]
     #: Run before each binding that needs them, in this order.
@@ -137,7 +134,6 @@ class BindingController:
             evicts=given.preempting.evicts,
             writes=given.preempting.writes,
             may_evict=given.preempting.may_evict,
-            held=given.held,
         )
         self.preemption = LivePreemption(engine, preempting, self)
         self._gang_statuses = GangStatuses(

@@ -34,7 +34,6 @@ from closeby.kube.state.awaited_kinds import AwaitedKinds
 from closeby.kube.state.feed import Feed
 from closeby.kube.state.following import FOLLOWED, Following
 from closeby.kube.state.gated_pods import GatedPods
-from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.ownership import OurPods, OwnGangs
 from closeby.kube.state.unknown_groups import KINDS, UnknownGroups
 from closeby.kube.watch.resources import OWNERS, REPLICATION_CONTROLLERS, SELECTED_BY, VOLUMES
@@ -135,7 +134,6 @@ class LiveScheduler:
         self.engine = live_engine(configuration, networks, unknown, awaited, settings.excluded_namespaces)
         self._meters.shows(self.engine)
         ours = GatedPods() if settings.gates else OurPods(settings.scheduler_name)
-        held = HeldNodes(settings.scheduler_name)
         self._feed = Feed(
             ours,
             pod_grouper=settings.pod_grouper,
@@ -143,7 +141,6 @@ class LiveScheduler:
             unknown=unknown,
             awaited=awaited,
             own_namespace=settings.own_namespace,
-            held=held,
         )
         self._objects = GangObjects()
         self._lead = Lead(transport, settings.lease, say, _needed(settings))
@@ -165,7 +162,7 @@ class LiveScheduler:
         #: Reading the cluster again.
         self._reading: set[asyncio.Task[None]] = set()
         own = OwnGangs(ours, self.engine.state, self._feed.foreign)
-        self._bindings = self._binding(transport, writer, events, own, held, awaited, steps)
+        self._bindings = self._binding(transport, writer, events, own, awaited, steps)
         #: What went wrong where the engine was to take something in.
         self._broken: Exception | None = None
         #: When everything that waits is looked at again (monotonic seconds).
@@ -205,7 +202,6 @@ class LiveScheduler:
         writer: Writer,
         events: Events,
         own: OwnGangs,
-        held: HeldNodes,
         awaited: Sequence[AwaitedKinds],
         steps: Sequence[PreBindStep],
     ) -> BindingController:
@@ -224,7 +220,6 @@ class LiveScheduler:
             news=self._following.news.set,
             catch_up=self._catch_up,
             preempting=self._observed,
-            held=held,
             awaited=awaited,
             steps=steps,
         )

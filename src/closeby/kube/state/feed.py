@@ -16,7 +16,6 @@ from closeby.kube.state.asked_places import PlacesOfWorkloads, not_standing_in
 from closeby.kube.state.awaited_kinds import AwaitedKinds
 from closeby.kube.state.claims_of_pods import ClaimsOfPods
 from closeby.kube.state.decoding import Decoder, in_its_task
-from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.hypernode_labels import HyperNodeLabels
 from closeby.kube.state.label_topologies import LabelTopologies
 from closeby.kube.state.mirrors import SharedGangs
@@ -96,20 +95,17 @@ class Feed:
         unknown: UnknownGroups | None = None,
         awaited: Sequence[AwaitedKinds] = (),
         own_namespace: str | None = None,
-        held: HeldNodes | None = None,
     ) -> None:
         """Of the pods that wait, ``ours`` (or those that name this scheduler) are the engine's business.
 
         With a ``pod_grouper`` at work in the cluster they wait for its word before they are placed.
         ``networks``: whose NetworkTopologies count; it is a problem of each other one that it does not.
         ``unknown`` gets AppGroups and the pods that may wait for them, ``awaited`` those that wait for more.
-        Places for pods to come are asked for in ``own_namespace``; None: nowhere. ``held`` learns which nodes
-        this scheduler holds by a taint, which the engine does not get to know.
+        Places for pods to come are asked for in ``own_namespace``; None: nowhere.
         """
         self._ours = OurPods(ours) if isinstance(ours, str) else ours
         self._places = PlacesOfWorkloads(self._ours, own_namespace)
         self._awaited = tuple(awaited)
-        self._held = held
         self._unknown = unknown or UnknownGroups(grace=0.0)
         self._scope = networks
         self.foreign = ForeignMembers()
@@ -234,8 +230,6 @@ class Feed:
         kept = {key: value for key, value in node.annotations.items() if key == QOS_ANNOTATION}
         if len(kept) < len(node.annotations):
             node = replace(node, annotations=kept)
-        if self._held is not None:
-            node = self._held.without(node)
         before = self._nodes.get(node.name)
         if before == node:
             return
@@ -385,8 +379,6 @@ class Feed:
             self._drop(change.key, resource)
 
     def _node_gone(self, name: str, events: list[Event]) -> None:
-        if self._held is not None:
-            self._held.forget(name)
         if self._nodes.pop(name, None) is not None:
             self._label_topologies.see(name, None)
             events.append(NodeDeleted(name))

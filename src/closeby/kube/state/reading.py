@@ -14,7 +14,6 @@ from closeby.kube.metrics.asking import DEFAULT_NAMESPACE
 from closeby.kube.state.asked_places import PlacesOfWorkloads
 from closeby.kube.state.decoding import Decoder, held, in_its_task
 from closeby.kube.state.following import FOLLOWED
-from closeby.kube.state.held_nodes import HeldNodes
 from closeby.kube.state.names import clash
 from closeby.kube.state.ownership import OurPods, scheduler_of
 from closeby.kube.watch.changes import Change, Deleted, Synced, Troubled, Upserted
@@ -174,7 +173,6 @@ class _Reader:
         #: Gangs whose PodGroup the pod-grouper made.
         self._grouped: set[str] = set()
         self._number = 0
-        self._held_nodes = HeldNodes(ours.scheduler_name)
 
     async def read(self, resource: Resource) -> ApiError | None:
         """All objects of a kind."""
@@ -207,8 +205,6 @@ class _Reader:
                 read = self._decoder.read(resource, change)
                 if isinstance(read, Condition):
                     self._problems[resource, key] = read
-                elif isinstance(read.record, Node):
-                    self._records[resource][key] = self._held_nodes.without(read.record)
                 elif read.record is not None:
                     self._records[resource][key] = read.record
             # Gone between two pages of the list.

@@ -46,8 +46,6 @@ class PreemptionRule(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     victims: Literal["ours", "all"] = "ours"
     #: The longest grace of a victim that a plan waits for on a cluster; pods with a longer one go last.
     max_grace: str = "10m"
-    #: How cleared nodes are held against other schedulers, which heed no nominated nodes: by a taint, or not.
-    hold: Literal["none", "taint"] = "none"
     #: Whether a PodDisruptionBudget may be violated: ``soft`` where nothing else makes room, ``strict``
     #: never. Unset: soft for plain pods, as upstream, and strict for gangs.
     pdb: Literal["soft", "strict"] | None = None
