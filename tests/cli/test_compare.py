@@ -287,7 +287,7 @@ def test_the_table_of_applications(golden: Golden) -> None:
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--resource", "a.com/gold"),
-            "no node offers a.com/gold; name with --resource what jobs are to ask for",
+            "no node that pods tolerate offers a.com/gold; name with --resource what jobs are to ask for",
         ),
         (
             ("--config", "closeby", "--config", "random", "--workload", "seren", "--required", "shelf"),

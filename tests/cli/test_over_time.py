@@ -371,7 +371,10 @@ def test_a_span_of_time_is_read_as_reports_write_it(given: str, seconds: float) 
             ("--workload", "seren", "--required", "row"),
             "topology fabric has no level row; there are pod",
         ),
-        (("--workload", "seren", "--resource", "amd.com/gpu"), "no node offers amd.com/gpu"),
+        (
+            ("--workload", "seren", "--resource", "amd.com/gpu"),
+            "no node that pods tolerate offers amd.com/gpu",
+        ),
         (("--workload", "seren", "--resource", "cpu"), "'cpu' is not a device that jobs can ask for"),
         (("--workload", "seren", "--resource", ""), "'' is not a device that jobs can ask for"),
         (("--workload", "seren", "--cluster", ""), "'' is not a known cluster"),
@@ -400,7 +403,7 @@ def test_jobs_without_gpus_need_none(tmp_path: Path) -> None:
     heavy.write_text(f"{HEADER}\na,0,10,1,1,0,")
     result = closeby("simulate", "-f", "-", "--trace", heavy, stdin=text(*racks({"a/r1": 2}, gpus=0)))
     assert result.exit_code == 2
-    assert "no node offers nvidia.com/gpu" in result.stderr
+    assert "no node that pods tolerate offers nvidia.com/gpu" in result.stderr
 
 
 def test_the_size_of_jobs_without_gpus_is_reported_in_pods_on_any_cluster(

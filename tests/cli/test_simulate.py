@@ -193,7 +193,7 @@ def test_explanations_are_there_when_asked_for() -> None:
     assert list(found)[5] == "explain"
     first = found["explain"][0]
     assert [entry["pod"] for entry in found["explain"]] == ["default/train-0", "default/train-1"]
-    assert list(first) == ["pod", "candidates", "scores", "rejected", "buckets", "counterfactuals"]
+    assert list(first) == ["pod", "candidates", "scores", "rejected", "buckets"]
     assert first["candidates"] == [
         {"domain": ["a", "r1"], "fits": 2, "wanted": 2, "blockedBy": {}},
         {"domain": ["a", "r2"], "fits": 2, "wanted": 2, "blockedBy": {}},

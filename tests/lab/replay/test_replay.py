@@ -188,7 +188,7 @@ def test_wishes_that_make_no_sense(wishes: Wishes, said: str) -> None:
 def test_a_cluster_without_the_resource() -> None:
     bare = leaves(2)
     cluster = GivenCluster(name="bare", nodes=bare.nodes, others=bare.others, resource="amd.com/gpu")
-    with pytest.raises(UnrunnableError, match=r"no node offers amd\.com/gpu"):
+    with pytest.raises(UnrunnableError, match=r"no node that pods tolerate offers amd\.com/gpu"):
         replay(jobs(("a", 0, 1, 1, 1)), cluster, ReplaySettings())
 
 
