@@ -74,8 +74,8 @@ class TestThePlan:
                 assert said["observedGeneration"] == 1
                 assert (group["status"]["scheduled"], group["status"]["domain"]) == (8, f"z1/{rack}")
                 assert "plan" not in group["status"]
-                # One for the plan, one for the end.
-                assert proxy.count("PATCH", "/podgroups/g/status") == 2
+                # One for the plan, one for the end; one between where the bindings take long.
+                assert proxy.count("PATCH", "/podgroups/g/status") in (2, 3)
 
         asyncio.run(run())
 
