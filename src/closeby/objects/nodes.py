@@ -82,6 +82,11 @@ def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
+def keeps_off(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Whether a taint keeps a pod with these tolerations off; one that only prefers others does not."""
+    return taint.effect != PREFER_NO_SCHEDULE and not tolerated(tolerations, taint)
+
+
 def admission_tolerations(resources: Iterable[str]) -> tuple[Toleration, ...]:
     """What upstream's admission plugin ExtendedResourceToleration gives a pod that requests these."""
     extended = (name for name in resources if "/" in name and "kubernetes.io/" not in name)

@@ -4,7 +4,7 @@ What exists already is counted: pods in the manifests that belong to a workload 
 what is missing is made. The outcome does not depend on the order of the manifests.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from itertools import count
 from types import MappingProxyType
 from typing import Final
@@ -23,11 +23,7 @@ from closeby.objects.words import plural
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.keys import PLACEMENT_GATE, QUEUE_KEYS, QUEUE_NAME
 from closeby.reading.dialects.gangs import BY_NATURE, gangs_of, read_ask
-from closeby.reading.dialects.kueue import (
-    GATES,
-    queues_of,
-    unknown_references,
-)
+from closeby.reading.dialects.kueue import GATES, queues_of, unknown_references
 from closeby.reading.dialects.loose import loose_gangs
 from closeby.reading.dialects.upstream import referred_gangs
 from closeby.reading.dialects.volcano import GROUP_SOURCE
@@ -170,12 +166,9 @@ class _Expander:
                     )
                 users.setdefault(queue, {})[user] = None
         for queue, its in sorted(users.items()):
-            whose = next(iter(its)) + (f" and {len(its) - 1:,} more" if len(its) > 1 else "")
-            yield Condition(
-                reason=Reason.UNSUPPORTED,
-                object=queue,
-                message=f"its quota is not checked: {whose} is placed as if there were enough",
-            )
+            whose = next(iter(its)) + _and_more(its)
+            message = f"its quota is not checked: {whose} is placed as if there were enough"
+            yield Condition(reason=Reason.UNSUPPORTED, object=queue, message=message)
 
     def _expand(self, family: Family) -> None:
         workload = family.owner
@@ -593,5 +586,9 @@ def _without_owner(loose: Iterable[Pod]) -> Iterator[Condition]:
 
 def _of_all(ids: Sequence[str], reason: Reason, message: str, remedy: str = "") -> Condition:
     """One condition for several objects, the first of which is named."""
-    others = f" and {len(ids) - 1:,} more" if len(ids) > 1 else ""
-    return Condition(reason=reason, object=ids[0], message=message.format(others), remedy=remedy)
+    return Condition(reason=reason, object=ids[0], message=message.format(_and_more(ids)), remedy=remedy)
+
+
+def _and_more(named: Sized) -> str:
+    """How many there are besides the one that is named."""
+    return f" and {len(named) - 1:,} more" if len(named) > 1 else ""

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.nodes import PREFER_NO_SCHEDULE, tolerated
+from closeby.objects.nodes import keeps_off
 from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import ResourceFlavor
@@ -118,7 +118,7 @@ def _with_flavor(spec: PodSpec, flavor: ResourceFlavor) -> PodSpec:
     clashes += tuple(
         f"spec.tolerations against taint {taint.key} of ResourceFlavor {flavor.name}"
         for taint in flavor.taints
-        if taint.effect != PREFER_NO_SCHEDULE and not tolerated(tolerations, taint)
+        if keeps_off(taint, tolerations)
     )
     return replace(
         spec,

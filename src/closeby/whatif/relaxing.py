@@ -11,7 +11,7 @@ from closeby.applications.registry import Edge
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup, SubGroup, TopologyConstraint
 from closeby.objects.natural import natural_key
-from closeby.objects.nodes import PREFER_NO_SCHEDULE, Node, Taint, tolerated
+from closeby.objects.nodes import Node, Taint, keeps_off
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.quantities import format_amount
 from closeby.objects.words import names_text
@@ -215,8 +215,7 @@ def _opened(question: Question, result: TrialResult) -> Iterator[Counterfactual]
 
 def keeps_out(taint: Taint, pods: Collection[Pod]) -> bool:
     """Whether a taint keeps one of these pods from a node."""
-    specs = {pod.spec for pod in pods}
-    return taint.effect != PREFER_NO_SCHEDULE and not all(tolerated(one.tolerations, taint) for one in specs)
+    return any(keeps_off(taint, one.tolerations) for one in {pod.spec for pod in pods})
 
 
 def anywhere(pod: Pod) -> Pod:

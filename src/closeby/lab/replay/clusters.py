@@ -10,7 +10,7 @@ from closeby.objects.arrays import Counts
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
 from closeby.objects.natural import natural_key
 from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
-from closeby.objects.nodes import PREFER_NO_SCHEDULE, Node, admission_tolerations, tolerated
+from closeby.objects.nodes import Node, admission_tolerations, keeps_off
 from closeby.objects.pods import Pod, Toleration
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology, TopologyLevel
@@ -89,9 +89,7 @@ def room_of(engine: Engine, resource: str, tolerations: Sequence[Toleration] = (
 
 
 def _takes_jobs(node: Node, tolerations: Sequence[Toleration]) -> bool:
-    kept_off = any(
-        taint.effect != PREFER_NO_SCHEDULE and not tolerated(tolerations, taint) for taint in node.taints
-    )
+    kept_off = any(keeps_off(taint, tolerations) for taint in node.taints)
     return node.ready and not node.unschedulable and not kept_off
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from closeby.objects.bounds import quoted
 from closeby.objects.groups import ConstraintSource, TopologyConstraint
 from closeby.objects.labels import is_label_key
-from closeby.objects.nodes import PREFER_NO_SCHEDULE, Taint, tolerated
+from closeby.objects.nodes import Taint, keeps_off
 from closeby.objects.pods import PodSpec
 from closeby.objects.reasons import Condition, Reason, few, invalid
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, ResourceGroup, Topology
@@ -317,8 +317,8 @@ def _suits(flavor: ResourceFlavor, pod: PodSpec, keys: Collection[str]) -> bool:
     """Whether nothing written rules a flavor out; ``keys``: labels of its resource group's flavors."""
     labels = dict(flavor.node_labels)
     tolerations = (*pod.tolerations, *flavor.tolerations)
-    return all(labels.get(key) == value for key, value in pod.node_selector if key in keys) and all(
-        taint.effect == PREFER_NO_SCHEDULE or tolerated(tolerations, taint) for taint in flavor.taints
+    return all(labels.get(key) == value for key, value in pod.node_selector if key in keys) and not any(
+        keeps_off(taint, tolerations) for taint in flavor.taints
     )
 
 
