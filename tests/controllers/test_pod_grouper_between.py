@@ -16,7 +16,7 @@ from closeby.controllers.running import News
 from closeby.kube.state.decoding import Decoder
 from closeby.kube.watch.changes import upserted
 from closeby.kube.watch.resources import PODS, Resource
-from tests.control_plane.api import Api, Object
+from tests.control_plane.api import Api, Object, create_namespace
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import define
 from tests.controllers.grouper_world import World, reference
@@ -147,12 +147,17 @@ def test_a_name_that_another_writer_takes_meanwhile_is_left_to_it(
 
 
 def test_a_pod_does_not_say_any_more_what_is_wrong_with_a_workload_that_is_gone(
-    control_plane: ControlPlane, namespace: str
+    bare_control_plane: ControlPlane,
 ) -> None:
-    """It asks for a gang itself and goes on waiting, but for no correction."""
+    """It asks for a gang itself and goes on waiting, but for no correction.
+
+    No controller takes the pod away with its Job, or lets the Job go later.
+    """
 
     async def run() -> None:
-        async with told(control_plane, namespace) as that:
+        async with Api(bare_control_plane.access()) as api:
+            namespace = await create_namespace(api, service_accounts=False)
+        async with told(bare_control_plane, namespace) as that:
             it, grouper = that.it, that.grouper
             wrong = it.wish() | {"kai.scheduler/batch-min-member": "many"}
             job = await it.job("train", 1, wrong)
@@ -164,6 +169,7 @@ def test_a_pod_does_not_say_any_more_what_is_wrong_with_a_workload_that_is_gone(
                 annotations = (await it.pods())["train-0"]["metadata"]["annotations"]
                 assert ("closeby.dev/not-grouped" in annotations) is says
                 if says:
-                    await it.api.delete(it.path("batch/v1", "jobs", "train"))
+                    gone = {"propagationPolicy": "Background"}
+                    await it.api.delete(it.path("batch/v1", "jobs", "train"), gone)
 
     asyncio.run(run())

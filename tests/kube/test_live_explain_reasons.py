@@ -89,9 +89,9 @@ def test_a_pod_whose_volume_was_refused(
             assert found["now"]["reason"] == said.partition(":")[0] == "VolumeNotBindable"
             for name in names(nodes):
                 assert "is not tried again" in found["rejected"][name]["message"]
-            # It can't be known without asking.
+            # That no node is tried can't be known without asking; what the pod says can.
             alone = await explained(it, control_plane, "pod/p")
-            assert (alone["reason"], alone["now"]["reason"]) == ("Unschedulable", None)
+            assert (alone["reason"], alone["now"]["reason"]) == ("VolumeNotBindable", None)
 
     asyncio.run(run())
 

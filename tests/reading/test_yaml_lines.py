@@ -148,6 +148,8 @@ def test_items_are_read_as_the_parser_reads_them_whatever_was_read_before(split:
     @example("-   a: 1\n    b: 2\n  c: 3\n")
     @example("- a: 1\nb: 2\n")
     @example("- a: 1\n- b: 2\n")
+    @example("- |\n  \t\n")
+    @example("- |\n  \ta\n")
     def check(text: str) -> None:
         assert same_item(reader, text)
 

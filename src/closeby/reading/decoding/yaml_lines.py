@@ -85,7 +85,7 @@ class _Literal:
             self._lines.append(line[self._indent :])
             return True
         if not self._lines:
-            if indent <= self._column:
+            if indent <= self._column or line[indent] == "\t":
                 raise DeclinedError
             self._indent = indent
         if indent < self._indent:
