@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from closeby.kube.gangs.status_records import MIRRORS
-from closeby.kube.writing.writer import Verdict
+from closeby.kube.writing.writer import WriteResult
 from closeby.objects.recorded import MOST_NAMES
 from closeby.reading.common.plans import PlanWire, planned_nodes, rank_list
 from tests.control_plane.cluster import ControlPlane
@@ -15,7 +15,12 @@ from tests.kube.test_writer import scene
 from tests.worlds import pods
 
 #: Members of a gang, and whether its plan can be written: etcd, the client of etcd and the API server say no.
-_SIZES = {10_000: Verdict.OK, 12_000: Verdict.FATAL, 18_000: Verdict.FATAL, 30_000: Verdict.FATAL}
+_SIZES = {
+    10_000: WriteResult.OK,
+    12_000: WriteResult.FATAL,
+    18_000: WriteResult.FATAL,
+    30_000: WriteResult.FATAL,
+}
 
 
 def _status(size: int) -> dict[str, object]:

@@ -18,7 +18,7 @@ from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import NODES, PODS, Resource
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.statuses import ReportingSettings
-from closeby.kube.writing.writer import Verdict, Writer
+from closeby.kube.writing.writer import Writer, WriteResult
 from closeby.objects.groups import PodGroup
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
@@ -234,7 +234,7 @@ def test_another_schedulers_plan_counts_until_its_members_wait_no_more(later: Me
 def test_our_plan_does_not_replace_another_schedulers() -> None:
     it = Process(THEIRS_WAITS, WAITS, planned=1)
     written = asyncio.run(it.statuses.write_plan(KEY))
-    assert written.verdict is Verdict.FATAL
+    assert written.verdict is WriteResult.FATAL
     assert written.error is not None and written.error.reason == "PlannedByAnother"
 
 

@@ -16,8 +16,8 @@ from closeby.kube.writing.writer import (
     Note,
     Reference,
     StatusCondition,
-    Verdict,
     Writer,
+    WriteResult,
 )
 from closeby.objects.pods import Pod
 from closeby.objects.times import utc
@@ -90,7 +90,7 @@ def test_a_second_binding_is_a_conflict_unless_it_says_the_same(
             assert (await world.writer.bind(Binding(pod, a))).ok
             assert (await world.writer.bind(Binding(pod, a))).ok
             other = await world.writer.bind(Binding(pod, b))
-            assert other.verdict is Verdict.CONFLICT
+            assert other.verdict is WriteResult.CONFLICT
             assert other.error is not None and other.error.code == 409
             assert await world.node_of(pod) == a
 
@@ -102,9 +102,9 @@ def test_a_pod_that_is_gone_or_not_the_same_any_more(control_plane: ControlPlane
         async with scene(control_plane, namespace) as world:
             (pod,), (a, _) = world.pods, world.nodes
             await delete_now(world.api, namespace, pod.name)
-            assert (await world.writer.bind(Binding(pod, a))).verdict is Verdict.GONE
+            assert (await world.writer.bind(Binding(pod, a))).verdict is WriteResult.GONE
             (again,) = await create_pods(world.api, namespace, 1)
-            assert (await world.writer.bind(Binding(pod, a))).verdict is Verdict.GONE
+            assert (await world.writer.bind(Binding(pod, a))).verdict is WriteResult.GONE
             assert await world.node_of(again) is None
 
     asyncio.run(run())
@@ -125,9 +125,9 @@ def test_a_pod_with_gates_is_a_conflict_and_a_bad_label_is_fatal(
             }
             made = await world.api.create(PODS.collection(namespace), gated)
             waiting = msgspec.structs.replace(pod, name="gated", uid=made["metadata"]["uid"])
-            assert (await world.writer.bind(Binding(waiting, a))).verdict is Verdict.CONFLICT
+            assert (await world.writer.bind(Binding(waiting, a))).verdict is WriteResult.CONFLICT
             bad = Binding(pod, a, labels={"example.com/x": "no label's value"})
-            assert (await world.writer.bind(bad)).verdict is Verdict.FATAL
+            assert (await world.writer.bind(bad)).verdict is WriteResult.FATAL
 
     asyncio.run(run())
 
@@ -136,12 +136,12 @@ def test_a_pod_with_gates_is_a_conflict_and_a_bad_label_is_fatal(
     ("fault", "times", "verdict", "posts"),
     [
         # The server certainly did nothing; whoever binds asks first whether it may still be repeated.
-        pytest.param(Refuse(429), 1, Verdict.RETRYABLE, 1, id="429"),
+        pytest.param(Refuse(429), 1, WriteResult.RETRYABLE, 1, id="429"),
         # What became of it is read from the pod.
-        pytest.param(Cut(carried_out=True), 1, Verdict.OK, 1, id="cut-after"),
-        pytest.param(Cut(), 1, Verdict.RETRYABLE, 1, id="cut-before"),
-        pytest.param(Refuse(500), 1, Verdict.RETRYABLE, 1, id="500"),
-        pytest.param(Refuse(403), 1, Verdict.FATAL, 1, id="403"),
+        pytest.param(Cut(carried_out=True), 1, WriteResult.OK, 1, id="cut-after"),
+        pytest.param(Cut(), 1, WriteResult.RETRYABLE, 1, id="cut-before"),
+        pytest.param(Refuse(500), 1, WriteResult.RETRYABLE, 1, id="500"),
+        pytest.param(Refuse(403), 1, WriteResult.FATAL, 1, id="403"),
     ],
 )
 def test_a_binding_is_never_repeated_blindly(
@@ -149,7 +149,7 @@ def test_a_binding_is_never_repeated_blindly(
     namespace: str,
     fault: Refuse | Cut,
     times: int,
-    verdict: Verdict,
+    verdict: WriteResult,
     posts: int,
 ) -> None:
     async def run() -> None:
@@ -158,7 +158,7 @@ def test_a_binding_is_never_repeated_blindly(
             world.proxy.inject("POST", "/binding", fault, times)
             assert (await world.writer.bind(Binding(pod, a))).verdict is verdict
             assert world.proxy.count("POST", "/binding") == posts
-            assert await world.node_of(pod) == (a if verdict is Verdict.OK else None)
+            assert await world.node_of(pod) == (a if verdict is WriteResult.OK else None)
 
     asyncio.run(run())
 
@@ -171,7 +171,7 @@ def test_an_answer_that_cannot_be_read_back_may_be_tried_again(
             (pod,), (a, _) = world.pods, world.nodes
             world.proxy.inject("POST", "/binding", Cut(carried_out=True))
             world.proxy.inject("GET", "/pods", Refuse(503), times=100)
-            assert (await world.writer.bind(Binding(pod, a))).verdict is Verdict.RETRYABLE
+            assert (await world.writer.bind(Binding(pod, a))).verdict is WriteResult.RETRYABLE
             world.proxy.forgive()
             assert (await world.writer.bind(Binding(pod, a))).ok
 
@@ -201,7 +201,7 @@ def test_an_event_tells_users_what_happened(control_plane: ControlPlane, namespa
             )
             assert event["note"].endswith("ü… (and 210 more bytes)")
             absent = Reference(api_version="v1", kind="Pod", name="x", namespace="closeby-none")
-            assert (await world.writer.event(absent, note, time.time())).verdict is Verdict.GONE
+            assert (await world.writer.event(absent, note, time.time())).verdict is WriteResult.GONE
 
     asyncio.run(run())
 
@@ -222,9 +222,9 @@ def test_a_condition_of_a_pod_leaves_its_others_alone(control_plane: ControlPlan
                 "PodScheduled": "Unschedulable",
             }
             stranger = msgspec.structs.replace(pod, uid="another")
-            assert (await world.writer.pod_conditions(stranger, [refused])).verdict is Verdict.GONE
+            assert (await world.writer.pod_conditions(stranger, [refused])).verdict is WriteResult.GONE
             absent = msgspec.structs.replace(pod, name="absent")
-            assert (await world.writer.pod_conditions(absent, [refused])).verdict is Verdict.GONE
+            assert (await world.writer.pod_conditions(absent, [refused])).verdict is WriteResult.GONE
 
     asyncio.run(run())
 
@@ -250,11 +250,11 @@ def test_the_status_of_a_custom_resource_is_merged(
             assert written.ok
             assert int(written.version) > int(version)
             stale = await world.writer.status(kind, "", "r", {"phase": "y"}, version)
-            assert stale.verdict is Verdict.CONFLICT
+            assert stale.verdict is WriteResult.CONFLICT
             assert (await world.writer.status(kind, "", "r", {"plan": {"q": "b"}, "phase": None})).ok
             found = await world.api.get(kind.item("", "r"))
             assert found["status"] == {"plan": {"p": "a", "q": "b"}}
-            assert (await world.writer.status(kind, "", "absent", {})).verdict is Verdict.GONE
+            assert (await world.writer.status(kind, "", "absent", {})).verdict is WriteResult.GONE
 
     asyncio.run(run())
 

@@ -23,7 +23,7 @@ object, and writes what differs::
 
         async def reconcile(self, key: str) -> None:
             written = await self._writer.status(...)
-            if written.verdict in (Verdict.RETRYABLE, Verdict.CONFLICT):
+            if written.verdict in (WriteResult.RETRYABLE, WriteResult.CONFLICT):
                 self.work.failed(key, written.error and written.error.retry_after)
             else:
                 self.work.done(key)

@@ -47,7 +47,7 @@ from closeby.kube.watch.resources import Resource, Watched
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Reference, StatusCondition, Writer, Written, moment
-from closeby.kube.writing.writer import Verdict as Outcome
+from closeby.kube.writing.writer import WriteResult as Outcome
 from closeby.objects.bounds import clipped
 from closeby.objects.labels import PLACEMENT
 from closeby.objects.saying import Say

@@ -43,7 +43,7 @@ from closeby.kube.gangs.starts import Starts
 from closeby.kube.state.gated_pods import GatedPods
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.writing.placements import BindingWrites
-from closeby.kube.writing.writer import Verdict, Written
+from closeby.kube.writing.writer import WriteResult, Written
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.scheduling.engine import Engine
@@ -241,7 +241,7 @@ class Binder:
                 return
             wait = attempts.next(None if written.error is None else written.error.retry_after)
             self._context.write_refused(bindings, written.error, attempts.failures)
-            refused = written.verdict in (Verdict.GONE, Verdict.FATAL)
+            refused = written.verdict in (WriteResult.GONE, WriteResult.FATAL)
             if refused:
                 # Nothing is bound yet: others can use the room until this can be written.
                 wait = ATTEMPTS.longest
@@ -324,7 +324,7 @@ class Binder:
             pod, node = binding.pod.key, binding.node
             self._say("binding failed", warning=True, pod=pod, node=node, **fields_of(working.error))
             fault = ApiError(None, FAULT, brief(working.error))
-            await self._refused(binding, Written(Verdict.FATAL, fault))
+            await self._refused(binding, Written(WriteResult.FATAL, fault))
 
     async def _carry_out(self, binding: Binding) -> None:
         attempts = Backoff(ATTEMPTS)
@@ -336,7 +336,7 @@ class Binder:
             if tried is None:
                 return
             sent, written = tried
-            if written.verdict is not Verdict.RETRYABLE:
+            if written.verdict is not WriteResult.RETRYABLE:
                 break
             if not sent and not written.in_doubt:
                 self.handle(NoEffect(binding))
@@ -407,7 +407,7 @@ class Binder:
         return wanted
 
     async def _refused(self, binding: Binding, written: Written) -> None:
-        uid, gone = binding.pod.uid, written.verdict is Verdict.GONE
+        uid, gone = binding.pod.uid, written.verdict is WriteResult.GONE
         if gone:
             self._refusals.pop(uid, None)
         else:

@@ -37,7 +37,7 @@ from closeby.kube.writing.pod_statuses import UNSCHEDULABLE
 from closeby.kube.writing.statuses import Desired, ReportingSettings, StatusReconciler
 from closeby.kube.writing.work_queue import Places, WorkQueue
 from closeby.kube.writing.workers import Workers
-from closeby.kube.writing.writer import Note, Reference, StatusCondition, Verdict, Writer, Written
+from closeby.kube.writing.writer import Note, Reference, StatusCondition, Writer, WriteResult, Written
 from closeby.objects.groups import PodGroup
 from closeby.objects.reasons import Reason
 from closeby.objects.recorded import DecisionStatus, EvictionStatus, PreemptionStatus
@@ -145,7 +145,7 @@ class GangStatuses:
         standing = self._starts.standing(key)
         if standing is not None and self._starts.own.planned_by_another(standing.group):
             why = "the plan of another scheduler stands in the PodGroup's status"
-            return Written(Verdict.FATAL, ApiError(None, "PlannedByAnother", why, unsent=True))
+            return Written(WriteResult.FATAL, ApiError(None, "PlannedByAnother", why, unsent=True))
         return await self._statuses.write_now(key)
 
     # What happens
@@ -290,7 +290,7 @@ class GangStatuses:
         if still is None or still.uid != found.uid:
             # Nothing was said on the one that has its name now.
             self._records.forget(key, found.uid)
-            return Written(Verdict.CONFLICT, written.error)
+            return Written(WriteResult.CONFLICT, written.error)
         if written.ok:
             self._starts.handle(StatusWritten(key, planned=record.plan is not None))
             if key in self._memory:

@@ -17,7 +17,7 @@ from closeby.kube.client.errors import INVALID, ApiError
 from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.status import PRIORITY_LIMITED, Said
 from closeby.kube.watch.resources import Resource
-from closeby.kube.writing.writer import DONE, StatusCondition, Verdict, Writer, Written
+from closeby.kube.writing.writer import DONE, StatusCondition, Writer, WriteResult, Written
 from closeby.objects.recorded import DecisionStatus, EvictionStatus, PreemptionStatus, ReservationStatus
 from closeby.objects.saying import Say
 from closeby.reading.common.plans import PlanWire
@@ -156,8 +156,8 @@ class GangStatusRecords:
             # The next attempt uses what the watch reports until then.
             self._mirrors.pop(key, None)
             self._handed.pop(key, None)
-            if written.verdict is Verdict.GONE:
-                return replace(written, verdict=Verdict.CONFLICT)
+            if written.verdict is WriteResult.GONE:
+                return replace(written, verdict=WriteResult.CONFLICT)
         return written
 
     async def _mirror(self, key: str, found: GangObject) -> tuple[GangObject | None, Written]:
@@ -235,12 +235,12 @@ def _without_place(written: Written) -> Written:
     message = (
         "the definition podgroups.closeby.dev has no place for a plan of preemption: update the definition"
     )
-    return Written(Verdict.FATAL, ApiError(_SERVER_ERROR, INVALID, message))
+    return Written(WriteResult.FATAL, ApiError(_SERVER_ERROR, INVALID, message))
 
 
 def _named(made: Written) -> Written:
     """Why no mirror could be made, in words that name the kind."""
-    if made.verdict is not Verdict.GONE:
+    if made.verdict is not WriteResult.GONE:
         return made
     message = f"there is no place for its plan: the kind PodGroup of {OWN_GROUP} is not installed"
-    return Written(Verdict.FATAL, ApiError(404, INVALID, message))
+    return Written(WriteResult.FATAL, ApiError(404, INVALID, message))

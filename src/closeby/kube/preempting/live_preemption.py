@@ -36,7 +36,7 @@ from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.pod_statuses import PodStatuses
-from closeby.kube.writing.writer import Reference, Verdict, Written, pod_reference
+from closeby.kube.writing.writer import Reference, WriteResult, Written, pod_reference
 from closeby.objects.pods import Pod, gang_key
 from closeby.objects.recorded import PreemptionStatus
 from closeby.objects.saying import Say
@@ -301,7 +301,7 @@ class LivePreemption:
             written = await self._write_once(carried)
             if written.ok:
                 return self.in_force(carried)
-            refused = written.verdict in (Verdict.GONE, Verdict.FATAL)
+            refused = written.verdict in (WriteResult.GONE, WriteResult.FATAL)
             if refused or time.monotonic() > ends:
                 why = written.error or "its object is gone"
                 self.give_up(carried, f"the plan could not be written: {why}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from closeby.kube.preempting.evicting import PlanUnderway
 from closeby.kube.preempting.records import EVICTING, GIVEN_UP, PLACED, PREEMPTING, message_of
 from closeby.kube.writing.pod_statuses import Nomination, PodStatuses
-from closeby.kube.writing.writer import StatusCondition, Verdict, Written
+from closeby.kube.writing.writer import StatusCondition, WriteResult, Written
 from closeby.objects.pods import Pod
 from closeby.objects.saying import Say
 from closeby.scheduling.engine import Engine
@@ -49,7 +49,7 @@ class Nominations:
         uid, node = plan.places[0]
         pod = self._state.pods.get(uid)
         if pod is None or pod.node_name is not None:
-            return Written(Verdict.GONE)
+            return Written(WriteResult.GONE)
         carried.nominated.add(uid)
         message = message_of(carried.status.id, node, (one.uid for one in plan.victims))
         condition = _condition("True", EVICTING, message, carried.status.made)
@@ -96,7 +96,7 @@ class Nominations:
             if by is not None:
                 by.nominated.add(pod.uid)
             written = await self._statuses.nominate(pod, nomination)
-            if written.error is not None and written.verdict is not Verdict.GONE:
+            if written.error is not None and written.verdict is not WriteResult.GONE:
                 self._say("not nominated", warning=True, pod=pod.key, error=written.error)
 
 

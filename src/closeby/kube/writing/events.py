@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Final, NamedTuple
 
-from closeby.kube.writing.writer import Note, Reference, Verdict, Writer
+from closeby.kube.writing.writer import Note, Reference, Writer, WriteResult
 from closeby.objects.saying import Say
 from closeby.objects.unexpected import Contained, fields_of
 
@@ -103,7 +103,7 @@ class Events:
         with Contained() as posting:
             written = await self._writer.event(about, note, when)
             # The server creates no Events in a namespace that is being deleted.
-            gone = written.verdict is Verdict.GONE
+            gone = written.verdict is WriteResult.GONE
             if written.error is not None and not gone and not written.error.namespace_ends:
                 error = written.error
                 self._say("event not written", warning=True, object=about, event=note.reason, error=error)

@@ -19,7 +19,7 @@ from closeby.kube.writing.writer import (
     BINDING_QUERY,
     DONE,
     NO_ANSWER,
-    Verdict,
+    WriteResult,
     Written,
     judge,
     wrong_label,
@@ -129,11 +129,11 @@ class PlacementWriter:
                 return DONE
             if error.passing and not error.unsent:
                 looked = await self._look(bind, error)
-                return replace(looked, in_doubt=looked.verdict is Verdict.RETRYABLE)
+                return replace(looked, in_doubt=looked.verdict is WriteResult.RETRYABLE)
             self._not_sent(bind.pod.uid)
             if error.code != _CONFLICT:
                 return judge(error)
-        return Written(Verdict.RETRYABLE, error)
+        return Written(WriteResult.RETRYABLE, error)
 
     async def look(self, bind: Binding) -> Written:
         """What became of attempts that got no clear answer.
@@ -141,7 +141,7 @@ class PlacementWriter:
         RETRYABLE means that they had no effect; or, where it is in doubt, that the pod could not be read.
         """
         found = await self._look(bind, NO_ANSWER)
-        unread = found.verdict is Verdict.RETRYABLE and found.error is not NO_ANSWER
+        unread = found.verdict is WriteResult.RETRYABLE and found.error is not NO_ANSWER
         if not unread and not found.ok:
             self._not_sent(bind.pod.uid)
         return replace(found, in_doubt=unread)
@@ -150,7 +150,7 @@ class PlacementWriter:
         found = await self._now(bind)
         if not isinstance(found, _Found):
             return found
-        return _ended(found, bind, said) or Written(Verdict.RETRYABLE, said)
+        return _ended(found, bind, said) or Written(WriteResult.RETRYABLE, said)
 
     async def _now(self, bind: Binding) -> _Found | Written:
         body = await self._transport.get(PODS.item(bind.pod.namespace, bind.pod.name))
@@ -159,7 +159,7 @@ class PlacementWriter:
         try:
             return decoded(_read, body)
         except msgspec.DecodeError as error:
-            return Written(Verdict.RETRYABLE, ApiError(None, UNREADABLE, str(error)))
+            return Written(WriteResult.RETRYABLE, ApiError(None, UNREADABLE, str(error)))
 
     async def _send(self, bind: Binding, found: _Found, wanted: Callable[[], bool] | None) -> ApiError | None:
         answer = await self._transport.send(
@@ -179,7 +179,7 @@ class PlacementWriter:
 def _ended(found: _Found, bind: Binding, said: ApiError) -> Written | None:
     """What is known without a write; None where the pod waits for one."""
     if found.metadata.uid != bind.pod.uid:
-        return Written(Verdict.GONE, said)
+        return Written(WriteResult.GONE, said)
     if PLACEMENT_GATE in found.gates:
         return None
     on, annotated = found.spec.node_name, (found.metadata.annotations or {}).get(PLACED_ON)
@@ -187,7 +187,7 @@ def _ended(found: _Found, bind: Binding, said: ApiError) -> Written | None:
     if on == bind.node or (not on and annotated == bind.node and pinned):
         return DONE
     message = f"the pod has no gate {PLACEMENT_GATE} any more, and was not placed on {bind.node}"
-    return Written(Verdict.CONFLICT, ApiError(None, _TAKEN, message, unsent=True))
+    return Written(WriteResult.CONFLICT, ApiError(None, _TAKEN, message, unsent=True))
 
 
 def _patch(bind: Binding, found: _Found) -> Mapping[str, object]:

@@ -22,7 +22,7 @@ from closeby.kube.client.errors import FAULT, ApiError
 from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.work_queue import Key, WorkQueue
-from closeby.kube.writing.writer import DONE, Note, Reference, Verdict, Written
+from closeby.kube.writing.writer import DONE, Note, Reference, WriteResult, Written
 from closeby.objects.saying import Reported, Say
 from closeby.objects.unexpected import Contained, brief, fields_of
 
@@ -32,7 +32,7 @@ INSISTENCE: Final = RequestPace(first=1.0, longest=600.0)
 _PAUSE_PER_BYTE: Final = 1e-5
 #: Seconds until the next attempt while what is known of the cluster is too old.
 _UNINFORMED: Final = 0.25
-_TRIED_AGAIN: Final = (Verdict.CONFLICT, Verdict.RETRYABLE)
+_TRIED_AGAIN: Final = (WriteResult.CONFLICT, WriteResult.RETRYABLE)
 
 
 class ReportingSettings(Struct, frozen=True, kw_only=True):
@@ -148,7 +148,7 @@ class StatusWriter(Generic[Key]):
             self.work.failed(key, written.error.retry_after if written.error else None)
         else:
             self.work.done(key)
-        if written.verdict is Verdict.FATAL and key in self._last:
+        if written.verdict is WriteResult.FATAL and key in self._last:
             self.work.add(key, after=self._last[key].same_at - self._clock())
 
     async def write(self, key: Key, desired: Desired, *, again: bool = True) -> Written:
@@ -158,7 +158,7 @@ class StatusWriter(Generic[Key]):
         backoff = last.backoff if last is not None and same else Backoff(self._insistence, self._chance)
         self._in_flight.add(key)
         written = await desired.write()
-        if written.verdict is Verdict.GONE or (again and written.verdict in _TRIED_AGAIN):
+        if written.verdict is WriteResult.GONE or (again and written.verdict in _TRIED_AGAIN):
             if last is not None and key in self._in_flight:
                 # It may have been carried out all the same: then what was written before does not stand.
                 self._last[key] = last._replace(ok=False, same_at=last.other_at)
@@ -273,14 +273,14 @@ class StatusReconciler(StatusWriter[Key]):
                 desired = self._subject.desired(key)
                 if desired is None:
                     self.forget(key)
-                    return Written(Verdict.GONE)
+                    return Written(WriteResult.GONE)
                 if if_changed and self._pause(key, desired) is None:
                     return DONE
                 return await self.write(key, desired, again=again)
         assert writing.error is not None
         about = self._subject.regarding(key) or key
         self._say("status not written", warning=True, object=about, **fields_of(writing.error))
-        return Written(Verdict.FATAL, ApiError(None, FAULT, brief(writing.error)))
+        return Written(WriteResult.FATAL, ApiError(None, FAULT, brief(writing.error)))
 
     async def quiet(self, key: Key) -> None:
         """Returns when nothing is being written about the object."""

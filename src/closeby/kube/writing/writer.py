@@ -33,7 +33,7 @@ BINDING_QUERY: Final = {"timeout": "30s"}
 _EVENTS_OF_THE_CLUSTER: Final = "default"
 
 
-class Verdict(StrEnum):
+class WriteResult(StrEnum):
     """What became of a write."""
 
     OK = "ok"
@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 class Written(Struct, frozen=True):
     """``error`` is what the server said, None if it agreed."""
 
-    verdict: Verdict
+    verdict: WriteResult
     error: ApiError | None = None
     #: ``resourceVersion`` that a patch led to, and the object's uid; empty where that is not known.
     version: str = ""
@@ -61,10 +61,10 @@ class Written(Struct, frozen=True):
     @property
     def ok(self) -> bool:
         """Whether it stands."""
-        return self.verdict is Verdict.OK
+        return self.verdict is WriteResult.OK
 
 
-DONE: Final = Written(Verdict.OK)
+DONE: Final = Written(WriteResult.OK)
 NO_ANSWER: Final = ApiError(None, LATE, "no attempt got a clear answer")
 
 
@@ -227,7 +227,7 @@ class Writer:
             return DONE
         if answer.passing and not answer.unsent:
             found = await self._read_back(bind, answer)
-            return replace(found, in_doubt=found.verdict is Verdict.RETRYABLE)
+            return replace(found, in_doubt=found.verdict is WriteResult.RETRYABLE)
         return await self._read_back(bind, answer) if answer.code == 409 else judge(answer)
 
     async def look(self, bind: Binding) -> Written:
@@ -236,7 +236,7 @@ class Writer:
         RETRYABLE means that they had no effect; or, where it is in doubt, that the pod could not be read.
         """
         found = await self._read_back(bind, NO_ANSWER)
-        unread = found.verdict is Verdict.RETRYABLE and found.error is not NO_ANSWER
+        unread = found.verdict is WriteResult.RETRYABLE and found.error is not NO_ANSWER
         return replace(found, in_doubt=unread)
 
     async def event(self, regarding: Reference, note: Note, now: float) -> Written:
@@ -346,12 +346,12 @@ class Writer:
         try:
             found = _read_bound(body)
         except msgspec.DecodeError as error:
-            return Written(Verdict.RETRYABLE, ApiError(None, UNREADABLE, str(error)))
+            return Written(WriteResult.RETRYABLE, ApiError(None, UNREADABLE, str(error)))
         if found.metadata.uid != bind.pod.uid:
-            return Written(Verdict.GONE, said)
+            return Written(WriteResult.GONE, said)
         if not found.spec.node_name:
-            return Written(Verdict.RETRYABLE if said.passing else Verdict.CONFLICT, said)
-        return DONE if found.spec.node_name == bind.node else Written(Verdict.CONFLICT, said)
+            return Written(WriteResult.RETRYABLE if said.passing else WriteResult.CONFLICT, said)
+        return DONE if found.spec.node_name == bind.node else Written(WriteResult.CONFLICT, said)
 
 
 def wrong_label(bind: Binding) -> Written | None:
@@ -360,7 +360,7 @@ def wrong_label(bind: Binding) -> Written | None:
     if not wrong:
         return None
     message = f"{wrong[0]}={bind.labels[wrong[0]]} is not a label"
-    return Written(Verdict.FATAL, ApiError(None, INVALID, message, unsent=True))
+    return Written(WriteResult.FATAL, ApiError(None, INVALID, message, unsent=True))
 
 
 def moment(time: object) -> float | None:
@@ -378,7 +378,7 @@ def _patched(answer: bytes) -> Written:
         found = _read_patched(answer).metadata
     except msgspec.DecodeError:
         return DONE
-    return Written(Verdict.OK, version=found.resource_version, uid=found.uid)
+    return Written(WriteResult.OK, version=found.resource_version, uid=found.uid)
 
 
 def judge(error: ApiError) -> Written:
@@ -386,7 +386,7 @@ def judge(error: ApiError) -> Written:
     # A patch that names the object's uid meets another object of the same name.
     another = any(cause.field == "metadata.uid" for cause in error.details.causes)
     if error.code == 404 or another:
-        return Written(Verdict.GONE, error)
+        return Written(WriteResult.GONE, error)
     if error.code == 409:
-        return Written(Verdict.CONFLICT, error)
-    return Written(Verdict.RETRYABLE if error.passing else Verdict.FATAL, error)
+        return Written(WriteResult.CONFLICT, error)
+    return Written(WriteResult.RETRYABLE if error.passing else WriteResult.FATAL, error)
