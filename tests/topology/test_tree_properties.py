@@ -1,6 +1,7 @@
 """What holds for every tree, whatever the labels and whatever the slots."""
 
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 from hypothesis import given
@@ -212,3 +213,19 @@ def test_a_domain_is_labelled_exactly_where_its_path_ends_in_a_value(
         if at.level not in (ROOT_LEVEL, tree.node_level):
             assert tree.is_labelled(at) == (tree.path(at)[-1] is not None)
             assert tree.path(at)[-1] != ""
+
+
+@given(slots_and_nodes(), st.randoms(use_true_random=False))
+def test_sums_by_domain_are_those_of_its_nodes_or_of_its_children(
+    drawn: tuple[Slots, dict[str, Labels]], rng: Random
+) -> None:
+    slots, _ = drawn
+    tree = slots.tree(*KEYS)
+    each = np.asarray([[rng.randint(-5, 5) for _ in range(tree.size)] for _ in range(2)], dtype=np.int64)
+
+    for level in range(ROOT_LEVEL, tree.node_level + 1):
+        spans = [tree.span(Domain(level, index)) for index in range(tree.count(level))]
+        sums = tree.sums(level, each)
+        assert sums.tolist() == [[sum(row[first:end]) for first, end in spans] for row in each.tolist()]
+        for finer in range(level, tree.node_level + 1):
+            assert tree.sums(level, tree.sums(finer, each), of=finer).tolist() == sums.tolist()

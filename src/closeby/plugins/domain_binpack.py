@@ -261,5 +261,5 @@ class _Domains:
 def _by_domain(tree: Tree, amounts: Amounts) -> Iterator[tuple[int, Amounts]]:
     """Sums over nodes, given by position in the last axis, of the domains of each level; the finest first."""
     for level in range(len(tree.levels) - 1, -1, -1):
-        amounts = np.add.reduceat(amounts, tree.children[level][:-1], axis=-1)
+        amounts = tree.sums(level, amounts, of=level + 1)
         yield level, amounts

@@ -121,11 +121,10 @@ def uplinks(model: Model, tree: Tree, node_gpus: NDArray[Any]) -> tuple[Floats, 
     ``node_gpus`` has shape (slots,).
     """
     links = np.maximum(node_gpus[tree.slot_at], 1).astype(np.float64)
-    columns = []
-    for level in range(tree.node_level + 1):
-        below = links if level == tree.node_level else np.add.reduceat(links, tree.bounds[level][:-1])
-        columns.append(below / tier_above(model, tree, level).oversubscription)
-    return tuple(columns)
+    return tuple(
+        tree.sums(level, links) / tier_above(model, tree, level).oversubscription
+        for level in range(tree.node_level + 1)
+    )
 
 
 def tier_above(model: Model, tree: Tree, level: int) -> Tier:

@@ -26,9 +26,7 @@ class Waiting(Struct, frozen=True, kw_only=True, eq=False):
 def domain_sums(tree: Tree, amounts: NDArray[Any]) -> list[NDArray[Any]]:
     """Sums of amounts by domain, one array a level; ``amounts`` has shape (slots,)."""
     at = amounts[tree.slot_at]
-    if not tree.size:
-        return [at for _ in range(tree.node_level + 1)]
-    return [*(np.add.reduceat(at, bounds[:-1]) for bounds in tree.bounds), at]
+    return [tree.sums(level, at) for level in range(tree.node_level + 1)]
 
 
 def largest_shares(tree: Tree, free: NDArray[Any], each: int = 1) -> Floats:

@@ -27,8 +27,8 @@ def least_spans(tree: Tree, room: NDArray[Any], pods: int) -> Floats | None:
     if at.sum() < pods or not tree.size:
         return None
     found = []
-    for sums in (*(np.add.reduceat(at, bounds[:-1]) for bounds in tree.bounds), at):
-        filled = np.cumsum(np.sort(sums)[::-1])
+    for level in range(tree.node_level + 1):
+        filled = np.cumsum(np.sort(tree.sums(level, at))[::-1])
         found.append(int(np.searchsorted(filled, pods)) + 1)
     return np.asarray(found, dtype=np.float64)
 

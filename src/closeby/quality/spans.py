@@ -32,8 +32,7 @@ def most_held(tree: Tree, room: NDArray[Any]) -> Floats:
     if not tree.size:
         return np.zeros(tree.node_level + 1)
     held = room[tree.slot_at].astype(np.float64)
-    upper = [np.add.reduceat(held, bounds[:-1]).max() for bounds in tree.bounds]
-    return np.asarray([*upper, held.max()])
+    return np.asarray([tree.sums(level, held).max() for level in range(tree.node_level + 1)])
 
 
 def fewest(tree: Tree, node_gpus: NDArray[Any], pods: NDArray[Any], gpus: NDArray[Any]) -> Floats:

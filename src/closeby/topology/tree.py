@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, overload
+from typing import Final, TypeVar, overload
 
 import numpy as np
 from msgspec import Struct
@@ -15,6 +15,8 @@ from closeby.objects.topologies import TopologyLevel
 from closeby.topology.labels import MISSING, LabelTable
 
 ROOT_LEVEL = -1
+
+Number = TypeVar("Number", np.int64, np.float64)
 
 #: A tree with no more nodes has them worked out at the first look-up; a larger one after so many look-ups, or
 #: at one of a large part of its nodes.
@@ -247,10 +249,27 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return np.zeros(min(1, self.count(finer)), dtype=np.intp)
         if level == finer:
             return np.arange(self.count(level))
+        if finer == self.node_level:
+            return self.bounds[level][:-1]
         starts = self.children[level][:-1]
         for between in range(level + 1, finer):
             starts = self.children[between][starts]
         return starts
+
+    def sums(self, level: int, each: NDArray[Number], of: int | None = None) -> NDArray[Number]:
+        """Sums by domain of a level; ``each`` is given for single nodes, by position, in its last axis.
+
+        With ``of`` it is given for the domains of that level instead, which is no coarser.
+        """
+        finer = self.node_level if of is None else of
+        if level == finer:
+            return each
+        if level == ROOT_LEVEL:
+            total: NDArray[Number] = each.sum(axis=-1, keepdims=True)
+            return total
+        if not each.shape[-1]:
+            return each
+        return np.add.reduceat(each, self.first_inside(level, finer), axis=-1)
 
     def ancestor(self, domain: Domain, level: int) -> Domain:
         """The domain of a level at or above ``domain``'s that holds it."""

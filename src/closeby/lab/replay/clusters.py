@@ -331,6 +331,4 @@ def _most_pods(gpus: int, free: Counts, tree: Tree, level: int | None) -> int:
     holds: Counts = (free // gpus)[tree.slot_at]
     if level is None:
         return int(holds.sum())
-    if level < tree.node_level:
-        holds = np.add.reduceat(holds, tree.bounds[level][:-1])
-    return int(holds[tree.labelled[level]].max(initial=0))
+    return int(tree.sums(level, holds)[tree.labelled[level]].max(initial=0))

@@ -29,13 +29,9 @@ class DomainCounts:
     def __init__(self, tree: Tree, fits: Counts) -> None:
         """``fits`` has shape (slots,)."""
         self.tree = tree
-        at = fits.take(tree.slot_at)
-        sums: list[Counts] = [at]
-        finer = at
-        for level in range(len(tree.levels) - 1, -1, -1):
-            starts = tree.children[level][:-1]
-            finer = np.add.reduceat(finer, starts) if len(starts) else np.zeros(0, dtype=np.int64)
-            sums.append(finer)
+        sums: list[Counts] = [fits.take(tree.slot_at)]
+        for level in range(tree.node_level - 1, ROOT_LEVEL, -1):
+            sums.append(tree.sums(level, sums[-1], of=level + 1))
         sums.reverse()
         #: per level, ending with single nodes (by position)
         self._of = sums

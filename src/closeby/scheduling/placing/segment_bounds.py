@@ -75,8 +75,7 @@ class SegmentCounts:
             if level >= self._level:
                 found = self._most(level) * self._size
             else:
-                starts, own = self.tree.first_inside(level, self._level), self.of(self._level)
-                found = np.add.reduceat(own, starts) if len(starts) else np.zeros(0, dtype=np.int64)
+                found = self.tree.sums(level, self.of(self._level), of=self._level)
             self._of[level] = found
         return found
 
