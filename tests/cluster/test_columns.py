@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.cluster.changes import ChangeLog
-from closeby.cluster.columns import UNLIMITED, Batch, Cluster
+from closeby.cluster.columns import EVERYTHING, UNLIMITED, Batch, Cluster
 from closeby.objects.nodes import Node
 from closeby.objects.pods import HostPort, Pod, PodClaim, PodSpec
 from tests.worlds import GPU, node, pods, spec
@@ -259,3 +259,38 @@ def test_specs_that_differ_in_a_claim_alone_share_their_demand() -> None:
     one, other = (replace(spec(gpu=2), claims=(PodClaim(name),)) for name in ("left", "right"))
     assert cluster.demand(one) is cluster.demand(other)
     assert cluster.demand(one) is not cluster.demand(spec(gpu=1))
+
+
+@given(
+    st.lists(st.integers(0, 8), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.booleans()), max_size=8),
+    st.integers(1, 4),
+)
+def test_room_without_pods_is_the_room_once_they_are_gone(
+    gpus: list[int], running: list[tuple[int, int, bool]], size: int
+) -> None:
+    cluster = cluster_of(**{f"n{at}": amount for at, amount in enumerate(gpus)}, last=1)
+    cluster.remove_node("last")
+    held = [
+        (pods(None, 1, spec(gpu=amount), prefix=f"p{at}-")[0], slot % len(gpus), goes)
+        for at, (slot, amount, goes) in enumerate(running)
+    ]
+    for pod, slot, _ in held:
+        cluster.place_pod(pod, slot)
+    demand = cluster.demand(spec(gpu=size))
+    gone = [pod for pod, _, goes in held if goes]
+    some = np.arange(0, len(gpus), 2)
+
+    without = cluster.room(demand, without=gone).tolist()
+    assert cluster.room(demand, some, without=gone).tolist() == without[::2][: len(some)]
+    empty = cluster.room(demand, without=EVERYTHING).tolist()
+    assert empty == [amount // size for amount in gpus] + [0]
+    for pod in gone:
+        cluster.forget_pod(pod.uid)
+    assert cluster.room(demand).tolist() == without
+    assert [cluster.room_at(demand, slot) for slot in range(cluster.capacity)] == without
+    left = [
+        amount - sum(a for s, a, goes in running if s % len(gpus) == at and not goes)
+        for at, amount in enumerate(gpus)
+    ]
+    assert without == [max(amount, 0) // size for amount in left] + [0]

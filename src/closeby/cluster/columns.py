@@ -6,6 +6,7 @@ The only writer is ``Cluster``; everybody else reads. Every change is exact inte
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -15,7 +16,7 @@ from closeby.cluster.changes import ChangeLog, PodChanges
 from closeby.cluster.population import Population
 from closeby.cluster.ports_and_disks import PortsAndDisks
 from closeby.cluster.volumes import Volumes
-from closeby.objects.arrays import Amounts, Ints, run_ends, widen
+from closeby.objects.arrays import Amounts, Counts, Ints, run_ends, widen
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec, PortOrDisk
 from closeby.topology.labels import LabelTable
@@ -38,12 +39,33 @@ UNOFFERED = ""
 REMEMBERED_DEMANDS = 1 << 17
 
 
+class Everything:
+    """The type of ``EVERYTHING``."""
+
+
+#: For ``Cluster.room``: all pods.
+EVERYTHING: Final = Everything()
+
+
 class Demand(Struct, frozen=True):
     """``amounts[i]`` units of the resource in row ``rows[i]``; always includes one of ``pods``."""
 
     rows: tuple[int, ...]
     amounts: tuple[int, ...]
     ports_and_disks: tuple[PortOrDisk, ...]
+
+    def pods_that_fit(self, left: Mapping[int, Amounts] | Amounts) -> Counts:
+        """How many such pods fit each node, given what is left there of each resource, by row."""
+        room: Counts | None = None
+        for row, amount in zip(self.rows, self.amounts, strict=True):
+            here = left[row] if amount == 1 else left[row] // amount
+            room = here if room is None else np.minimum(room, here)
+        return np.maximum(0 if room is None else room, 0)
+
+    def pods_that_fit_one(self, left: Mapping[int, int]) -> int:
+        """The same for one node."""
+        fits = [left[row] // amount for row, amount in zip(self.rows, self.amounts, strict=True)]
+        return max(min(fits), 0)
 
 
 def demand_of(spec: PodSpec, row_of: dict[str, int]) -> Demand:
@@ -206,6 +228,37 @@ class Cluster:
         """What is left of a resource on the given slots; overcommitted nodes have 0 left."""
         left: Amounts = self.allocatable[row, index] - self.requested[row, index]
         return np.maximum(left, 0, out=left)
+
+    def room(
+        self, demand: Demand, index: Ints | slice | None = None, *, without: Iterable[Pod] | Everything = ()
+    ) -> Counts:
+        """How many pods of a demand fit the given slots, or each slot, by resources alone.
+
+        Without some pods, or all (``EVERYTHING``): as if these were gone. Slots without a node have no room.
+        """
+        index = slice(0, self.capacity) if index is None else index
+        if isinstance(without, Everything):
+            return demand.pods_that_fit({row: self.allocatable[row][index] for row in demand.rows})
+        left = {row: self.allocatable[row][index] - self.requested[row][index] for row in demand.rows}
+        room = demand.pods_that_fit(left)
+        gone: dict[int, list[Pod]] = {}
+        for pod in without:
+            if pod.uid in self._placed:
+                gone.setdefault(self._placed[pod.uid][1], []).append(pod)
+        slots = np.arange(self.capacity)[index] if gone else np.zeros(0, dtype=np.intp)
+        for place in np.isin(slots, list(gone)).nonzero()[0].tolist():
+            room[place] = self.room_at(demand, slots.item(place), without=gone[slots.item(place)])
+        return room
+
+    def room_at(self, demand: Demand, slot: int, *, without: Iterable[Pod] = ()) -> int:
+        """The same for one slot; all pods ``without`` which it is asked for are there."""
+        left = {row: self.allocatable.item(row, slot) - self.requested.item(row, slot) for row in demand.rows}
+        for pod in without:
+            held = self.demand(pod.spec)
+            for row, amount in zip(held.rows, held.amounts, strict=True):
+                if row in left:
+                    left[row] += amount
+        return demand.pods_that_fit_one(left)
 
     # Nodes
 

@@ -97,23 +97,9 @@ class NodeResourcesFit(Capacity, Score):
     def capacity(self, state: CycleState, pod: Pod, nodes: Nodes) -> Counts:
         cluster = self.handle.cluster
         demand = cluster.demand(pod.spec)
-        allocatable, requested, index = cluster.allocatable, cluster.requested, nodes.index
-        slot = nodes.only
-        if slot is not None:
-            left_for = [
-                (allocatable.item(row, slot) - requested.item(row, slot)) // amount
-                for row, amount in zip(demand.rows, demand.amounts, strict=True)
-            ]
-            return np.asarray([max(min(left_for), 0)], dtype=np.int64)
-        room: Counts | None = None
-        for row, amount in zip(demand.rows, demand.amounts, strict=True):
-            left: Counts = allocatable[row][index] - requested[row][index]
-            if amount != 1:
-                np.floor_divide(left, amount, out=left)
-            room = left if room is None else np.minimum(room, left, out=room)
-        if room is None:
-            raise ValueError("a demand names at least the resource 'pods'")
-        return np.maximum(room, 0, out=room)
+        if nodes.only is not None:
+            return np.asarray([cluster.room_at(demand, nodes.only)], dtype=np.int64)
+        return cluster.room(demand, nodes.index)
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
         cluster = self.handle.cluster

@@ -142,14 +142,10 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
         free: dict[int, Counts] = {}
 
         def take(spec: PodSpec, count: int) -> Counts:
-            room = np.full(len(nodes), count, dtype=np.int64)
             demand = cluster.demand(spec)
-            needs = list(zip(demand.rows, demand.amounts, strict=True))
-            for row, amount in needs:
-                if row not in free:
-                    free[row] = cluster.free(row, nodes.index)
-                np.minimum(room, free[row] // amount, out=room)
-            for row, amount in needs:
+            free.update({row: cluster.free(row, nodes.index) for row in demand.rows if row not in free})
+            room = np.minimum(demand.pods_that_fit(free), count)
+            for row, amount in zip(demand.rows, demand.amounts, strict=True):
                 free[row] -= room * amount
             return room
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from closeby.cluster.columns import Cluster, Demand
-from closeby.objects.arrays import Amounts, Counts, Floats
+from closeby.cluster.columns import EVERYTHING, Cluster, Demand
+from closeby.objects.arrays import Counts, Floats
 from closeby.objects.nodes import is_gpu
 from closeby.objects.pods import Pod, PodSpec
 from closeby.quality.spans import domains_needed, most_held
@@ -22,8 +22,8 @@ class EmptyCluster:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._seen = -1
-        #: (tree, demanded amounts by row) -> the most that a domain of each level holds.
-        self._most: dict[tuple[int, tuple[tuple[int, int], ...]], tuple[Tree, Floats]] = {}
+        #: (tree, demand) -> the most pods that a domain of each level holds.
+        self._most: dict[tuple[int, Demand], tuple[Tree, Floats]] = {}
 
     def fewest(self, tree: Tree, pods: Sequence[Pod]) -> Floats:
         """Fewest domains of each level that could hold these pods; shape (K,); nan where one fits nowhere.
@@ -36,23 +36,22 @@ class EmptyCluster:
         for spec, count in _by_spec(pods):
             kinds[self._cluster.demand(spec)] += count
         needs = [
-            domains_needed(np.asarray(float(count)), self._held(tree, _amounts(kind)))
-            for kind, count in kinds.items()
+            domains_needed(np.asarray(float(count)), self._held(tree, kind)) for kind, count in kinds.items()
         ]
         if len(kinds) > 1:
             totals: Counter[int] = Counter()
             for kind, count in kinds.items():
-                for row, amount in _amounts(kind):
+                for row, amount in zip(kind.rows, kind.amounts, strict=True):
                     totals[row] += amount * count
             needs += [
-                domains_needed(np.asarray(float(total)), self._held(tree, ((row, 1),)))
+                domains_needed(np.asarray(float(total)), self._held(tree, Demand((row,), (1,), ())))
                 for row, total in totals.items()
             ]
         least: Floats = np.maximum.reduce(needs)
         return least
 
-    def _held(self, tree: Tree, wanted: tuple[tuple[int, int], ...]) -> Floats:
-        """The most pods that want such amounts, by row, that one domain of each level holds; shape (K,)."""
+    def _held(self, tree: Tree, wanted: Demand) -> Floats:
+        """The most pods of a demand that one domain of each level holds; shape (K,)."""
         if self._seen != self._cluster.node_changes.cursor:
             self._most.clear()
             self._seen = self._cluster.node_changes.cursor
@@ -61,9 +60,7 @@ class EmptyCluster:
             return known[1]
         if len(self._most) >= _REMEMBERED:
             self._most.clear()
-        all_of_it: Amounts = self._cluster.allocatable
-        room = np.min([all_of_it[row] // amount for row, amount in wanted], axis=0)
-        most = most_held(tree, room)
+        most = most_held(tree, self._cluster.room(wanted, without=EVERYTHING))
         self._most[id(tree), wanted] = tree, most
         return most
 
@@ -78,10 +75,6 @@ def node_gpus(cluster: Cluster) -> Counts:
     rows = [row for resource, row in cluster.row_of.items() if is_gpu(resource)]
     found: Counts = cluster.allocatable[rows].sum(axis=0)
     return found
-
-
-def _amounts(demand: Demand) -> tuple[tuple[int, int], ...]:
-    return tuple((row, amount) for row, amount in zip(demand.rows, demand.amounts, strict=True) if amount > 0)
 
 
 def _by_spec(pods: Sequence[Pod]) -> list[tuple[PodSpec, int]]:

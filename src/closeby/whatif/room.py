@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from closeby.cluster.columns import Cluster
+from closeby.cluster.columns import Cluster, Demand
 from closeby.cluster.resources import COMMON
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.natural import natural_key
@@ -38,8 +38,8 @@ class Alike(NamedTuple):
     empty: Counts
     #: Slots near enough to the replicas that are placed; everywhere for what has no limits.
     near: Bools
-    #: What one pod takes: row and amount, if that is more than 0.
-    asks: tuple[tuple[int, int], ...]
+    #: What one pod takes.
+    asks: Demand
 
 
 class Room:
@@ -62,9 +62,10 @@ class Room:
         fits = [diagnosis.room(pods[0]) for pods in equal[:KINDS]]
         with question.trials.fork.hypothetical.emptied(own, pinned=True) as emptied:
             empty = [emptied.room(pods[0]) for pods in equal[:KINDS]]
+        demands = [cluster.demand(pods[0].spec) for pods in equal[:KINDS]]
         self.alike = [
-            Alike(pods, now, np.maximum(now, then), _near(question, pods[0], limits), self._asks(pods[0]))
-            for pods, now, then in zip(equal[:KINDS], fits, empty, strict=True)
+            Alike(pods, now, np.maximum(now, then), _near(question, pods[0], limits), asks)
+            for pods, now, then, asks in zip(equal[:KINDS], fits, empty, demands, strict=True)
         ]
         self._others = sum(map(len, equal[KINDS:]))
         anchors = [slot for _, slot in own]
@@ -144,15 +145,7 @@ class Room:
                 conflict(held, each) for pod in left for held in pod.spec.ports_and_disks for each in wanted
             ):
                 return int(one.fits[slot])
-        cluster, room = self._cluster, int(one.empty[slot])
-        freed: dict[int, int] = {}
-        for pod in gone:
-            demand = cluster.demand(pod.spec)
-            for row, amount in zip(demand.rows, demand.amounts, strict=True):
-                freed[row] = freed.get(row, 0) + amount
-        for row, amount in one.asks:
-            left_over = int(cluster.allocatable[row, slot] - cluster.requested[row, slot]) + freed.get(row, 0)
-            room = min(room, max(left_over, 0) // amount)
+        room = min(int(one.empty[slot]), self._cluster.room_at(one.asks, slot, without=gone))
         return max(room, int(one.fits[slot]))
 
     def domains_of(self, pods: Iterable[Pod]) -> set[int]:
@@ -183,14 +176,10 @@ class Room:
                 ordered.append((self.weight(self.on.get(slot, ())) / won, -won, name, slot))
         return [slot for *_, slot in sorted(ordered)]
 
-    def _asks(self, pod: Pod) -> tuple[tuple[int, int], ...]:
-        demand = self._cluster.demand(pod.spec)
-        return tuple((row, amount) for row, amount in zip(demand.rows, demand.amounts, strict=True) if amount)
-
     def _shares(self) -> dict[int, int]:
         """By row of what the item asks for: what one unit weighs, in whole numbers for exact sums."""
         cluster = self._cluster
-        rows = sorted({row for one in self.alike for row, _ in one.asks} - {cluster.row_of["pods"]})
+        rows = sorted({row for one in self.alike for row in one.asks.rows} - {cluster.row_of["pods"]})
         offered = {row: int(cluster.allocatable[row][cluster.alive].sum()) for row in rows}
         whole = prod(filter(None, offered.values()))
         return {row: whole // amount for row, amount in offered.items() if amount}

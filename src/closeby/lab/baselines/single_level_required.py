@@ -8,12 +8,13 @@ Inside the domain pods are placed one by one by the scores of nodes, of equal on
 levels below.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import ClassVar
 
 import numpy as np
 from msgspec import Struct
 
+from closeby.cluster.columns import EVERYTHING
 from closeby.objects.arrays import Counts, Scores
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
@@ -66,7 +67,9 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
         level = self._finest(tree, pods[0], needed)
         if any(pod.spec != pods[0].spec for pod in pods):
             return None
-        if level == ROOT_LEVEL or self._roomiest(tree, level, self._room(pods[0], self._free)) >= needed:
+        cluster = self.handle.cluster
+        room = cluster.room(cluster.demand(pods[0].spec))
+        if level == ROOT_LEVEL or self._roomiest(tree, level, room) >= needed:
             return None
         name = tree.level_names[level]
         return Condition(
@@ -108,7 +111,8 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
         key = pod.spec.requests, needed
         known = self._known.get(key)
         if known is None:
-            room = self._room(pod, self._allocatable)
+            cluster = self.handle.cluster
+            room = cluster.room(cluster.demand(pod.spec), without=EVERYTHING)
             levels = range(tree.node_level, ROOT_LEVEL, -1)
             fitting = (level for level in levels if self._roomiest(tree, level, room) >= needed)
             known = self._known[key] = next(fitting, ROOT_LEVEL)
@@ -116,26 +120,7 @@ class SingleLevelRequired(PreFilter, PlacementGenerate, Score):
 
     def _roomiest(self, tree: Tree, level: int, room: Counts) -> int:
         """Pods in the domain of a level that holds most; ``room`` of each node has shape (slots,)."""
-        at = room[tree.slot_at]
-        sums = at if level == tree.node_level else np.add.reduceat(at, tree.bounds[level][:-1])
-        return int(sums[tree.labelled[level]].max(initial=0))
-
-    def _room(self, pod: Pod, amounts: Callable[[int], Counts]) -> Counts:
-        """Pods like this one that fit each node by its resources alone; shape (slots,)."""
-        cluster = self.handle.cluster
-        demand = cluster.demand(pod.spec)
-        room = np.full(cluster.capacity, np.iinfo(np.int64).max)
-        for row, amount in zip(demand.rows, demand.amounts, strict=True):
-            np.minimum(room, amounts(row) // amount, out=room)
-        return np.where(cluster.alive[: cluster.capacity], room, 0)
-
-    def _allocatable(self, row: int) -> Counts:
-        cluster = self.handle.cluster
-        return cluster.allocatable[row, : cluster.capacity]
-
-    def _free(self, row: int) -> Counts:
-        cluster = self.handle.cluster
-        return cluster.free(row, slice(0, cluster.capacity))
+        return int(tree.sums(level, room[tree.slot_at])[tree.labelled[level]].max(initial=0))
 
     def _fullness(self, tree: Tree, domain: Domain, pods: tuple[Pod, ...]) -> float:
         """Used part of a domain's resources once the pods are there, in percent."""

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Amounts, Bools, Counts
+from closeby.cluster.columns import EVERYTHING, Cluster
+from closeby.objects.arrays import Bools, Counts
 from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, admission_tolerations, tolerated
-from closeby.objects.pods import Toleration
+from closeby.objects.pods import PodSpec, Toleration
 from closeby.objects.reasons import Reason
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 from closeby.whatif.records import DomainPath
@@ -113,8 +113,9 @@ def fit_entry(
         kept_off[slot] = kept_off[slot] or Reason.DOMAIN_EXCLUSIVE
     usable = cluster.alive[: cluster.capacity] & np.asarray([not one for one in kept_off], dtype=np.bool_)
     causes = Counter(one for one in kept_off if one is not None)
-    now = _pods_on(cluster, gang.needs, cluster.allocatable - cluster.requested, usable)
-    empty = _pods_on(cluster, gang.needs, cluster.allocatable, usable)
+    demand = cluster.demand(PodSpec(requests=tuple(gang.needs.items())))
+    now = cluster.room(demand) * usable
+    empty = cluster.room(demand, without=EVERYTHING) * usable
     largest = {name: _largest(cluster, name, usable) for name in gang.needs}
     return FitEntry(
         resource=gang.resource,
@@ -165,21 +166,10 @@ def _kept_off(node: Node, tolerations: Sequence[Toleration] = ()) -> str | None:
     return next((f"taint {one.key}" for one in taints if not tolerated(tolerations, one)), None)
 
 
-def _pods_on(cluster: Cluster, needs: Mapping[str, int], amounts: Amounts, usable: Bools) -> Counts:
-    """How many pods each slot takes, given what is left of each resource; shape (capacity,)."""
-    found: Counts = np.maximum(amounts[cluster.row_of["pods"], : cluster.capacity], 0)
-    for name, amount in needs.items():
-        row = cluster.row_of.get(name)
-        if row is None:
-            return np.zeros(cluster.capacity, dtype=np.int64)
-        found = np.minimum(found, np.maximum(amounts[row, : cluster.capacity], 0) // amount)
-    return found * usable
-
-
 def _level(
     tree: Tree, level: int, names: Sequence[str], pods: int, now: Counts, empty: Counts
 ) -> LevelFitEntry:
-    counts = [_by_domain(tree, level, one[tree.slot_at]) for one in (now, empty)]
+    counts = [tree.sums(level, one[tree.slot_at]) for one in (now, empty)]
     labelled = [True] if level == ROOT_LEVEL else tree.labelled[level].tolist()
     places = tuple(
         PlaceFitEntry(
@@ -201,16 +191,3 @@ def _level(
         gangs_if_empty=sum(place.gangs_if_empty for place in places),
         places=places,
     )
-
-
-def _by_domain(tree: Tree, level: int, counts: Counts) -> Counts:
-    """Sums of what is given by position; shape (domains,)."""
-    if level == tree.node_level:
-        return counts
-    if level == ROOT_LEVEL:
-        found: Counts = counts.sum(keepdims=True)
-        return found
-    if not len(counts):
-        return counts
-    found = np.add.reduceat(counts, tree.bounds[level][:-1])
-    return found

@@ -54,12 +54,7 @@ class _Asked(Struct, frozen=True, eq=False):
         demand = cluster.demand(self.pod.spec)
         most = 1 if demand.ports_and_disks else np.iinfo(np.int32).max
         with self.hypothetical.emptied(self.own, pinned=True):
-            each = np.where(cluster.alive[: cluster.capacity], most, 0)
-            for row, amount in zip(demand.rows, demand.amounts, strict=True):
-                if amount:
-                    slots = slice(0, cluster.capacity)
-                    left = cluster.allocatable[row, slots] - cluster.requested[row, slots]
-                    each = np.minimum(each, np.maximum(left, 0) // amount)
+            each = np.minimum(cluster.room(demand), most)
         return domain_room(self.tree, self.level, [slot for _, slot in self.own], each)
 
     def named(self, level: int) -> str:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.cluster.columns import Cluster
+from closeby.cluster.columns import EVERYTHING, Cluster
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod, one_of_each_spec
@@ -244,10 +244,7 @@ class Diagnosis:
         able = np.zeros(len(alive), dtype=np.bool_)
         for share in demand:
             demanded = cluster.demand(share.pods[0].spec)
-            holds = share.pod_class.static[alive]
-            for row, amount in zip(demanded.rows, demanded.amounts, strict=True):
-                holds = holds & (cluster.allocatable[row, alive] >= amount)
-            able |= holds
+            able |= share.pod_class.static[alive] & (cluster.room(demanded, alive, without=EVERYTHING) > 0)
         bare = alive[able & ~tree.labelled[level][tree.owners_of_slots(alive, level)]]
         if not len(bare):
             return None

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.applications.registry import workload_name
-from closeby.cluster.columns import Cluster
+from closeby.cluster.columns import EVERYTHING, Cluster
 from closeby.objects.arrays import Bools, Costs, Ints
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
@@ -245,8 +245,4 @@ def look_ahead(
 
 def _empty(cluster: Cluster, table: ClassTable, pod: Pod) -> Bools:
     """Where a pod may go, were all nodes empty; shape (capacity,)."""
-    allowed = table.of(pod).static.copy()
-    demand = cluster.demand(pod.spec)
-    for row, amount in zip(demand.rows, demand.amounts, strict=True):
-        allowed &= cluster.allocatable[row, : cluster.capacity] >= amount
-    return allowed
+    return table.of(pod).static & (cluster.room(cluster.demand(pod.spec), without=EVERYTHING) > 0)

@@ -205,21 +205,22 @@ def _room_from(
 def _room_of(
     cluster: Cluster, demand: Demand, wanted: int, slots: Ints, leaving: Sequence[_Leaving]
 ) -> float:
-    rows, amounts, index = list(demand.rows), demand.amounts, slots.tolist()
-    free = cluster.allocatable[rows][:, index] - cluster.requested[rows][:, index]
-    left: dict[int, list[int]] = dict(zip(index, free.T.tolist(), strict=True))
-
-    def room(slot: int) -> int:
-        return max(min(has // amount for has, amount in zip(left[slot], amounts, strict=True)), 0)
-
-    rooms = {slot: room(slot) for slot in index}
+    rows = list(demand.rows)
+    free = cluster.allocatable[rows][:, slots] - cluster.requested[rows][:, slots]
+    left = {
+        slot: dict(zip(rows, amounts, strict=True))
+        for slot, amounts in zip(slots.tolist(), free.T.tolist(), strict=True)
+    }
+    rooms = {slot: demand.pods_that_fit_one(here) for slot, here in left.items()}
     total = sum(rooms.values())
     if total >= wanted:
         return -inf
     for one in leaving:
-        freed = dict(zip(one.holds.rows, one.holds.amounts, strict=True))
-        left[one.slot] = [has + freed.get(row, 0) for row, has in zip(rows, left[one.slot], strict=True)]
-        more = room(one.slot)
+        here = left[one.slot]
+        for row, amount in zip(one.holds.rows, one.holds.amounts, strict=True):
+            if row in here:
+                here[row] += amount
+        more = demand.pods_that_fit_one(here)
         total += more - rooms[one.slot]
         rooms[one.slot] = more
         if total >= wanted:
