@@ -449,7 +449,7 @@ def test_host_ports_are_compared_with_the_same_ports_alone(monkeypatch: pytest.M
         compared[found] += 1
         return found
 
-    monkeypatch.setattr("closeby.cluster.ports_and_disks.conflict", counting)
+    monkeypatch.setattr("closeby.cluster.columns.conflict", counting)
     it = engine()
     it.handle(*(NodeUpserted(node(f"n{i}", {}, {GPU: 8})) for i in range(64)))
     members = [

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from closeby.cluster.ports_and_disks import PortsAndDisks
+from closeby.cluster.columns import PortsAndDisks
 from closeby.objects.pods import HostPort, InlineDisk, PortOrDisk, conflict
 
 

@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from closeby.cluster.columns import Cluster
-from closeby.cluster.resources import main_resources, offered, taking_pods
+from closeby.cluster.columns import Cluster, main_resources, offered, taking_pods
 from tests.worlds import node, pods, spec
 
 NVIDIA = "nvidia.com/gpu"

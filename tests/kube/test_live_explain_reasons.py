@@ -69,7 +69,7 @@ def test_a_pod_with_default_spread(bare_control_plane: ControlPlane, tmp_path: P
 def test_a_pod_whose_volume_was_refused(
     control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("closeby.cluster.refused_volumes.INITIAL_BACKOFF", 600.0)
+    monkeypatch.setattr("closeby.cluster.volumes_by_class.INITIAL_BACKOFF", 600.0)
     nodes = hosts(2)
 
     async def run() -> None:

@@ -44,7 +44,7 @@ def test_no_node_is_tried_twice_while_others_are_left(
     control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = hosts()
-    monkeypatch.setattr("closeby.cluster.refused_volumes.INITIAL_BACKOFF", 600.0)
+    monkeypatch.setattr("closeby.cluster.volumes_by_class.INITIAL_BACKOFF", 600.0)
 
     async def run() -> None:
         async with storing(control_plane, namespace, *nodes) as (it, _, made), it.scheduling():

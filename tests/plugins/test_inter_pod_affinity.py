@@ -138,7 +138,7 @@ def many_terms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if request.param != "one by one":
         monkeypatch.setattr("closeby.plugins.inter_pod_affinity._FEW", 0)
     if request.param == "counted together from changes alone":
-        monkeypatch.setattr("closeby.cluster.anti_affinity_of_others._TERMS_PER_CHANGE", 0)
+        monkeypatch.setattr("closeby.cluster.terms._TERMS_PER_CHANGE", 0)
 
 
 def test_of_many_terms_the_one_that_keeps_a_node_is_named() -> None:
@@ -172,9 +172,9 @@ def test_against_brute_force(seed: int, recounted: int, monkeypatch: pytest.Monk
 def test_weights_against_brute_force(seed: int, followed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where hardly anything is remembered."""
     for name, value in (("_FEW_CHANGES", 1 << 20 if followed else -(1 << 20)), ("_KNOWN", 1)):
-        monkeypatch.setattr(f"closeby.cluster.term_weights.{name}", value)
+        monkeypatch.setattr(f"closeby.cluster.weights.{name}", value)
     for name in ("KEPT_SUMS", "_KEPT_ANSWERS"):
-        monkeypatch.setattr(f"closeby.cluster.term_weights.{name}", 64)
+        monkeypatch.setattr(f"closeby.cluster.weights.{name}", 64)
     monkeypatch.setattr("closeby.cluster.population.RECOUNTED", seed % 4 // 2 * 2)
     own_only = seed % 2 == 0
     arguments = InterPodAffinityArguments(

@@ -5,7 +5,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from closeby.cluster.tallies import MOST_VIEWS
+from closeby.cluster.terms import MOST_VIEWS
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
 from closeby.objects.pods import NodeSelectorTerm, Pod, PodSpec, Requirement
@@ -95,7 +95,7 @@ def gang(engine: Engine, count: int, **rules: object) -> dict[str, str]:
 
 def keep_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was worked out about classes and terms is forgotten very soon."""
-    monkeypatch.setattr("closeby.cluster.tallies.MOST_VIEWS", 1)
+    monkeypatch.setattr("closeby.cluster.terms.MOST_VIEWS", 1)
     monkeypatch.setattr("closeby.cluster.population._SPARE", 0)
     monkeypatch.setattr("closeby.cluster.population._REMEMBERED", 1)
 
@@ -236,7 +236,7 @@ def test_without_any_term_nothing_is_counted() -> None:
 def test_little_is_kept_of_pods_that_are_gone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("closeby.cluster.population._SPARE", 10)
     monkeypatch.setattr("closeby.cluster.population._REMEMBERED", 10)
-    monkeypatch.setattr("closeby.cluster.tallies.MOST_VIEWS", 10)
+    monkeypatch.setattr("closeby.cluster.terms.MOST_VIEWS", 10)
     engine = engine_with(*ZONES)
     service = PodOwner(kind="Service", namespace="a", name="web", selector=selector_of({"app": "web"}))
     engine.handle(SelectionChanged(service))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from closeby.cluster.refused_volumes import VolumeFailure
+from closeby.cluster.volumes_by_class import VolumeFailure
 from closeby.objects.labels import ZONE
 from closeby.objects.reasons import Reason
 from closeby.objects.selectors import LabelRequirement, LabelSelector

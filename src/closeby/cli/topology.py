@@ -191,7 +191,7 @@ def _gangs(run: "Run", size: _Size | None, resource: str | None) -> tuple["GangS
         Unusable: there is no such resource, or a resource is given twice or by no amount.
     """
     from closeby.cli.reading.inputs import Unusable
-    from closeby.cluster.resources import offered, offered_accelerators
+    from closeby.cluster.columns import offered, offered_accelerators
     from closeby.errors import QuantityError
     from closeby.objects.nodes import is_part_of_a_device
     from closeby.objects.quantities import amount

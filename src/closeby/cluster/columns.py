@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from closeby.cluster.changes import ChangeLog, PodChanges
 from closeby.cluster.population import Population
-from closeby.cluster.ports_and_disks import PortsAndDisks
 from closeby.cluster.volumes import Volumes
 from closeby.objects.arrays import Amounts, Counts, Ints, run_ends, widen
-from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PodSpec, PortOrDisk
+from closeby.objects.nodes import Node, is_accelerator, is_gpu, is_share
+from closeby.objects.pods import HostPort, Pod, PodSpec, PortOrDisk, conflict
 from closeby.topology.labels import LabelTable
 from closeby.topology.node_groups import QOS_ANNOTATION
 
@@ -485,3 +484,82 @@ class Cluster:
         self.allocatable[self.row_of["pods"], slot] = min(node.allocatable.get("pods", UNLIMITED), UNLIMITED)
         self.labels.set(slot, node.labels, node.annotations.get(QOS_ANNOTATION))
         self.node_changes.add_one(slot)
+
+
+#: Resources of which every cluster has some, in the order in which they are shown.
+COMMON: Final = ("cpu", "memory")
+
+
+def offered(cluster: Cluster) -> tuple[str, ...]:
+    """Resources that some node offers, the common ones first; the number of pods is none."""
+    found = [
+        name for name, row in cluster.row_of.items() if name != "pods" and cluster.allocatable[row].any()
+    ]
+    return tuple(sorted(found, key=lambda name: (name not in COMMON, name)))
+
+
+def offered_accelerators(cluster: Cluster) -> tuple[str, ...]:
+    """The accelerators that nodes offer, shares left out; where there is none, the only extended resource."""
+    extended = tuple(name for name in offered(cluster) if "/" in name and not is_share(name))
+    found = tuple(name for name in extended if is_accelerator(name))
+    return found or (extended if len(extended) == 1 else ())
+
+
+def main_resources(cluster: Cluster) -> tuple[str, ...]:
+    """The GPUs if any node has some, else cpu and memory."""
+    found = offered(cluster)
+    gpus = tuple(name for name in found if is_gpu(name))
+    return gpus or tuple(name for name in COMMON if name in found)
+
+
+def taking_pods(cluster: Cluster) -> NDArray[np.bool_]:
+    """Which slots hold a node that takes pods; shape (slots,)."""
+    found = np.zeros(len(cluster.alive), dtype=np.bool_)
+    usable = (node is not None and node.ready and not node.unschedulable for node in cluster.nodes)
+    found[: cluster.capacity] = np.fromiter(usable, dtype=np.bool_, count=cluster.capacity)
+    return found
+
+
+class PortsAndDisks:
+    """What pods have of these, by slot."""
+
+    def __init__(self) -> None:
+        #: What those in each other's way have in common -> slot -> those there, with their number.
+        self._there: dict[tuple[str, str | int], dict[int, dict[PortOrDisk, int]]] = {}
+
+    def charge(self, held: Iterable[PortOrDisk], slot: int, sign: int) -> None:
+        """A pod on a slot holds these from now on, or (``sign`` -1) does no more."""
+        for one in held:
+            key = _key(one)
+            slots = self._there.setdefault(key, {})
+            counts = slots.setdefault(slot, {})
+            count = counts.get(one, 0) + sign
+            if count:
+                counts[one] = count
+                continue
+            del counts[one]
+            if not counts:
+                del slots[slot]
+            if not slots:
+                del self._there[key]
+
+    def taken(self, slot: int, wanted: Sequence[PortOrDisk]) -> bool:
+        """Whether any that a pod wants is taken on a slot."""
+        return any(
+            conflict(one, other) for one in wanted for other in self._there.get(_key(one), {}).get(slot, ())
+        )
+
+    def slots(self, wanted: Sequence[PortOrDisk]) -> list[int]:
+        """All slots on which any that a pod wants is taken, ascending."""
+        found = {
+            slot
+            for one in wanted
+            for slot, others in self._there.get(_key(one), {}).items()
+            if any(conflict(one, other) for other in others)
+        }
+        return sorted(found)
+
+
+def _key(one: PortOrDisk) -> tuple[str, str | int]:
+    """Those with different keys are never in each other's way."""
+    return (one.protocol, one.port) if isinstance(one, HostPort) else (one.kind, one.name)

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, field
 
 from closeby.cluster.columns import Cluster
 from closeby.cluster.population import Population
-from closeby.cluster.tallies import LabelClass, Tally, TermCounts
+from closeby.cluster.terms import LabelClass, Tally, TermCounts
 from closeby.objects.arrays import Bools, Counts, Scores
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from closeby.cluster.pod_owners import selecting_owner
 from closeby.cluster.population import Population
-from closeby.cluster.tallies import LabelClass, TermCounts
+from closeby.cluster.terms import LabelClass, TermCounts
 from closeby.objects.arrays import Bools, Counts, Scores
 from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, Taint, tolerated

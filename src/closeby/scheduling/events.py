@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from closeby.applications.networks import NetworkScope
-from closeby.cluster.refused_volumes import VolumeFailure
+from closeby.cluster.volumes_by_class import VolumeFailure
 from closeby.objects.applications import AppGroup
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import PodGroup

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from closeby.cluster.columns import Cluster, Demand
-from closeby.cluster.resources import COMMON
+from closeby.cluster.columns import COMMON, Cluster, Demand
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.natural import natural_key
 from closeby.objects.ownership import is_pinned

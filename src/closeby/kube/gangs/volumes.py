@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from closeby.cluster.claims import ClaimedVolume
 from closeby.cluster.columns import Cluster
-from closeby.cluster.refused_volumes import VolumeFailure
 from closeby.cluster.selecting import meets
+from closeby.cluster.volumes_by_class import VolumeFailure
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.client.waiting import Backoff, RequestPace

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client.core import Metric
 
-from closeby.cluster.columns import Cluster
-from closeby.cluster.resources import main_resources, offered, taking_pods
+from closeby.cluster.columns import Cluster, main_resources, offered, taking_pods
 from closeby.kube.metrics.meters import gauge
 from closeby.quality.fragmentation import largest_shares
 from closeby.quality.placements import level_names

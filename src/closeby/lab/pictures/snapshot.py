@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from closeby.applications.registry import workload_name
-from closeby.cluster.resources import main_resources
+from closeby.cluster.columns import main_resources
 from closeby.lab.pictures.moments import Moments
 from closeby.lab.pictures.scene import CPU, GPU, Scene, Tenant, amount_text, with_segments, within_text
 from closeby.lab.pictures.segmented import segmented_run

@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.cluster.refused_volumes import VolumeFailure
+from closeby.cluster.volumes_by_class import VolumeFailure
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.recorded import (

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
-from closeby.cluster.columns import Cluster
-from closeby.cluster.resources import main_resources, offered, taking_pods
+from closeby.cluster.columns import Cluster, main_resources, offered, taking_pods
 from closeby.objects.arrays import Amounts
 from closeby.objects.labels import API_VERSION, HOSTNAME
 from closeby.objects.natural import natural_key

@@ -5,7 +5,7 @@ from string import ascii_uppercase
 
 from rich.text import Text
 
-from closeby.cluster.resources import main_resources
+from closeby.cluster.columns import main_resources
 from closeby.objects.pods import gang_key
 from closeby.objects.words import path_text, plural
 from closeby.simulator.runs import Run

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from closeby.cluster.selector_index import Label, SelectorIndex
+from closeby.cluster.population import Label, SelectorIndex
 from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.pods import Pod
 from closeby.objects.selectors import LabelSelector

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from closeby.cluster.matching import TermMatcher
 from closeby.cluster.population import Population
-from closeby.cluster.tallies import LabelClass
+from closeby.cluster.terms import LabelClass, TermMatcher
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.pods import Pod, all_alike
 from closeby.scheduling.by_domain import CountedPods, DomainFilter

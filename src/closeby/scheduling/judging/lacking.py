@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from closeby.cluster.columns import Cluster
-from closeby.cluster.resources import offered
+from closeby.cluster.columns import Cluster, offered
 from closeby.objects.arrays import Amounts, Bools, Ints
 from closeby.objects.bounds import shown
 from closeby.objects.natural import natural_key

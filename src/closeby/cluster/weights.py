@@ -15,9 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from closeby.cluster.anti_affinity_of_others import PlacedChanges
-from closeby.cluster.matching import TermMatcher
-from closeby.cluster.tallies import LabelClass, PerSlot
+from closeby.cluster.terms import LabelClass, PerSlot, PlacedChanges, TermMatcher
 from closeby.objects.arrays import Bools, Counts, Floats, Ints
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm
 from closeby.topology.labels import LabelTable

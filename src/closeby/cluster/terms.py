@@ -1,12 +1,17 @@
-"""Counts of placed pods that a selector selects, per domain of a topology key."""
+"""What terms of pod affinity say of classes of pods: the pods that one selects, counted per topology key.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+Required anti-affinity of placed pods is counted together: a term that comes or goes is written down once, and
+each class that is asked about reads what is new to it. So a pod with many terms costs nothing for all the
+classes that wait. And one class is compared with all terms at once, in columns."""
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 
 from closeby.objects.arrays import Bools, Counts, Ints
-from closeby.objects.selectors import LabelSelector, PodAffinityTerm
+from closeby.objects.selectors import LabelRequirement, LabelSelector, PodAffinityTerm
 from closeby.topology.labels import LabelTable
 
 #: Slot -> how many pods.
@@ -245,3 +250,207 @@ class CarriedTerm(Tally):
         self.term = term
         self.where.append({})
         self.sources.append(term)
+
+
+_Labels = Mapping[str, str]
+#: A label with its value, or (with None) with any.
+_Part = tuple[str, str | None]
+#: What a term says of namespaces.
+_Scope = tuple[tuple[str, ...], LabelSelector | None]
+
+#: Requirements that a label meets, not breaks.
+_MET: Final = frozenset({"In", "Exists"})
+
+#: Of a term that selects nothing.
+_NEVER: Final = -1
+
+
+class TermMatcher:
+    """Terms and classes by number, in the order in which they were added."""
+
+    def __init__(self, labels_of: Callable[[str], _Labels]) -> None:
+        """``labels_of`` gives the labels of a namespace."""
+        self._labels_of = labels_of
+        self._terms: list[PodAffinityTerm] = []
+        #: By label: terms of which it meets a requirement, or breaks one, and classes that have it.
+        self._meets: dict[_Part, array[int]] = {}
+        self._breaks: dict[_Part, array[int]] = {}
+        self._having: dict[_Part, array[int]] = {}
+        #: Of each term how many requirements labels must meet.
+        self._needed = array("i")
+        self._scopes: dict[_Scope, int] = {}
+        self._scope_of = array("i")
+        self._namespaces: dict[str, int] = {}
+        self._namespace_of = array("i")
+        #: By namespace: the scopes that mean it, as far as they are compared.
+        self._meant: dict[str, array[int]] = {}
+
+    def add_term(self, term: PodAffinityTerm) -> int:
+        """One more term, for its pods; its number."""
+        number = len(self._terms)
+        self._terms.append(term)
+        scope = term.namespaces, term.namespace_selector
+        self._scope_of.append(self._scopes.setdefault(scope, len(self._scopes)))
+        needed = 0 if term.selector is not None else _NEVER
+        for one in () if term.selector is None else term.selector.requirements:
+            meets = one.operator in _MET
+            needed += meets
+            for part in _parts(one):
+                (self._meets if meets else self._breaks).setdefault(part, array("i")).append(number)
+        self._needed.append(needed)
+        return number
+
+    def add_class(self, namespace: str, labels: _Labels) -> None:
+        """One more class of pods, with labels that matter."""
+        number = len(self._namespace_of)
+        self._namespace_of.append(self._namespaces.setdefault(namespace, len(self._namespaces)))
+        for label in labels.items():
+            for part in _of(label):
+                self._having.setdefault(part, array("i")).append(number)
+
+    def terms_for(self, namespace: str, labels: _Labels) -> Bools:
+        """Which terms select pods of a namespace with labels; shape (terms,)."""
+        parts = [part for label in labels.items() for part in _of(label)]
+        met = np.zeros(len(self._terms), dtype=np.int32)
+        for part in parts:
+            if part in self._meets:
+                np.add.at(met, _numbers(self._meets[part]), 1)
+        selected: Bools = met == _numbers(self._needed)
+        for part in parts:
+            if part in self._breaks:
+                selected[_numbers(self._breaks[part])] = False
+        meant = np.array(self._scopes_of(namespace), dtype=np.bool_)
+        if not meant.all():
+            selected &= meant[_numbers(self._scope_of)]
+        return selected
+
+    def classes_for(self, number: int) -> Bools:
+        """Which classes a term selects; shape (classes,)."""
+        term = self._terms[number]
+        if term.selector is None:
+            return np.zeros(len(self._namespace_of), dtype=np.bool_)
+        scope = self._scope_of[number]
+        meant = np.asarray([self._scopes_of(name)[scope] for name in self._namespaces], dtype=np.bool_)
+        selected: Bools = meant[_numbers(self._namespace_of)]
+        for one in term.selector.requirements:
+            having = [_numbers(self._having[part]) for part in _parts(one) if part in self._having]
+            if one.operator in _MET:
+                met = np.zeros(len(selected), dtype=np.bool_)
+                for some in having:
+                    met[some] = True
+                selected &= met
+            else:
+                for some in having:
+                    selected[some] = False
+        return selected
+
+    def _scopes_of(self, namespace: str) -> "array[int]":
+        """For each scope whether it means a namespace."""
+        known = self._meant.setdefault(namespace, array("b"))
+        if len(known) < len(self._scopes):
+            labels = self._labels_of(namespace)
+            for names, selector in list(self._scopes)[len(known) :]:
+                means = namespace in names or (selector is not None and selector.matches(labels))
+                known.append(means)
+        return known
+
+
+def _parts(requirement: LabelRequirement) -> Iterable[_Part]:
+    """The labels that meet a requirement, or break it."""
+    if requirement.operator in ("In", "NotIn"):
+        return ((requirement.key, value) for value in dict.fromkeys(requirement.values))
+    return ((requirement.key, None),)
+
+
+def _of(label: tuple[str, str]) -> Iterable[_Part]:
+    return label, (label[0], None)
+
+
+def _numbers(some: "array[int]") -> Ints:
+    return np.array(some, dtype=np.intp)
+
+
+#: Changes that are remembered; who has read less counts again.
+MOST: Final = 1 << 14
+#: To count again costs as much as reading a change for each so many terms.
+_TERMS_PER_CHANGE: Final = 4
+
+_Kind = TypeVar("_Kind")
+
+
+class PlacedChanges(Generic[_Kind]):
+    """What pods of some kinds did lately: they came (1) to a slot or some slots, or left (-1)."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[_Kind, int | Ints, int]] = []
+        self._dropped = 0
+
+    @property
+    def end(self) -> int:
+        """How many there were so far."""
+        return self._dropped + len(self._kept)
+
+    def add(self, change: tuple[_Kind, int | Ints, int]) -> None:
+        """One more."""
+        if len(self._kept) >= MOST:
+            self._dropped += len(self._kept)
+            self._kept.clear()
+        self._kept.append(change)
+
+    def since(self, place: int) -> Sequence[tuple[_Kind, int | Ints, int]] | None:
+        """Those after the first ``place``; None if they are not remembered any more."""
+        return None if place < self._dropped else self._kept[place - self._dropped :]
+
+
+class AntiAffinityOfOthers(Tally):
+    """Where the placed pods are that have a required anti-affinity, of one topology key, to pods of a class.
+
+    A pod counts once for each such term that it has.
+    """
+
+    __slots__ = ("_changes", "_class", "_key", "_place", "_seen", "_selects")
+
+    def __init__(
+        self,
+        labels: LabelTable,
+        found: LabelClass,
+        key: str,
+        changes: PlacedChanges[CarriedTerm],
+        selects: Callable[[PodAffinityTerm, LabelClass], bool],
+    ) -> None:
+        super().__init__(labels)
+        self._class = found
+        self._key = key
+        self._changes = changes
+        self._selects = selects
+        #: How many terms of the class, and how many changes, are known.
+        self._seen = 0
+        self._place = changes.end
+
+    def domains(
+        self, structure: object, key: str | None, which: object = None, eligible: Bools | None = None
+    ) -> TermCounts:
+        self._catch_up(structure)
+        return super().domains(structure, key, which, eligible)
+
+    def _catch_up(self, structure: object) -> None:
+        carried = self._class.carried
+        for one in carried[self._seen :]:
+            if one.term.topology_key == self._key:
+                self.where += one.where
+                self.sources.append(one.term)
+        self._seen = len(carried)
+        if self._place == self._changes.end:
+            return
+        changes = self._changes.since(self._place)
+        self._place = self._changes.end
+        if changes is None or len(changes) * _TERMS_PER_CHANGE > len(self.where):
+            self.stale()
+            return
+        for one, at, sign in changes:
+            if one.term.topology_key != self._key or not self._selects(one.term, self._class):
+                continue
+            if isinstance(at, int):
+                self.note(at, sign, structure)
+            else:
+                self.note_all(at, sign, structure)
