@@ -106,6 +106,14 @@ def plural_noun(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
+def joined(parts: Sequence[str], most: int | None = None, noun: str = "") -> str:
+    """``a``, ``a and b``, ``a, b and c``; of more parts than ``most`` ``a, b and 5 more`` or ``5 others``."""
+    left = 0 if most is None else len(parts) - most
+    if left > 0:
+        parts = [*parts[:most], plural(left, noun) if noun else f"{left:,} more"]
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1]))) if parts else ""
+
+
 def all_pods(count: int) -> str:
     """``all 3 pods``, ``its pod``."""
     return f"all {count:,} pods" if count > 1 else "its pod"

@@ -10,13 +10,12 @@ from closeby.objects.ownership import is_long_running, is_pinned
 from closeby.objects.places import is_for_places, workload_of
 from closeby.objects.pods import Pod, gang_key
 from closeby.objects.times import utc
-from closeby.objects.words import names_text, plural
+from closeby.objects.words import joined, names_text, plural
 from closeby.scheduling.fork import Change
 from closeby.scheduling.outcomes import name_of
-from closeby.whatif.questions import Question, fewest, joined
 from closeby.whatif.records import Counterfactual, JobEntry, Kind
 from closeby.whatif.room import Room
-from closeby.whatif.trials import TrialResult
+from closeby.whatif.trials import Question, TrialResult, smallest_sufficient
 
 #: Jobs of an application that are tried one by one.
 JOBS = 64
@@ -71,7 +70,7 @@ class Job(Struct, frozen=True, kw_only=True):
         return f"{self.name} ({said})" if said else self.name
 
 
-def jobs_beside(question: Question) -> list[Job]:
+def _jobs_beside(question: Question) -> list[Job]:
     """Everything that holds a node and may end, but for what is asked about; the first to end first.
 
     Pods that are being deleted come before all, as one.
@@ -88,13 +87,14 @@ def jobs_beside(question: Question) -> list[Job]:
             continue
         else:
             others.append(pod)
-    jobs = sorted((job for job in _jobs_of(others) if job.held), key=soonest)
+    jobs = [job for job in _jobs_of(others) if job.held]
+    jobs.sort(key=lambda job: (job.ends is None, job.ends or 0.0, len(job.held)))
     if leaving:
         jobs.insert(0, Job(name="what is being deleted", reference="", pods=tuple(leaving)))
     return jobs
 
 
-def job_of(pod: Pod) -> tuple[str, str]:
+def _job_of(pod: Pod) -> tuple[str, str]:
     """Reference and name of what a pod belongs to: its gang, else its Job, else itself.
 
     A pod that stands in for one to come belongs to the Workload for which its place is held.
@@ -114,7 +114,7 @@ def _jobs_of(pods: Iterable[Pod]) -> list[Job]:
     """Pods by what they belong to, in natural order."""
     together: dict[tuple[str, str], list[Pod]] = {}
     for pod in pods:
-        together.setdefault(job_of(pod), []).append(pod)
+        together.setdefault(_job_of(pod), []).append(pod)
     jobs = [Job(name=name, reference=of, pods=tuple(members)) for (of, name), members in together.items()]
     return sorted(jobs, key=lambda job: natural_key(job.reference))
 
@@ -124,12 +124,9 @@ def shares(pods: Iterable[Pod]) -> tuple[JobEntry, ...]:
     return tuple(job.entry for job in _jobs_of(pods))
 
 
-def named_owners(pods: Iterable[Pod]) -> list[str]:
-    """``default/train (train-0..3)``, ``pod default/p`` and so on; ``3 others`` after the first few."""
-    named = [_named_owner(job) for job in _jobs_of(pods)]
-    if len(named) <= OWNERS_NAMED:
-        return named
-    return [*named[:OWNERS_NAMED], plural(len(named) - OWNERS_NAMED, "other")]
+def owners_text(pods: Iterable[Pod]) -> str:
+    """``default/train (train-0..3) and pod default/p``; ``3 others`` after the first few."""
+    return joined([_named_owner(job) for job in _jobs_of(pods)], OWNERS_NAMED, "other")
 
 
 def _named_owner(job: Job) -> str:
@@ -141,25 +138,12 @@ def _named_owner(job: Job) -> str:
     return f"{job.name} ({names_text([pod.name for pod in job.pods])})"
 
 
-def soonest(job: Job) -> tuple[object, ...]:
-    """The first to end, then the smallest."""
-    return job.ends is None, job.ends or 0.0, len(job.held)
-
-
-def when(jobs: Sequence[Job]) -> str:
-    """``when default/train (8 pods) ends``."""
-    names = joined([job.text for job in jobs])
-    if not jobs[0].reference:
-        return f"once {names} is gone"
-    return f"when {names} {'ends' if len(jobs) == 1 else 'end'}"
-
-
 def ended(question: Question, room: Room) -> Iterator[Counterfactual]:
     """The jobs of which one end is enough, the first to end first; else some that are enough together.
 
     Of an application else the one that helps most of its pods. Jobs that leave too little are not tried.
     """
-    jobs = jobs_beside(question)
+    jobs = _jobs_beside(question)
     helpful = [job for job in jobs if room.helps(job.pods)]
     tries = len(helpful) if question.application is None else JOBS
     complete = len(helpful) <= tries
@@ -205,8 +189,8 @@ def _before(question: Question) -> str:
     before = [name_of(key) for key in question.trials.waiting[:-1]]
     if not before:
         return ""
-    named = joined([*before[:NAMED], *([f"{len(before) - NAMED:,} more"] if len(before) > NAMED else [])])
-    return f"; {named} {'waits' if len(before) == 1 else 'wait'} before it and may take room first"
+    wait = "waits" if len(before) == 1 else "wait"
+    return f"; {joined(before, NAMED)} {wait} before it and may take room first"
 
 
 def _together(question: Question, room: Room, jobs: Sequence[Job]) -> tuple[list[Job], TrialResult] | None:
@@ -224,7 +208,7 @@ def _together(question: Question, room: Room, jobs: Sequence[Job]) -> tuple[list
         for number in range(2, min(len(here), TOGETHER) + 1):
             result = enough(here[:number])
             if result is not None:
-                found.append(fewest(here[:number], result, enough))
+                found.append(smallest_sufficient(here[:number], result, enough))
                 break
     return min(found, key=lambda one: (len(one[0]), sum(len(job.held) for job in one[0])), default=None)
 
@@ -233,8 +217,10 @@ def _answer(
     question: Question, jobs: Sequence[Job], result: TrialResult, *, complete: bool, more: str = ""
 ) -> Counterfactual:
     change = Change(gone=tuple(pod for job in jobs for pod in job.pods))
+    names = joined([job.text for job in jobs])
+    when = f"when {names} {'ends' if len(jobs) == 1 else 'end'}"
+    when = when if jobs[0].reference else f"once {names} is gone"
     level = "" if question.beyond else question.at_its_level
-    condition = f"{level} {when(jobs)}".lstrip()
     entries = tuple(job.entry for job in jobs)
-    found = question.answer(Kind.ENDED, change, result, condition, jobs=entries)
+    found = question.answer(Kind.ENDED, change, result, f"{level} {when}".lstrip(), jobs=entries)
     return replace(found, sentence=f"{found.sentence}{more}", complete=complete)

@@ -6,6 +6,8 @@ from enum import StrEnum
 from msgspec import UNSET, Struct, UnsetType
 
 DomainPath = tuple[str | None, ...]
+#: What would have to be written, by field.
+Fields = Mapping[str, str | int | None]
 
 
 class Kind(StrEnum):
@@ -113,7 +115,7 @@ class Counterfactual(Struct, frozen=True, kw_only=True, rename="camel"):
     #: All of this for people.
     sentence: str
     #: What would have to be written instead, by field of the PodGroup, AppGroup or pod.
-    change: Mapping[str, str | int | None] | UnsetType = UNSET
+    change: Fields | UnsetType = UNSET
     #: The command that makes that change, where it is one of nodes.
     command: str | UnsetType = UNSET
     #: Those that go before it: placed before it, or first to take what becomes free.

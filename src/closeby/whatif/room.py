@@ -10,24 +10,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from closeby.cluster.columns import COMMON, Cluster, Demand
+from closeby.cluster.columns import COMMON, Cluster
 from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.natural import natural_key
 from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod, PodSpec, conflict
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason
+from closeby.objects.words import joined
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import DependencyCost
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
-from closeby.whatif.questions import Question, joined
+from closeby.whatif.trials import Question
 
 #: Kinds of pods that are looked at one by one; those of other kinds are thought to fit anywhere.
 KINDS = 16
 
 
-class Alike(NamedTuple):
+class EqualPods(NamedTuple):
     """Equal pods that wait, and how many such pods each slot holds."""
 
     pods: tuple[Pod, ...]
@@ -37,15 +38,19 @@ class Alike(NamedTuple):
     empty: Counts
     #: Slots near enough to the replicas that are placed; everywhere for what has no limits.
     near: Bools
-    #: What one pod takes.
-    asks: Demand
+    #: The same by domain of the level that the item requires; -1 where it may not be.
+    held: Counts
+    could: Counts
+
+    def most(self, room: Counts) -> Counts:
+        """How many of them find room, by domain."""
+        return np.minimum(room, len(self.pods))
 
 
 class Room:
     """The counts for one item, by slot and by domain of the level that it requires."""
 
-    def __init__(self, question: Question, *, limits: bool = True) -> None:
-        """``limits``: those of ``maxNetworkCost`` to the replicas that are placed count."""
+    def __init__(self, question: Question) -> None:
         self.question = question
         self._cluster = cluster = question.trials.engine.cluster
         levels, own = question.levels, question.own
@@ -57,19 +62,16 @@ class Room:
             workload = question.application.workload_of(pod) if question.application else None
             kinds.setdefault((pod.spec, workload), []).append(pod)
         equal = [tuple(pods) for pods in kinds.values()]
-        diagnosis = question.trials.engine.diagnosis
-        fits = [diagnosis.room(pods[0]) for pods in equal[:KINDS]]
-        with question.trials.fork.hypothetical.emptied(own, pinned=True) as emptied:
-            empty = [emptied.room(pods[0]) for pods in equal[:KINDS]]
-        demands = [cluster.demand(pods[0].spec) for pods in equal[:KINDS]]
-        self.alike = [
-            Alike(pods, now, np.maximum(now, then), _near(question, pods[0], limits), asks)
-            for pods, now, then, asks in zip(equal[:KINDS], fits, empty, demands, strict=True)
-        ]
         self._others = sum(map(len, equal[KINDS:]))
+        now = [question.trials.engine.diagnosis.room(pods[0]) for pods in equal[:KINDS]]
+        with question.trials.fork.hypothetical.emptied(own, pinned=True) as emptied:
+            then = [emptied.room(pods[0]) for pods in equal[:KINDS]]
         anchors = [slot for _, slot in own]
-        self.held = [domain_room(self.tree, self.level, anchors, one.fits) for one in self.alike]
-        self.could = [domain_room(self.tree, self.level, anchors, one.empty) for one in self.alike]
+        self.equal = []
+        for pods, fits, most in zip(equal[:KINDS], now, then, strict=True):
+            empty = np.maximum(fits, most)
+            by_domain = [domain_room(self.tree, self.level, anchors, one) for one in (fits, empty)]
+            self.equal.append(EqualPods(pods, fits, empty, _near(question, pods[0]), *by_domain))
         self._owner = self.tree.owners_of_slots(np.arange(cluster.capacity), self.level).tolist()
         #: By slot: the pods that may go.
         self.on: dict[int, list[Pod]] = {}
@@ -77,45 +79,46 @@ class Room:
             slot = cluster.placement(pod.uid)
             if slot is not None and not is_pinned(pod) and (pod.terminating or not question.owns(pod)):
                 self.on.setdefault(slot, []).append(pod)
-        self._units = self._shares()
-        most = [np.minimum(room, len(one.pods)) for one, room in zip(self.alike, self.held, strict=True)]
+        rows = {row for pods in equal[:KINDS] for row in cluster.demand(pods[0].spec).rows}
+        rows -= {cluster.row_of["pods"]}
+        offered = {row: int(cluster.allocatable[row][cluster.alive].sum()) for row in rows}
+        #: By row of what the item asks for: what one unit weighs, in whole numbers for exact sums.
+        self._units = {row: prod(filter(None, offered.values())) // of for row, of in offered.items() if of}
+        most = np.sum([one.most(one.held) for one in self.equal], axis=0) + self._others
         #: By domain how many pods of all kinds may find room; -1 where the item may not be.
-        self._most = np.where(self.held[0] < 0, -1, np.sum(most, axis=0) + self._others)
-        self._enough = bool((self._most >= self.needed).any())
+        self._most = np.where(self.equal[0].held < 0, -1, most)
 
     @property
     def ever_fits(self) -> bool:
         """Whether some domain might hold what is needed, or more of it, if all that may go had gone."""
-        most = [np.minimum(could, len(one.pods)) for one, could in zip(self.alike, self.could, strict=True)]
-        could_hold = np.sum(most, axis=0) + self._others
+        could_hold = np.sum([one.most(one.could) for one in self.equal], axis=0) + self._others
         return bool((could_hold > self._most if self.question.has_parts else could_hold >= self.needed).any())
 
-    def helps(self, gone: Iterable[Pod]) -> bool:
+    def helps(self, gone: Sequence[Pod]) -> bool:
         """Whether the item might get more of what it needs without these pods.
 
         Without pods of the application itself limits are others, so that it always might.
         """
-        gone = tuple(gone)
         if not self.question.has_parts:
             return self.may_hold(gone)
         return self._others > 0 or any(map(self.question.owns, gone)) or self.gain(gone) > 0
 
     def may_hold(self, gone: Iterable[Pod]) -> bool:
         """Whether some domain might hold what is needed without these pods."""
-        return self._enough or any(
+        return bool((self._most >= self.needed).any()) or any(
             sum(
-                min(len(one.pods), int(held[domain]) + more)
-                for one, held, more in zip(self.alike, self.held, won, strict=True)
+                min(len(one.pods), int(one.held[domain]) + more)
+                for one, more in zip(self.equal, won, strict=True)
             )
             >= self.needed - self._others
             for domain, won in self._won(gone).items()
-            if domain >= 0 and self.held[0][domain] >= 0
+            if domain >= 0 and self.equal[0].held[domain] >= 0
         )
 
     def gain(self, gone: Iterable[Pod], domain: int | None = None) -> int:
         """How many more of the pods might fit without these, in a domain or anywhere."""
         won = [more for at, more in self._won(gone).items() if domain is None or at == domain]
-        return sum(min(len(one.pods), sum(more)) for one, *more in zip(self.alike, *won, strict=True))
+        return sum(min(len(one.pods), sum(more)) for one, *more in zip(self.equal, *won, strict=True))
 
     def _won(self, gone: Iterable[Pod]) -> dict[int, list[int]]:
         """By domain how many more of each kind might fit without these pods."""
@@ -128,24 +131,24 @@ class Room:
                 slots.setdefault(slot, []).append(pod)
         won: dict[int, list[int]] = {}
         for slot, pods in slots.items():
-            of = won.setdefault(self._owner[slot], [0] * len(self.alike))
-            for number, one in enumerate(self.alike):
+            of = won.setdefault(self._owner[slot], [0] * len(self.equal))
+            for number, one in enumerate(self.equal):
                 if own or one.near[slot]:  # Without pods of the application itself limits are others.
-                    of[number] += self.after(one, slot, pods) - int(one.fits[slot])
+                    of[number] += self.won(one, slot, pods)
         return won
 
-    def after(self, one: Alike, slot: int, gone: Sequence[Pod]) -> int:
-        """How many of equal pods a node might hold without these."""
+    def won(self, one: EqualPods, slot: int, gone: Sequence[Pod]) -> int:
+        """How many more of equal pods a node might hold without these."""
         wanted = one.pods[0].spec.ports_and_disks
         if wanted:
             uids = {pod.uid for pod in gone}
             left = (pod for pod in self.on.get(slot, ()) if pod.uid not in uids)
-            if any(
-                conflict(held, each) for pod in left for held in pod.spec.ports_and_disks for each in wanted
-            ):
-                return int(one.fits[slot])
-        room = min(int(one.empty[slot]), self._cluster.room_at(one.asks, slot, without=gone))
-        return max(room, int(one.fits[slot]))
+            held = (port for pod in left for port in pod.spec.ports_and_disks)
+            if any(conflict(port, each) for port in held for each in wanted):
+                return 0
+        demand = self._cluster.demand(one.pods[0].spec)
+        room = min(int(one.empty[slot]), self._cluster.room_at(demand, slot, without=gone))
+        return max(room - int(one.fits[slot]), 0)
 
     def domains_of(self, pods: Iterable[Pod]) -> set[int]:
         """The domains in which these pods hold a node."""
@@ -163,9 +166,14 @@ class Room:
 
     def weight(self, pods: Iterable[Pod]) -> int:
         """How much pods hold of what the item asks for: of each the largest part of all that nodes offer."""
-        return sum(self._weight(pod) for pod in pods)
+        demands = (self._cluster.demand(pod.spec) for pod in pods)
+        weigh = self._units.get
+        return sum(
+            max((each * weigh(row, 0) for row, each in zip(one.rows, one.amounts, strict=True)), default=0)
+            for one in demands
+        )
 
-    def worth_clearing(self, one: Alike, slots: Iterable[int], missing: int) -> list[int]:
+    def worth_clearing(self, one: EqualPods, slots: Iterable[int], missing: int) -> list[int]:
         """Nodes on which room is won for equal pods, those first where least has to go for it."""
         ordered = []
         for slot in slots:
@@ -175,18 +183,14 @@ class Room:
                 ordered.append((self.weight(self.on.get(slot, ())) / won, -won, name, slot))
         return [slot for *_, slot in sorted(ordered)]
 
-    def _shares(self) -> dict[int, int]:
-        """By row of what the item asks for: what one unit weighs, in whole numbers for exact sums."""
-        cluster = self._cluster
-        rows = sorted({row for one in self.alike for row in one.asks.rows} - {cluster.row_of["pods"]})
-        offered = {row: int(cluster.allocatable[row][cluster.alive].sum()) for row in rows}
-        whole = prod(filter(None, offered.values()))
-        return {row: whole // amount for row, amount in offered.items() if amount}
-
-    def _weight(self, pod: Pod) -> int:
-        demand = self._cluster.demand(pod.spec)
-        held = zip(demand.rows, demand.amounts, strict=True)
-        return max((amount * self._units[row] for row, amount in held if row in self._units), default=0)
+    def usable(self, one: EqualPods, slots: Ints) -> Ints:
+        """The slots of some that nothing but want of resources keeps such a pod from."""
+        engine, pod = self.question.trials.engine, one.pods[0]
+        slots = slots[engine.cluster.alive[slots]]
+        for plugin in engine.profile.filters:
+            if plugin.reason is not Reason.INSUFFICIENT_RESOURCES and plugin.concerns(pod):
+                slots = slots[plugin.filter(CycleState(), pod, Nodes(engine.cluster, slots))]
+        return slots
 
 
 def domain_room(tree: Tree, level: int, anchors: Sequence[int], at: Counts) -> Counts:
@@ -205,11 +209,11 @@ def domain_room(tree: Tree, level: int, anchors: Sequence[int], at: Counts) -> C
     return np.where(here, room, -1)
 
 
-def _near(question: Question, pod: Pod, limits: bool) -> Bools:
+def _near(question: Question, pod: Pod) -> Bools:
     engine = question.trials.engine
     nodes = Nodes(engine.cluster, np.arange(engine.cluster.capacity))
     near: Bools = np.ones(engine.cluster.capacity, dtype=np.bool_)
-    for plugin in engine.profile.filters if limits and question.application is not None else ():
+    for plugin in engine.profile.filters if question.application is not None else ():
         if isinstance(plugin, DependencyCost) and plugin.concerns(pod):
             near &= plugin.filter(CycleState(), pod, nodes)
     return near
@@ -228,7 +232,7 @@ def larger_than_any(cluster: Cluster, pod: Pod) -> str:
             asked, most = format_amount(resource, amount), format_amount(resource, largest)
             slip = f" (did you mean {asked}m?)" if resource == "cpu" and amount <= 1000 * largest else ""
             too_much.append(f"{asked} {resource}{slip}, and the largest node has {most}")
-    return joined(too_much) if too_much else ""
+    return joined(too_much)
 
 
 class Shortage(NamedTuple):
@@ -261,23 +265,11 @@ def _amounts(amounts: dict[str, int]) -> str:
     return joined([f"{format_amount(resource, amounts[resource])} {resource}" for resource in order])
 
 
-def usable_for(room: Room, one: Alike, slots: Ints) -> Bools:
-    """Which of these slots nothing but want of resources keeps such a pod from."""
-    engine, pod = room.question.trials.engine, one.pods[0]
-    usable: Bools = engine.cluster.alive[slots].copy()
-    nodes = Nodes(engine.cluster, slots)
-    for plugin in engine.profile.filters:
-        if plugin.reason is not Reason.INSUFFICIENT_RESOURCES and plugin.concerns(pod):
-            usable &= plugin.filter(CycleState(), pod, nodes)
-    return usable
-
-
 def shortage(room: Room, slots: Ints, *, alone: bool = False) -> Shortage:
     """What the pods of an item lack on some nodes; ``alone``: they must all be on one node."""
-    cluster, one = room.question.trials.engine.cluster, room.alike[0]
-    pod = one.pods[0]
-    usable = slots[usable_for(room, one, slots)]
-    asked = {resource: amount for resource, amount in pod.spec.requests if amount} | {"pods": 1}
+    cluster, one = room.question.trials.engine.cluster, room.equal[0]
+    usable = room.usable(one, slots)
+    asked = {resource: amount for resource, amount in one.pods[0].spec.requests if amount} | {"pods": 1}
     free = {resource: cluster.free(cluster.row_for(resource), usable) for resource in asked}
     amounts = {}
     for resource, amount in asked.items():

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from closeby.whatif.questions import fewest
+from closeby.whatif.trials import smallest_sufficient
 
 
 class Sum:
@@ -19,20 +19,20 @@ class Sum:
 
 def test_what_may_stay_is_left_out_from_the_last_on() -> None:
     tried: list[tuple[int, ...]] = []
-    assert fewest([4, 3, 2, 1], 10, Sum(6, tried)) == ([4, 3], 7)
+    assert smallest_sufficient([4, 3, 2, 1], 10, Sum(6, tried)) == ([4, 3], 7)
     assert tried == [(4, 3, 2), (4, 3), (4,), (3,)]
 
 
 def test_nothing_is_left_out_where_all_are_needed() -> None:
-    assert fewest([4, 3], 7, Sum(7, [])) == ([4, 3], 7)
+    assert smallest_sufficient([4, 3], 7, Sum(7, [])) == ([4, 3], 7)
 
 
 def test_that_none_at_all_is_enough_is_not_asked() -> None:
     tried: list[tuple[int, ...]] = []
-    assert fewest([1], 1, Sum(0, tried)) == ([1], 1)
+    assert smallest_sufficient([1], 1, Sum(0, tried)) == ([1], 1)
     assert tried == []
 
 
 def test_equal_things_are_distinguished_by_identity() -> None:
     one, other = [5], [5]
-    assert fewest([one, other], "both", lambda left: "one" if left else None) == ([one], "one")
+    assert smallest_sufficient([one, other], "both", lambda left: "one" if left else None) == ([one], "one")
