@@ -8,8 +8,11 @@ import pytest
 from closeby.controllers.grouping.groups import Groups, Key
 from closeby.controllers.grouping.objects import POD_GROUPS, Object, object_of
 from closeby.controllers.grouping.owners import Ref
+from closeby.controllers.grouping.pods import Pods
 from closeby.kube.watch.changes import Deleted, Upserted
 from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Condition, Reason
 
 JOB = Ref("ns", "batch/v1", "Job", "train", "job-1")
 GANG = PodGroup(namespace="ns", name="train", min_member=2)
@@ -79,6 +82,16 @@ def test_a_write_that_no_event_confirms_is_repeated_after_a_while() -> None:
     assert it.lost(KEY, "1") and it.uid(KEY) is None
 
 
+def test_a_condition_that_was_written_stands_before_the_watch_reports_the_group() -> None:
+    it = Groups(lambda: 0.0)
+    it.claim(GANG, JOB, [JOB])
+    problem = Condition(reason=Reason.INVALID_SPEC, object="Job/train", field="spec", message="m", remedy="r")
+    condition = it.verdict(KEY, [problem])
+    assert condition is not None
+    it.judged(KEY, condition)
+    assert it.verdict(KEY, [problem]) is None
+
+
 @pytest.mark.parametrize(
     "steps",
     [
@@ -97,3 +110,10 @@ def test_a_name_that_another_writer_owns_is_given_up(steps: tuple[Step, ...]) ->
     assert it.claim(GANG, JOB, [JOB]) == NEXT
     assert not it.ours("ns", "train")
     assert it.of(JOB) == {NEXT}
+
+
+def test_a_pod_that_names_another_group_names_the_old_one_no_more() -> None:
+    known, raw = Pods("closeby-scheduler"), msgspec.json.encode({"metadata": {}})
+    for group in ("old", "new"):
+        known.put(Pod(namespace="ns", name="p", uid="p", spec=PodSpec(), group=group), raw)
+    assert [known.naming("ns", group) for group in ("old", "new")] == [False, True]

@@ -107,3 +107,14 @@ def test_the_node_is_the_one_that_a_plain_pod_gets_in_the_end() -> None:
     assert plan.nodes == (plan.node,)
     assert site.evict(plan) == []
     assert site.where == {"high": plan.node}
+
+
+def test_a_node_that_is_empty_once_they_are_gone_is_left_whole_for_others() -> None:
+    site = Site([node(name, {"zone": "z", "rack": name}, {GPU: 3}) for name in ("n0", "n1")])
+    for name in ("n0", "n1"):
+        site.running(f"low-{name}", [name], gpu=2)
+    site.alone("stays", "n0", priority=100)
+    site.alone("leaves", "n1", terminating=True)
+    site.alone("high", priority=10, gpu=2)
+    [plan] = site.tick()
+    assert plan.nodes == ("n1",)

@@ -1,5 +1,6 @@
 """An item that lost its plan, or whose victims may be tried once more, is tried again by itself."""
 
+from closeby.objects.selectors import LabelRequirement, LabelSelector, TopologySpreadConstraint
 from closeby.scheduling.events import PodDeleted, PreemptionGivenUp
 from closeby.scheduling.preempting.rule import Preemptible
 from tests.preempting.site import NOW, Site, names
@@ -31,6 +32,39 @@ def test_a_victim_that_did_not_go_is_tried_again_after_a_while() -> None:
     assert site.tick(NOW + 1) == []
     assert site.tick(NOW + 599) == []
     assert [names(plan) for plan in site.tick(NOW + 601)] == [["low"]]
+
+
+def test_after_one_of_a_class_is_placed_the_others_back_off_from_the_beginning() -> None:
+    site = Site([node("n0", {}, {GPU: 4}), node("n1", {}, {GPU: 1})], backoff=True)
+    site.alone("low", "n1")
+    high = [site.alone(f"high-{index}", "n0", priority=20) for index in range(4)]
+    for name in ("first", "second"):
+        site.alone(name, priority=10, gpu=2)
+    site.tick(NOW)
+    site.tell(PodDeleted(high[0].uid))
+    site.tick(NOW + 1)
+    assert site.engine.next_backoff_end is None
+    site.tell(PodDeleted(high[1].uid))
+    site.tick(NOW + 3)
+    assert site.where == {"first": "n0"}
+    site.tell(PodDeleted(high[2].uid))
+    site.tick(NOW + 3.5)
+    assert site.engine.next_backoff_end == NOW + 4
+
+
+def test_what_may_find_victims_after_its_backoff_still_does_when_other_labels_matter_meanwhile() -> None:
+    site = Site([node("n0", {"zone": "z"}, {GPU: 2}), node("n1", {"zone": "z"}, {GPU: 1})], backoff=True)
+    site.alone("low", "n0")
+    high = site.alone("high", "n0", priority=20)
+    site.alone("middle", priority=10, gpu=2, labels={"app": "a"})
+    assert site.tick(NOW) == []
+    site.tell(PodDeleted(high.uid))
+    assert site.tick(NOW + 0.5) == []
+    selector = LabelSelector((LabelRequirement("app", "Exists"),))
+    spread = TopologySpreadConstraint(topology_key="zone", max_skew=1, selector=selector)
+    site.alone("other", gpu=9, needs={"topology_spread": (spread,)}, labels={"app": "b"})
+    assert site.tick(NOW + 0.7) == []
+    assert [names(plan) for plan in site.tick(NOW + 1)] == [["low"]]
 
 
 def test_what_had_to_keep_off_nodes_may_clear_them_once_the_plan_is_given_up() -> None:

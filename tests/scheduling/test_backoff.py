@@ -96,11 +96,9 @@ def test_items_moved_by_an_event_for_all_wait_for_the_backoff_too() -> None:
     assert [tries(drawn, now) for now in (0.5, 1.0)] == [0, 3]
 
 
-def test_news_of_its_own_wakes_an_item_at_once() -> None:
-    drawn = world(SMALL).tell(*(PodUpserted(pod) for pod in pods("train", 2)))
-    drawn.run(gang(min_member=3))
-    assert tries(drawn, 0.0) == 0
-    drawn.tell(PodUpserted(pods("train", 1, prefix="late")[0]))
+def test_a_change_of_an_item_itself_ends_its_backoff() -> None:
+    drawn = waiting()
+    drawn.tell(PodUpserted(pods("odd", 1, prefix="late")[0]))
     assert tries(drawn, 0.1) == 1
 
 

@@ -190,6 +190,18 @@ class TestRefusedAlike:
         assert [[one.key[-1] for one in turn] for turn in turns] == [["0", "1", "2"], ["3"], ["4", "5"]]
         drawn.engine.validate_state()
 
+    def test_one_for_which_room_came_is_asked_for_itself(self) -> None:
+        """The oldest take the room that came for the one which waited before them."""
+        drawn = full("zone-a rack-1 : a1=2")
+        decided(drawn, PodUpserted(pods(None, 1, spec(gpu=2), prefix="waited", created=9.0)[0]))
+        old = pods(None, 3, spec(gpu=2), prefix="old", created=1.0)
+        older = [replace(pod, name=f"x{pod.name}", uid=f"x{pod.uid}") for pod in old]
+        assert decided(drawn, PodDeleted("default/old-0"), *map(PodUpserted, older)) == [
+            "xold-0",
+            "xold-1",
+            "xold-2",
+        ]
+
     def test_what_is_placed_in_between_counts(self) -> None:
         drawn = world("zone-a rack-1 : a1=3")
         ages = [

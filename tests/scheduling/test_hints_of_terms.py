@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
@@ -121,6 +122,19 @@ def test_pods_that_waited_for_the_same_room_differ_by_a_new_term() -> None:
     assert decided(engine, PodDeleted("old-1")) == ["two-0"]
     assert decided(engine, PodDeleted("old-2")) == ["two-1"]
     assert decided(engine, PodDeleted("guard-n1"), PodDeleted("two-0")) == ["one"]
+
+
+@pytest.mark.parametrize("key", ["a", "b"])
+def test_pods_that_waited_for_the_same_room_differ_by_each_of_several_new_terms(key: str) -> None:
+    waiting = [replace(pod(name, "", 3000), labels={key: name}) for name in ("one", "two")]
+    engine = full_nodes(*waiting, *guards("other"))
+    more = [
+        pod(f"guard-{of}-{on}", "", on=on, apart=PodAffinityTerm("zone", selector_of({of: "one"})))
+        for of in ("a", "b")
+        for on in ("n1", "n2")
+    ]
+    assert decided(engine, *map(PodUpserted, more)) == []
+    assert decided(engine, PodDeleted("old-1")) == ["two"]
 
 
 def test_a_waiting_pod_whose_term_tells_others_apart() -> None:

@@ -10,7 +10,8 @@ from closeby.objects.arrays import Ints
 from closeby.objects.nodes import Node
 from closeby.objects.pods import PodSpec
 from closeby.scheduling.judging import lacking
-from tests.worlds import GPU, pods
+from tests.golden.fixture import Golden
+from tests.worlds import GPU, gang, pods, spec, world
 
 AMOUNTS = {"cpu": (0, 500, 8_000, 32_000), "memory": (1 << 30, 64 << 30), GPU: (0, 1, 4, 16), "odd/one": (1,)}
 
@@ -41,3 +42,11 @@ def test_resources_lack_the_same_one_by_one_and_all_at_once(
     monkeypatch.setattr(lacking, "TOGETHER", -1)
 
     assert lacking.lacks_of(cluster, demand, index, alive, usable) == at_once
+
+
+def test_the_largest_free_amount_is_named_where_it_is_too_little_for_a_pod(golden: Golden) -> None:
+    for asked in (4, 5):
+        drawn = world("z r : a1=4 a2=3 a3=3").run(
+            gang(min_member=2), members=pods("train", 2, spec(gpu=asked))
+        )
+        golden("refusals", drawn.outcome("train").message or "")

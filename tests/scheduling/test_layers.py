@@ -158,6 +158,22 @@ def test_members_without_an_index_return_to_each_of_several_segments_that_lack_o
     )
 
 
+def test_a_member_without_an_index_returns_to_the_fullest_segment_that_lacks_one() -> None:
+    members = pods("train", 3, prefix="x")
+    running = [replace(one, node_name=on) for one, on in zip(members, ("a1", "a2", "a2"), strict=True)]
+    found = world("a r1 : a1=3\na r2 : a2=3", levels=BLOCKS)
+    found.run(layered(4, Layer(level="rack", size=3)), members=[*running, *pods("train", 1, prefix="a")])
+    assert found.where == {"a-0": "a2"}
+
+
+def test_a_replaced_member_returns_before_the_others_of_its_segment_appear() -> None:
+    members = [replace(pod, index=at) for at, pod in enumerate(pods("train", 6))]
+    running = [replace(members[at], node_name="a1" if at < 3 else "a2") for at in (0, 3, 4, 5)]
+    found = world("a r1 : a1=3\na r2 : a2=3", levels=BLOCKS)
+    found.run(layered(3, Layer(level="rack", size=3)), members=[*running, members[1]])
+    assert found.where == {"train-1": "a1"}
+
+
 def test_members_without_an_index_get_the_ranks_of_the_segment_to_which_they_return() -> None:
     """The racks do not stand in the order of the segments: the roomiest comes first in the second one."""
     members = pods("train", 6, prefix="x")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
@@ -74,10 +75,11 @@ class TestTheStartIsCarriedOn:
         drawn = world(TWO_RACKS).run(planned(PLAN), members=members({"train-3": "a3"}, count=5))
         assert drawn.used(by="rack") == {"rack-1": 4}
 
-    def test_it_goes_before_all_that_was_not_begun(self) -> None:
+    @pytest.mark.parametrize("count", [4, 5], ids=["all are planned", "one is late"])
+    def test_it_goes_before_all_that_was_not_begun(self, count: int) -> None:
         needy = replace(gang("needy", min_member=2), priority=1000)
         drawn = world("zone-a rack-1 : a1=1 a2=2 a3=1")
-        drawn.run(planned(PLAN), needy, members=[*members({"train-3": "a3"}), *pods("needy", 2)])
+        drawn.run(planned(PLAN), needy, members=[*members({"train-3": "a3"}, count), *pods("needy", 2)])
         assert drawn.where == {"train-0": "a1", "train-1": "a2", "train-2": "a2"}
 
     def test_and_so_does_one_with_subgroups_whose_members_were_all_planned(self) -> None:

@@ -84,6 +84,13 @@ def test_running_members_without_a_rank_hold_the_lowest() -> None:
     assert [drawn.rank[f"train-{number}"] for number in range(2)] == [2, 3]
 
 
+def test_a_label_beyond_the_number_of_members_is_no_rank() -> None:
+    drawn = world("zone-a rack-1 : a1=8")
+    [running] = pods("train", 1, prefix="old", on="a1", labelled_rank=2)
+    drawn.run(gang(min_member=2, required="rack"), members=[running, *pods("train", 1)])
+    assert drawn.rank == {"train-0": 1}
+
+
 def test_a_recreated_member_gets_the_rank_that_is_free() -> None:
     drawn = world("zone-a rack-1 : a1=8")
     members = pods("train", 4)

@@ -43,6 +43,14 @@ def test_labels_that_a_term_elsewhere_goes_by_take_a_gang_no_further() -> None:
     assert drawn.used() == {"b1": 2}
 
 
+@pytest.mark.parametrize(("small", "large"), [("r1", "r2"), ("r2", "r1")])
+def test_a_small_pod_goes_to_the_tightest_rack_in_use(small: str, large: str) -> None:
+    drawn = world(f"z {small} : a1=5\nz {large} : b1=7")
+    members = [*pods("train", 3, spec(gpu=3), prefix="x"), *pods("train", 1, prefix="y")]
+    drawn.run(gang(min_member=4, required="zone"), members=members)
+    assert drawn.used() == {"a1": 1, "b1": 3}
+
+
 def test_a_rack_that_holds_each_pod_but_not_both_is_passed_over() -> None:
     # By counts r0 is tighter: each of the pods fits there by itself.
     drawn = world("z r0 : a1=3\nz r1 : b1=2 b2=3\nz r2 : c1=9 c2=9")

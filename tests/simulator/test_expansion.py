@@ -245,6 +245,13 @@ def test_pods_that_exist_keep_their_names_and_are_not_made_again() -> None:
     assert expansion.pods[2].node_name == "n"
 
 
+def test_new_pods_join_the_group_of_those_that_live() -> None:
+    old, new = (f"labels: {{scheduling.x-k8s.io/pod-group: {name}}}" for name in ("old", "new"))
+    text = job(spec="parallelism: 2, completions: 3") + pod("a", "Job/train", new)
+    found = expanded(text + pod("b", "Job/train", old, phase="Succeeded")).pods
+    assert {one.name: one.group for one in found if not one.finished} == {"a": "new", "train-0": "new"}
+
+
 def test_numbers_that_are_taken_are_not_given_again() -> None:
     taken = "labels: {apps.kubernetes.io/pod-index: '1'}"
     text = replicated("StatefulSet", "db", 3)

@@ -579,6 +579,13 @@ TRAIN = ALL_OF_IT[1:]
 IN_ORDER = ", startupPolicy: {startupPolicyOrder: InOrder}"
 
 
+def test_a_step_waits_for_the_one_before_it_that_has_pods() -> None:
+    none = "{name: none, replicas: 0, template: {spec: {template: T}}},"
+    spec = TWO.replace("{name: train", f"{none} {{name: train") + IN_ORDER
+    waiting = run(job_set(spec=spec), 0).leftovers.values()
+    assert {one.pod.name for one in waiting if one.reason == "SchedulingGated"} == set(TRAIN)
+
+
 @pytest.mark.parametrize(("status", "spec"), [("Ready", ""), ("", IN_ORDER)])
 def test_a_step_starts_whole_when_the_one_before_it_has_its_nodes(status: str, spec: str) -> None:
     text = steps(status, spec=spec)

@@ -30,6 +30,18 @@ def _datacenter() -> Slots:
     return Slots(dict(reversed(nodes.items())))
 
 
+def test_few_nodes_of_a_large_tree_are_in_the_domains_of_their_labels() -> None:
+    slots, count = Slots(), (1 << 14) + 64
+    slots.names += [f"n{at}" for at in range(count)]
+    for at in range(count):
+        slots.labels.set(at, {"rack": f"r{at // 64}"}, None)
+    for asked in ([0], [63, 64, 127], [count - 1]):
+        tree = slots.tree("rack")  # What was asked of one before tells it to work out more.
+        assert tree.owners_of_slots(asked, 0).tolist() == [at // 64 for at in asked]
+        assert tree.within(Domain(1, asked[-1]), 1) == (asked[-1], asked[-1] + 1)
+        assert tree.ancestor(Domain(1, asked[-1]), 0) == Domain(0, asked[-1] // 64)
+
+
 def test_distances_are_those_of_the_design() -> None:
     slots = _datacenter()
     tree = slots.tree("zone", "rack")

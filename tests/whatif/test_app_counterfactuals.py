@@ -134,6 +134,16 @@ def test_the_least_stands_in_the_way_and_what_lacks_is_what_is_not_free() -> Non
         assert told.short.resources == {"example.com/gpu": 1}
 
 
+def test_nodes_are_cleared_by_what_each_pod_there_costs() -> None:
+    """Of b1 three GPUs must go for two pods, of the others two for each."""
+    held = {"a1": 2, "a2": 2, "b1": 3}
+    taken = [pods(None, 1, prefix=f"on-{name}", on=name, needs=spec(gpu=of))[0] for name, of in held.items()]
+    waiting = talking(rooms(a1=2, a2=2, b1=4), [app("a")], [*taken, *replicas("a", 2, gpus=2)])
+    (told,) = [one for one in answers(waiting) if one.kind is Kind.SHORT]
+    assert isinstance(told.short, ShortEntry)
+    assert told.short.in_the_way == ("default/on-b1-0",)
+
+
 def test_what_helps_some_is_said_where_nothing_helps_all(golden: Golden) -> None:
     (taken,) = pods(None, 1, prefix="y", on="b1", needs=spec(gpu=4))
     members = [taken, *replicas("a", 2, gpus=4)]

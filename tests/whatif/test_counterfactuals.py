@@ -107,6 +107,14 @@ def test_taints_that_stand_in_the_way(golden: Golden) -> None:
     golden("what-if", found[0])
 
 
+def test_a_taint_that_kubernetes_sets_is_not_to_be_removed() -> None:
+    ours, systems = (Taint(key, "", "NoSchedule") for key in ("team", "node.kubernetes.io/disk-pressure"))
+    for taints, commands in (((ours,), 1), ((ours, systems), 0)):
+        nodes = [replace(one, taints=taints) for one in draw("a r1 : n1=2")]
+        _, found = asked(world([], pods(None, 1, prefix="lone"), nodes))
+        assert sum(isinstance(one.command, str) for one in found["pod:default/lone-0"]) == commands
+
+
 def test_only_what_must_be_tolerated_is_named_and_cordoned_nodes_with_it(golden: Golden) -> None:
     """n1 has a taint that is tolerated already, n2 one that is not, and n2 is cordoned besides."""
     one, other = draw("a r1 : n1=2 n2=2")
