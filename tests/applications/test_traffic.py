@@ -5,7 +5,7 @@ import pytest
 
 from closeby.applications.registry import application
 from closeby.applications.traffic import EdgeCost, Network, edge_costs, network_of, pulled, reached, within
-from closeby.topology.network_costs import locate, network_costs
+from closeby.topology.costs import locate, network_costs
 from tests.applications.calls import app
 from tests.applications.networks import network
 from tests.topology.drawing import Slots

@@ -18,8 +18,8 @@ from closeby.controllers.statuses import WantedStatus
 from closeby.measurements.latencies import Latencies
 from closeby.measurements.links import Latency, Links
 from closeby.objects.networks import NetworkTopology
+from closeby.topology.costs import choose, locate, network_costs
 from closeby.topology.labels import LabelTable
-from closeby.topology.network_costs import choose, locate, network_costs
 from tests.controllers.custom import KEP, PUBLISHED_NETWORK, network
 from tests.golden.fixture import Golden
 from tests.reading.manifest_text import read_objects

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from closeby.objects.nodes import Node
-from closeby.topology.network_labels import read_network_labels
-from closeby.topology.quality import Quality
+from closeby.topology.finding import read_network_labels
+from closeby.topology.qos import Quality
 from tests.cli.calling import Manifest, closeby, node, pod, report, text
 from tests.discovery.drawing_fabrics import Drawing
 from tests.discovery.test_clouds import AWS

@@ -8,7 +8,7 @@ import pytest
 
 from closeby.discovery.labels import family_of, read_labels
 from closeby.objects.nodes import Node
-from closeby.topology.presets import PRESETS
+from closeby.topology.families import PRESETS
 from tests.cli.calling import closeby
 from tests.golden.fixture import Golden
 

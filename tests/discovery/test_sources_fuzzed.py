@@ -22,7 +22,7 @@ from closeby.discovery.topograph import SUB_DOMAIN_KEY
 from closeby.discovery.views.findings import discovery_views
 from closeby.errors import UnreadableError
 from closeby.report.documents.common import to_json
-from closeby.topology.presets import TOPOGRAPH_DOMAIN
+from closeby.topology.families import TOPOGRAPH_DOMAIN
 
 #: Pieces of all these formats, so that random texts come close to real ones.
 PIECES = """

@@ -6,7 +6,7 @@ import pytest
 
 from closeby.discovery.topograph import SUB_DOMAIN_KEY, read_topograph
 from closeby.errors import UnreadableError
-from closeby.topology.presets import TOPOGRAPH_DOMAIN
+from closeby.topology.families import TOPOGRAPH_DOMAIN
 from tests.golden.fixture import Golden
 
 GRAPH = {

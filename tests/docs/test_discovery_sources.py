@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from closeby.cli.discovering.options import EXCHANGED
-from closeby.topology.presets import PRESETS
+from closeby.topology.families import PRESETS
 from tests.cli.calling import closeby
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
 )
 from closeby.simulator.runs import simulate
-from closeby.topology.network_labels import read_network_labels
+from closeby.topology.finding import read_network_labels
 from tests.kube.metered import Metered, added
 from tests.kube.scraping import Scrape
 from tests.worlds import GPU, draw, fabric, gang, node, pods, spec, world

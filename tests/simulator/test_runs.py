@@ -18,7 +18,7 @@ from closeby.reading.manifests import Manifests
 from closeby.report.documents.common import to_json
 from closeby.report.documents.scheduling import scheduling_report
 from closeby.simulator.runs import Asked, Run, simulate
-from closeby.topology.presets import NETWORK_LABELS
+from closeby.topology.families import NETWORK_LABELS
 from tests.golden.fixture import Golden
 from tests.worlds import draw, fabric, gang, pods, spec
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from closeby.objects.nodes import Node
 from closeby.objects.topologies import TopologyLevel
+from closeby.topology.finding import NetworkLabels
 from closeby.topology.labels import LabelTable
-from closeby.topology.network_labels import NetworkLabels
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Domain, Tree, build_tree
 

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given
 
-from closeby.topology.edge_costs import EdgeCosts, edge_costs
+from closeby.topology.costs import EdgeCosts, edge_costs
 from tests.topology.drawing import Slots
 from tests.topology.test_tree_properties import KEYS, Labels, slots_and_nodes
 

@@ -9,7 +9,7 @@ from closeby.cluster.columns import Cluster
 from closeby.objects.labels import REGION, ZONE
 from closeby.objects.networks import NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
-from closeby.topology.network_costs import NetworkCosts, choose, locate, network_costs
+from closeby.topology.costs import NetworkCosts, choose, locate, network_costs
 from tests.applications.networks import FIVE_NODES, links
 from tests.golden.fixture import Golden
 

@@ -6,9 +6,9 @@ import pytest
 
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.network_labels import NetworkLabels, read_network_labels
-from closeby.topology.presets import KEP_4962
-from closeby.topology.quality import Quality
+from closeby.topology.families import KEP_4962
+from closeby.topology.finding import NetworkLabels, read_network_labels
+from closeby.topology.qos import Quality
 from tests.golden.fixture import Golden
 from tests.topology.drawing import domain, drawn, host, members, node
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.nodes import Node
-from closeby.topology.network_labels import NetworkLabels, read_network_labels
-from closeby.topology.quality import Quality
+from closeby.topology.finding import NetworkLabels, read_network_labels
+from closeby.topology.qos import Quality
 from closeby.topology.tree import Domain
 from tests.golden.fixture import Golden
 from tests.topology.drawing import domain, drawn, host, members, node

@@ -1,7 +1,7 @@
 import pytest
 
-from closeby.topology.network_labels import read_network_labels
-from closeby.topology.presets import PRESETS
+from closeby.topology.families import PRESETS
+from closeby.topology.finding import read_network_labels
 from tests.topology.drawing import drawn, host, node
 
 # Per family the labels of one node, coarse to fine.

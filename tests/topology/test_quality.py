@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.topology.quality import (
+from closeby.topology.qos import (
     BANDWIDTH_UNITS,
     LATENCY_UNITS,
     format_bandwidth,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.topologies import Topology, TopologyLevel
-from closeby.topology.edge_costs import edge_costs
+from closeby.topology.costs import edge_costs
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Domain, Tree
 from closeby.topology.uplinks import Uplinks, greatest_distance, link_distances

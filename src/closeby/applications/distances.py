@@ -5,7 +5,7 @@ from closeby.applications.registry import Applications
 from closeby.applications.traffic import Network, network_in, network_of
 from closeby.cluster.columns import Cluster
 from closeby.objects.networks import NetworkTopology, WeightSet
-from closeby.topology.network_costs import NetworkCosts, locate, network_costs
+from closeby.topology.costs import NetworkCosts, locate, network_costs
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
 

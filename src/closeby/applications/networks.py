@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from closeby.objects.bounds import some
 from closeby.objects.networks import NetworkTopology, WeightSet
-from closeby.topology.network_costs import choose
+from closeby.topology.costs import choose
 
 #: Where cluster operators keep what is theirs.
 SYSTEM_NAMESPACE: Final = "kube-system"

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from closeby.applications.registry import Application, Edge
 from closeby.objects.arrays import Bools, Costs, Ints
-from closeby.topology.network_costs import Located
+from closeby.topology.costs import Located
 from closeby.topology.tree import ROOT_LEVEL, Tree
 
 #: Locations of a tree, whose distances are worked out for all pairs.

@@ -18,8 +18,8 @@ from closeby.cluster.volumes import Volumes
 from closeby.objects.arrays import Amounts, Counts, Ints, run_ends, widen
 from closeby.objects.nodes import Node, is_accelerator, is_gpu, is_share
 from closeby.objects.pods import HostPort, Pod, PodSpec, PortOrDisk, conflict
+from closeby.topology.families import QOS_ANNOTATION
 from closeby.topology.labels import LabelTable
-from closeby.topology.node_groups import QOS_ANNOTATION
 
 #: No node offers more of anything, and a pod that asks for more fits nowhere: sums of what a thousand pods
 #: take on one node stay within 64 bits.

@@ -17,8 +17,7 @@ from closeby.discovery.labelling import (
 )
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.node_groups import and_more, listed
-from closeby.topology.presets import KUBERNETES_NETWORK, TOPOGRAPH_TIERS
+from closeby.topology.families import KUBERNETES_NETWORK, TOPOGRAPH_TIERS, and_more, listed
 
 ACCELERATOR_KEY: Final = KUBERNETES_NETWORK + "accelerator"
 #: Keys for as many levels as any network has, where findings are not labels but go to another file.

@@ -13,7 +13,7 @@ from closeby.discovery.source_files import decode, read_json
 from closeby.discovery.topograph import SUB_DOMAIN_KEY
 from closeby.errors import UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
-from closeby.topology.node_groups import listed
+from closeby.topology.families import listed
 
 Entry = Mapping[str, object]
 Found = Iterator[tuple[Path, Entry]]

@@ -22,7 +22,7 @@ from closeby.errors import UnreadableError
 from closeby.reading.decoding.errors import explain, field_path
 from closeby.reading.decoding.sources import STDIN
 from closeby.reading.manifests import read_manifests
-from closeby.topology.presets import NETWORK_LABELS, PRESETS, LabelFamily
+from closeby.topology.families import NETWORK_LABELS, PRESETS, LabelFamily
 
 #: Reads a file, given its name, its text and label keys (None for the default ones).
 Reader = Callable[[str, str, Sequence[str] | None], ScanFindings]

@@ -10,7 +10,7 @@ from closeby.discovery.ranks import Neighbours
 from closeby.discovery.trees import Level
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, invalid
-from closeby.topology.node_groups import listed
+from closeby.topology.families import listed
 
 _SWITCHES: Final = {1: "leaves", 2: "spines"}
 #: What labels mean where the switches of the topmost level are cabled among each other.

@@ -10,9 +10,8 @@ from closeby.discovery.findings import FoundNode, Link, LinkQuality, ScanFinding
 from closeby.objects.labels import API_VERSION, HOSTNAME, is_label_name
 from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.node_groups import QOS_ANNOTATION
-from closeby.topology.presets import KUBERNETES_NETWORK
-from closeby.topology.quality import format_bandwidth, format_latency
+from closeby.topology.families import KUBERNETES_NETWORK, QOS_ANNOTATION
+from closeby.topology.qos import format_bandwidth, format_latency
 
 #: Of the Topograph label standard, closest first: switches of racks, spines, and what joins those.
 DEFAULT_KEYS: Final = tuple(KUBERNETES_NETWORK + one for one in ("block", "datacenter", "zone"))

@@ -10,8 +10,8 @@ from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
 from closeby.objects.words import guess
-from closeby.topology.network_labels import NetworkLabels, read_network_labels
-from closeby.topology.presets import NETWORK_LABELS, PRESETS, LabelFamily
+from closeby.topology.families import NETWORK_LABELS, PRESETS, LabelFamily
+from closeby.topology.finding import NetworkLabels, read_network_labels
 
 
 class Labelled(NamedTuple):

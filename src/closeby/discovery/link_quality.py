@@ -15,7 +15,7 @@ from closeby.discovery.planes import Trees
 from closeby.discovery.ranks import Neighbours
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.words import plural
-from closeby.topology.quality import format_bandwidth
+from closeby.topology.qos import format_bandwidth
 from closeby.topology.uplinks import usual_amount
 
 #: Switches with as good as the same way up, to compare with each other.

@@ -18,7 +18,7 @@ from closeby.discovery.labelling import Place
 from closeby.discovery.ranks import Neighbours, rank_switches
 from closeby.discovery.trees import DiscoveredTree, Level, grow_tree
 from closeby.objects.reasons import Condition, Reason
-from closeby.topology.node_groups import and_more
+from closeby.topology.families import and_more
 
 #: Planes that have no more of their hosts in common, as managers of both, say nothing of each other.
 _STRANGERS: Final = 0.25

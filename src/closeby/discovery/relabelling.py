@@ -15,8 +15,7 @@ from msgspec import Struct
 from closeby.discovery.findings import FoundNode
 from closeby.discovery.labelling import quality_text, uplinks_known
 from closeby.objects.labels import HOSTNAME
-from closeby.topology.node_groups import QOS_ANNOTATION
-from closeby.topology.presets import KUBERNETES_NETWORK
+from closeby.topology.families import KUBERNETES_NETWORK, QOS_ANNOTATION
 
 #: With the name of the source behind it.
 ANNOTATION_PREFIX: Final = "discovery.closeby.dev/"

@@ -22,7 +22,7 @@ from closeby.discovery.source_files import (
 from closeby.errors import HostlistError, UnreadableError
 from closeby.reading.decoding.errors import Path, field_path
 from closeby.reading.decoding.yaml_values import YamlDocument
-from closeby.topology.presets import TOPOGRAPH_DOMAIN
+from closeby.topology.families import TOPOGRAPH_DOMAIN
 
 SUB_DOMAIN_KEY: Final = "accelerator.topograph.run/sub-domain"
 _MODEL_DOMAIN: Final = "accelerator.topology.test/domain"

@@ -14,7 +14,7 @@ from closeby.discovery.fabric import Cable, bandwidth_of
 from closeby.discovery.labelling import Place
 from closeby.discovery.ranks import Neighbours
 from closeby.objects.reasons import Condition, invalid
-from closeby.topology.node_groups import listed
+from closeby.topology.families import listed
 
 
 class Level(Struct, frozen=True):

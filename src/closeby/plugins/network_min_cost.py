@@ -26,7 +26,7 @@ from closeby.scheduling.extension import Filter, Handle, NormalizeScore, Reserve
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.repeats import UNSCORED, Repeats
 from closeby.scheduling.services import DependencyCost, Traffic
-from closeby.topology.network_costs import ALGORITHMS
+from closeby.topology.costs import ALGORITHMS
 
 
 class NetworkMinCostArguments(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

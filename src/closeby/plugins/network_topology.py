@@ -28,7 +28,7 @@ from closeby.scheduling.extension import (
     Undo,
 )
 from closeby.scheduling.plugin_view import CycleState, Nodes
-from closeby.topology.presets import NETWORK_LABELS
+from closeby.topology.families import NETWORK_LABELS
 from closeby.topology.tree import ROOT, Domain, Tree
 
 #: The topology of accelerators' networks that do not nest in racks.

@@ -25,7 +25,7 @@ from closeby.reading.dialects.task_topology import asks_for_rules, read_rules
 from closeby.scheduling.extension import Handle, MemberSort, Reserve, Scope, Score, Undo
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import Traffic, TrafficCost
-from closeby.topology.edge_costs import EdgeCosts, edge_costs
+from closeby.topology.costs import EdgeCosts, edge_costs
 from closeby.topology.tree import Tree
 
 #: Runs of equal tasks of a bucket that are counted beside one of its tasks; most buckets have a run a role.

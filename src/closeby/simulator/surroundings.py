@@ -31,8 +31,8 @@ from closeby.scheduling.events import (
 )
 from closeby.simulator.claims import storage_of
 from closeby.topology.constraints import write_command, writes_one
+from closeby.topology.families import ZONES
 from closeby.topology.finding import Carried, beside, found_topologies, likely_levels
-from closeby.topology.presets import ZONES
 from closeby.topology.registry import CONFIGURED_KEYS
 
 

@@ -1,24 +1,34 @@
-"""Which topology a cluster has without a Topology object: the levels of one family of labels.
+"""Topologies that are found from node labels: which family of labels counts, and what its labels say.
 
 Of the families below those count of which at least half of the nodes carry a level. Nodes are those with
 accelerators, if there are any: gangs run there, and other nodes often carry less. A family whose levels are
 all another's gives way to it. Of what is left the first in the order below counts: labels that describe the
 network go before zones. Levels of two families are never mixed.
+
+Network labels (Topograph label standard) say under which switch of each layer a node is:
+``network.topology.kubernetes.io/<type>: <switch>``. Labels of other families are read by the same rules, but
+for what a family does not have. A layer is where its switches' distances put it (greater is coarser). A
+reserved type without any distance counts as its place in the reserved order: 1 for the closest type, 2 for
+the next, and so on. So reserved types alone keep their order, and stated distances override it. Layers that
+tie are ordered by reserved place, then key. A custom type has no place: a switch without a distance does not
+count, and neither does a type of which no switch has one.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.labels import HOSTNAME, is_label_key
+from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node, is_accelerator
+from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Found, Topology, TopologyLevel
-from closeby.topology.network_labels import NetworkLabels, read_network_labels
-from closeby.topology.presets import (
+from closeby.topology.families import (
     COREWEAVE,
     EKS,
     EKS_CAPACITY_BLOCK,
@@ -31,8 +41,277 @@ from closeby.topology.presets import (
     TOPOGRAPH_NVIDIA,
     ZONES,
     LabelFamily,
+    NodeGroup,
+    and_more,
+    group_nodes,
+    label_field,
+    listed,
+    type_of,
 )
-from closeby.topology.quality import Quality
+from closeby.topology.qos import ANNOTATION_FIELD, UNKNOWN, Quality, read_quality
+
+
+class NetworkLabels(Struct, frozen=True, kw_only=True):
+    """What the labels say. Every part is empty when no node has a label of the family."""
+
+    #: The main topology (named like the family), and ``<family>-accelerator`` where accelerators do not nest.
+    topologies: tuple[Topology, ...] = ()
+    #: Quality per switch of these topologies, by (node label, switch name); absent if undescribed.
+    quality: Mapping[tuple[str, str], Quality] = {}
+    #: Per topology and node label the names of the nodes whose value must not count; for Topologies.declare.
+    ignored: Mapping[str, Mapping[str, frozenset[str]]] = {}
+    #: What is wrong, none of it blocking: a layer or value that can't be trusted is left out alone.
+    conditions: tuple[Condition, ...] = ()
+
+
+def read_network_labels(nodes: Iterable[Node], family: LabelFamily = NETWORK_LABELS) -> NetworkLabels:
+    """Read the network labels of all nodes; the result does not depend on the order of the nodes.
+
+    Layers are ordered as ``network_layers`` says. A switch is known by its label and its name, so equal names
+    of two types are two switches. A switch found under two switches of the next coarser layer is reported,
+    and its layer does not count on its nodes: they are usable at coarser layers, and single at finer ones.
+    Accelerators form a topology of their own where one of them is in two domains of the next coarser layer,
+    or has several nodes and is in none.
+    """
+    groups, illegal, problems = group_nodes(nodes, family)
+    if not any(group.switches for group in groups):
+        return NetworkLabels(conditions=problems)
+    quality, qos_problems = read_quality(groups) if family.custom is not None else ({}, ())
+    layers = order_layers(groups, quality, family)
+    why = _separate_accelerator(groups, layers.labels, family)
+    main = tuple(label for label in layers.labels if why is None or label != family.accelerator)
+    conflicts = _two_parents(groups, main) if family.unique else ()
+
+    left_out: dict[str, set[str]] = {label: set(nodes) for label, nodes in illegal.items()}
+    for label, switches in layers.undistanced.items():
+        left_out.setdefault(label, set()).update(_nodes_under(groups, label, switches))
+    for conflict in conflicts:
+        left_out.setdefault(conflict.label, set()).update(
+            _nodes_under(groups, conflict.label, frozenset((conflict.switch,)))
+        )
+    topologies = [_topology(family.name, main, f"node labels of the family {family.name}")] if main else []
+    if why is not None and family.accelerator is not None:
+        source = f"node label {family.accelerator}, apart because {why}"
+        topologies.append(_topology(f"{family.name}-accelerator", (family.accelerator,), source))
+    return NetworkLabels(
+        topologies=tuple(topologies),
+        quality={key: one for key, one in quality.items() if key[0] in layers.labels},
+        ignored={topology.name: _ignored(topology, left_out) for topology in topologies},
+        conditions=(*problems, *qos_problems, *layers.conditions, *(one.condition for one in conflicts)),
+    )
+
+
+class _Conflict(NamedTuple):
+    label: str
+    switch: str
+    condition: Condition
+
+
+def _topology(name: str, labels: Sequence[str], source: str) -> Topology:
+    """``labels`` closest to the node first."""
+    return Topology(
+        name=name, levels=tuple(TopologyLevel(label) for label in reversed(labels)), source=source
+    )
+
+
+def _ignored(topology: Topology, left_out: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
+    labels = [level.node_label for level in topology.levels]
+    return {label: frozenset(left_out[label]) for label in labels if left_out.get(label)}
+
+
+def _nodes_under(groups: Sequence[NodeGroup], label: str, switches: frozenset[str]) -> set[str]:
+    return {node for group in groups if group.switches.get(label) in switches for node in group.nodes}
+
+
+def _under(groups: Sequence[NodeGroup], label: str) -> dict[str, list[NodeGroup]]:
+    """Groups per switch of one layer, by name of the switch."""
+    under: dict[str, list[NodeGroup]] = {}
+    for group in groups:
+        if label in group.switches:
+            under.setdefault(group.switches[label], []).append(group)
+    return dict(sorted(under.items()))
+
+
+def _parents(members: Sequence[NodeGroup], label: str) -> dict[str, str]:
+    """The switches of a layer that these nodes are under, each with its first node."""
+    parents: dict[str, str] = {}
+    for group in members:
+        if label in group.switches:
+            parents.setdefault(group.switches[label], group.nodes[0])
+    return parents
+
+
+def _separate_accelerator(
+    groups: Sequence[NodeGroup], labels: Sequence[str], family: LabelFamily
+) -> str | None:
+    """Why accelerators can't be a layer of the main topology; None when they can, or when there are none.
+
+    Labels count here as they stand, so that a conflict elsewhere does not move the accelerators.
+    """
+    if family.accelerator is None or family.accelerator not in labels[:-1]:
+        return None
+    coarser = labels[labels.index(family.accelerator) + 1]
+    for accelerator, members in _under(groups, family.accelerator).items():
+        parents = _parents(members, coarser)
+        if len(parents) > 1:
+            shown = " and ".join(sorted(parents)[:2])
+            return f"{accelerator} is in {type_of(coarser)} {shown}"
+        if not parents and sum(len(group.nodes) for group in members) > 1:
+            return f"{accelerator} is in no {type_of(coarser)}"
+    return None
+
+
+def _two_parents(groups: Sequence[NodeGroup], labels: Sequence[str]) -> tuple[_Conflict, ...]:
+    """Switches under several switches of the nearest coarser layer that any of their nodes carries."""
+    conflicts: list[_Conflict] = []
+    for index, label in enumerate(labels):
+        for switch, members in _under(groups, label).items():
+            for coarser in labels[index + 1 :]:
+                parents = _parents(members, coarser)
+                if len(parents) > 1:
+                    conflicts.append(_Conflict(label, switch, two_parents(label, switch, parents, coarser)))
+                if parents:
+                    break
+    return tuple(conflicts)
+
+
+class Layers(NamedTuple):
+    """The usable layers, closest to the node first."""
+
+    labels: tuple[str, ...]
+    #: Switches of a usable custom layer that have no distance and must not count.
+    undistanced: Mapping[str, frozenset[str]]
+    conditions: tuple[Condition, ...]
+
+
+class _Distances(NamedTuple):
+    """What is known of one type's distances."""
+
+    #: Distance per switch; None when unknown.
+    stated: Mapping[str, int | float | None]
+    #: Place in the reserved order; None for a custom type.
+    place: int | None
+
+    @property
+    def known(self) -> list[int | float]:
+        return [distance for distance in self.stated.values() if distance is not None]
+
+    def of(self, switch: str) -> int | float | None:
+        """Distance by which a switch's layer is ordered."""
+        return self.stated[switch] if self.known else self.place
+
+
+def order_layers(
+    groups: Sequence[NodeGroup], quality: Mapping[tuple[str, str], Quality], family: LabelFamily
+) -> Layers:
+    """Order the network types in use by the rule above, and report what stands against it."""
+    first_node: dict[str, dict[str, str]] = {}
+    for group in groups:
+        for label, switch in group.switches.items():
+            first_node.setdefault(label, {}).setdefault(switch, group.nodes[0])
+    types = {
+        label: _Distances(
+            {switch: quality.get((label, switch), UNKNOWN).distance for switch in sorted(first_node[label])},
+            family.place(label),
+        )
+        for label in sorted(first_node)
+    }
+    conditions = [
+        _missing(label, distances, first_node[label])
+        for label, distances in types.items()
+        if distances.place is None and len(distances.known) < len(distances.stated)
+    ]
+    usable = {label: one for label, one in types.items() if one.known or one.place is not None}
+    order = tuple(sorted(usable, key=lambda label: _sort_key(label, usable[label])))
+    undistanced = {
+        label: frozenset(switch for switch, distance in one.stated.items() if distance is None)
+        for label, one in usable.items()
+        if one.place is None and len(one.known) < len(one.stated)
+    }
+    conditions += [*_against_places(order, usable, first_node), *_against_distances(order, usable, groups)]
+    return Layers(order, undistanced, tuple(conditions))
+
+
+def _sort_key(label: str, distances: _Distances) -> tuple[float, float, float, str]:
+    # A usable type without a stated distance has a place.
+    span = distances.known or [distances.place or 0]
+    return min(span), max(span), float("inf") if distances.place is None else distances.place, label
+
+
+def _missing(label: str, distances: _Distances, first_node: Mapping[str, str]) -> Condition:
+    missing = [switch for switch, distance in distances.stated.items() if distance is None]
+    consequence = "the nodes there have no such layer" if distances.known else "the type is not used"
+    return Condition(
+        reason=Reason.INVALID_SPEC,
+        object=f"Node/{min((first_node[switch] for switch in missing), key=natural_key)}",
+        field=ANNOTATION_FIELD,
+        message=f"missing distance of {listed(missing)} of the custom network type {type_of(label)}, so "
+        f"{consequence}",
+        remedy="give each of its switches a distance in the annotation, or choose the preset of label "
+        "families that knows this type",
+    )
+
+
+def _against_places(
+    order: Sequence[str], usable: Mapping[str, _Distances], first_node: Mapping[str, Mapping[str, str]]
+) -> Iterable[Condition]:
+    """Reserved types whose order was turned round because only one of them has distances."""
+    for index, finer in enumerate(order):
+        for coarser in order[index + 1 :]:
+            one, other = usable[finer], usable[coarser]
+            if one.place is None or other.place is None or one.place < other.place:
+                continue
+            if bool(one.known) == bool(other.known):
+                continue
+            without = finer if other.known else coarser
+            yield Condition(
+                reason=Reason.INVALID_SPEC,
+                object=f"Node/{next(iter(first_node[without].values()))}",
+                field=ANNOTATION_FIELD,
+                message=f"the network type {type_of(without)} has no distance and counts as "
+                f"{usable[without].place}, which puts {type_of(coarser)} above {type_of(finer)}",
+                remedy="give a distance to the switches of both types, or of neither",
+            )
+
+
+def _against_distances(
+    order: Sequence[str], usable: Mapping[str, _Distances], groups: Sequence[NodeGroup]
+) -> Iterable[Condition]:
+    """Neighbouring layers of one node whose distances are equal or the wrong way round."""
+    found: dict[tuple[str, str], tuple[int | float, int | float, list[NodeGroup]]] = {}
+    for group in groups:
+        carried = [label for label in order if label in group.switches]
+        measured = [(label, usable[label].of(group.switches[label])) for label in carried]
+        ordered = [(label, distance) for label, distance in measured if distance is not None]
+        for (finer, near), (coarser, far) in pairwise(ordered):
+            if near >= far:
+                found.setdefault((finer, coarser), (near, far, []))[2].append(group)
+    for finer, coarser in sorted(found):
+        near, far, holders = found[finer, coarser]
+        nodes = [node for group in holders for node in group.nodes]
+        yield Condition(
+            reason=Reason.INVALID_SPEC,
+            object=f"Node/{nodes[0]}",
+            field=ANNOTATION_FIELD,
+            message=f"on {and_more(nodes)} {type_of(finer)} has distance {near} and {type_of(coarser)} "
+            f"{far}, but {type_of(coarser)} is taken as the coarser layer",
+            remedy="give the types distinct distances, greater for the coarser one, on all nodes",
+        )
+
+
+def two_parents(label: str, switch: str, parents: Mapping[str, str], parent_label: str) -> Condition:
+    """A switch found under several switches of the next layer; ``parents`` maps each to its first node."""
+    shown = " and ".join(f"{parent} (on {node})" for parent, node in list(parents.items())[:3])
+    return Condition(
+        reason=Reason.INVALID_SPEC,
+        object=f"Node/{next(iter(parents.values()))}",
+        field=label_field(label),
+        message=f"{type_of(label)} {switch} is under {type_of(parent_label)} {shown}, so the nodes there "
+        f"have no {type_of(label)}",
+        remedy="label each switch's nodes with one switch of the next layer, or give the switches names of "
+        "their own",
+    )
+
 
 #: Families that are found, by precedence. ``kep4962`` is not: it shares its labels with the first one and
 #: means other things by them.

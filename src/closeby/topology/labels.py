@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.natural import NaturalRanks
-from closeby.topology.node_groups import QOS_ANNOTATION
+from closeby.topology.families import QOS_ANNOTATION
 
 Codes = NDArray[np.int32]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from closeby.objects.arrays import Costs
 from closeby.topology.labels import MISSING, LabelColumn
-from closeby.topology.qos_annotation import parse_annotation
+from closeby.topology.qos import parse_annotation
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 #: The metrics of the annotation that tell of uplinks.

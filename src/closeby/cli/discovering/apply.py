@@ -16,7 +16,7 @@ from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import DryTransport, Transport
 from closeby.kube.writing.node_labels import LabelledNode, label_nodes
 from closeby.objects.reasons import Condition
-from closeby.topology.node_groups import listed
+from closeby.topology.families import listed
 
 if TYPE_CHECKING:
     from closeby.objects.saying import Say

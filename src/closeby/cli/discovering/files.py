@@ -154,7 +154,7 @@ def labels(
     from closeby.cli.discovering.publish import publish
     from closeby.discovery.labels import family_of, read_labels
     from closeby.objects.labels import is_label_key, is_object_name
-    from closeby.topology.presets import PRESETS
+    from closeby.topology.families import PRESETS
 
     if preset == "list":
         for one in PRESETS.values():

@@ -11,7 +11,7 @@ from closeby.discovery.assembling import level_keys, topology_manifests
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.labelling import nameless, node_manifests
 from closeby.errors import UnreadableError
-from closeby.topology.node_groups import listed
+from closeby.topology.families import listed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

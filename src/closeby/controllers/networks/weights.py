@@ -20,7 +20,7 @@ from closeby.measurements.links import Latency
 from closeby.objects.labels import REGION, ZONE
 from closeby.objects.networks import LinkCost
 from closeby.objects.nodes import Node
-from closeby.topology.network_costs import ALGORITHMS, DIJKSTRA, shortest_paths
+from closeby.topology.costs import ALGORITHMS, DIJKSTRA, shortest_paths
 
 #: Beyond so many nodes the costs between them are not listed: there are too many for one object.
 MOST_NODES: Final = 100

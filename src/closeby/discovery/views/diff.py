@@ -9,7 +9,7 @@ from closeby.discovery.diff import CapacityDiff, Difference, LinkChange, Seen
 from closeby.discovery.labelling import Place
 from closeby.objects.words import names_text, path_text, plural
 from closeby.report.views.layout import plain_table, section
-from closeby.topology.quality import format_bandwidth
+from closeby.topology.qos import format_bandwidth
 
 
 def difference_views(difference: Difference) -> Iterator[RenderableType]:

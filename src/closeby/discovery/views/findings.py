@@ -11,7 +11,7 @@ from closeby.objects.natural import natural_key
 from closeby.objects.words import names_text, path_text, plural
 from closeby.report.documents.common import condition_entries
 from closeby.report.views.layout import plain_table, worth_knowing
-from closeby.topology.quality import format_bandwidth
+from closeby.topology.qos import format_bandwidth
 
 
 def manifests_text(manifests: Iterable[Mapping[str, object]]) -> str:

@@ -66,7 +66,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
     TopologyDeleted,
 )
-from closeby.topology.node_groups import QOS_ANNOTATION
+from closeby.topology.families import QOS_ANNOTATION
 
 #: Where the topology comes from that all HyperNodes make together.
 _OF_HYPERNODES: Final = Resource(

@@ -10,8 +10,8 @@ from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
 from closeby.scheduling.events import TopologyChanged
+from closeby.topology.families import QOS_ANNOTATION
 from closeby.topology.finding import Carried, FoundFamily, choose, find, says_where
-from closeby.topology.node_groups import QOS_ANNOTATION
 
 #: What a node says about where it is: its labels of all families, and the quality of its switches.
 _Mark = tuple[frozenset[tuple[str, str]], str | None]

@@ -27,7 +27,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.extension import NormalizeScore
 from closeby.scheduling.outcomes import bindings_of
 from closeby.scheduling.plugin_view import CycleState, Nodes
-from closeby.topology.network_costs import locate, network_costs
+from closeby.topology.costs import locate, network_costs
 
 REGIONS = 5
 ZONES_A_REGION = 10
