@@ -9,8 +9,7 @@ import pytest
 
 from closeby.quality.delays import SIZE_BUCKETS, Delay
 from closeby.quality.model import DEFAULT_MODEL
-from closeby.quality.moments import COMPARED, MOMENTS
-from closeby.quality.optimum import MOST_PODS
+from closeby.quality.moments import COMPARED, MOMENTS, MOST_PODS
 from closeby.quality.summary import LevelMeasures, Measures
 from closeby.report.documents.quality import QualityEntry
 from tests.cli.calling import report

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from closeby.quality.collectives import (
+from closeby.quality.model import (
+    DEFAULT_MODEL,
     all_reduce_seconds,
     job_slowdowns,
     ring_seconds,
     slowdowns,
     tiers_climbed,
 )
-from closeby.quality.model import DEFAULT_MODEL
-from closeby.quality.spans import spans
+from closeby.quality.placements import spans
 from tests.quality.drawn import FOUR_RACKS, ROUND, Drawn
 
 

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from closeby.quality.collectives import tiers_climbed
 from closeby.quality.contention import JobRanks, alone_seconds, contended_seconds
-from closeby.quality.rings import rings
-from closeby.quality.spans import spans
+from closeby.quality.model import rings, tiers_climbed
+from closeby.quality.placements import spans
 from tests.quality.drawn import FOUR_RACKS, ROUND, Drawn
 
 

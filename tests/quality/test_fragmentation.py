@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from closeby.quality.fragmentation import Waiting, free_at, largest_shares, stranded_shares
+from closeby.quality.moments import Waiting, free_at, largest_shares, stranded_shares
 from tests.quality.drawn import FOUR_RACKS, Drawn
 
 

@@ -4,9 +4,8 @@ from hypothesis import given, settings
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import PodSpec
-from closeby.quality.gangs import GangGauge, GangMeasures, Members
+from closeby.quality.gangs import EmptyCluster, GangGauge, GangMeasures, Members, gpus_of, node_gpus
 from closeby.quality.model import DEFAULT_MODEL
-from closeby.quality.needs import EmptyCluster, gpus_of, node_gpus
 from closeby.quality.summary import job_measures
 from closeby.scheduling.gangs.places import place_of
 from closeby.topology.tree import Tree

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from closeby.quality.groups import Layouts, group_spreads, usual_layouts
+from closeby.quality.jobs import Layouts, group_spreads, usual_layouts
 from tests.quality.drawn import FOUR_RACKS, Drawn
 
 

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.objects.arrays import Floats
-from closeby.quality.collectives import ring_seconds
 from closeby.quality.contention import JobRanks, contended_seconds
+from closeby.quality.model import ring_seconds, rings
 from closeby.quality.moments import RunColumns, during_of
 from closeby.quality.placements import placements
-from closeby.quality.rings import rings
 from closeby.quality.summary import Measures, job_measures, summarise
 from closeby.topology.tree import Domain, Tree
 from tests.quality.drawn import ROUND, Drawn

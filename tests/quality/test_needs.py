@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from closeby.objects.pods import Pod
-from closeby.quality.needs import EmptyCluster
+from closeby.quality.gangs import EmptyCluster
 from closeby.topology.tree import Tree
 from tests.quality.drawn import cluster_of
 from tests.worlds import pods, spec

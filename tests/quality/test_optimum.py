@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from closeby.quality.optimum import MOST_PODS, least_mean_distance, least_spans
-from closeby.quality.pairs import cross_pairs, mean_distances, pairs
-from closeby.quality.placements import placements
-from closeby.quality.spans import spans
+from closeby.quality.jobs import cross_pairs, mean_distances, pairs
+from closeby.quality.moments import MOST_PODS, least_mean_distance, least_spans
+from closeby.quality.placements import placements, spans
 from closeby.topology.tree import Tree
 from tests.quality.drawn import FOUR_RACKS, Drawn
 from tests.topology.drawing import Slots

@@ -1,7 +1,7 @@
 import numpy as np
 
-from closeby.quality.pairs import cross_pairs, diameters, mean_distances, pairs
-from closeby.quality.spans import spans
+from closeby.quality.jobs import cross_pairs, diameters, mean_distances, pairs
+from closeby.quality.placements import spans
 from tests.quality.drawn import FOUR_RACKS, Drawn
 
 

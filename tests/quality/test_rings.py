@@ -1,5 +1,5 @@
-from closeby.quality.rings import least_ring_hops, ring_crossings, ring_hops, rings
-from closeby.quality.spans import spans
+from closeby.quality.model import least_ring_hops, ring_crossings, ring_hops, rings
+from closeby.quality.placements import spans
 from tests.quality.drawn import FOUR_RACKS, Drawn
 
 

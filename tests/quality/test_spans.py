@@ -1,7 +1,6 @@
 import numpy as np
 
-from closeby.quality.placements import level_names
-from closeby.quality.spans import domains_needed, excess_spans, fewest, most_held, spans
+from closeby.quality.placements import domains_needed, excess_spans, fewest, level_names, most_held, spans
 from tests.quality.drawn import FOUR_RACKS, Drawn
 
 

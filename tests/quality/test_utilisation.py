@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.quality.utilisation import Window, goodput, held, submission_window, utilisation
+from closeby.quality.moments import Window, goodput, held, submission_window, utilisation
 
 NAN = float("nan")
 

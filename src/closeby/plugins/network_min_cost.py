@@ -12,10 +12,18 @@ from typing import ClassVar, Literal
 import numpy as np
 from msgspec import Struct
 
-from closeby.applications.distances import Distances
 from closeby.applications.networks import WITHOUT_COSTS, WITHOUT_LIMITS, Lack, NetworkWish
 from closeby.applications.registry import Application, Pull, replica_of
-from closeby.applications.traffic import EdgeCost, Network, Replicas, edge_costs, pulled, reached, within
+from closeby.applications.traffic import (
+    Distances,
+    EdgeCost,
+    Network,
+    Replicas,
+    edge_costs,
+    pulled,
+    reached,
+    within,
+)
 from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.arrays import Bools, Scores
 from closeby.objects.bounds import some

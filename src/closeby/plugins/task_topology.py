@@ -13,8 +13,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 from msgspec import Struct, field
 
-from closeby.applications.buckets import Buckets, make_buckets
-from closeby.applications.placements import RolePlacements
+from closeby.applications.buckets import Buckets, RolePlacements, make_buckets
 from closeby.objects.arrays import Counts, Ints, Scores
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod, PodSpec

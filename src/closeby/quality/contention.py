@@ -12,10 +12,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.objects.arrays import Counts, Floats, Ints
-from closeby.quality.collectives import ring_seconds
-from closeby.quality.model import Model, Tier
+from closeby.quality.model import Model, Rings, Tier, ring_seconds
 from closeby.quality.placements import Placements
-from closeby.quality.rings import Rings
 from closeby.topology.tree import Tree
 
 

@@ -1,8 +1,17 @@
 """Measures of a run that hold at a moment: fragmentation, and how near placements came to the best possible.
 
-Both need to know what was free then. They are worked out at moments spread evenly, not at all of them.
+Both need to know what was free then. They are worked out at moments spread evenly, not at all of them. The
+best is exact for gangs of equal pods, by dynamic programming over the tree: the most pairs that ``k`` pods
+inside a domain can have together follows from the same of its children.
+
+Utilisation and goodput are shares of what the cluster could have given in a window that reaches from the
+first submission to the last, so that it is the same for whatever schedules these jobs: who lets the last one
+wait longer is not measured over a longer time, in which the cluster empties. What is late after it shows in
+delays and makespan. Where all jobs are submitted at once that window is empty: it reaches to the last end
+then.
 """
 
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -10,16 +19,57 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.objects.arrays import Counts, Floats, Ints
-from closeby.quality.fragmentation import (
-    NEXT_GANGS,
-    Waiting,
-    free_at,
-    largest_shares,
-    stranded_shares,
-)
-from closeby.quality.optimum import MOST_PODS, least_mean_distance, least_spans
-from closeby.quality.utilisation import Window
 from closeby.topology.tree import Tree
+
+
+class Window(Struct, frozen=True):
+    """From when to when, in virtual seconds."""
+
+    begin: float
+    end: float
+
+    @property
+    def length(self) -> float:
+        """Seconds."""
+        return self.end - self.begin
+
+
+def submission_window(submitted: Floats, ended: Floats, until: float) -> Window:
+    """The time in which jobs arrive; arrays of shape (J,), nan where a job did not end."""
+    if not len(submitted):
+        return Window(0.0, 0.0)
+    begin, end = float(submitted.min()), float(submitted.max())
+    if end <= begin:
+        end = float(np.where(np.isnan(ended), until, ended).max())
+    return Window(begin, max(begin, end))
+
+
+def held(started: Floats, ended: Floats, until: float, window: Window) -> Floats:
+    """Seconds of the window for which each job ran; shape (J,)."""
+    last = np.where(np.isnan(ended), until, ended)
+    ran = np.minimum(last, window.end) - np.maximum(started, window.begin)
+    found: Floats = np.maximum(np.nan_to_num(ran, nan=0.0), 0.0)
+    return found
+
+
+def utilisation(gpus: NDArray[Any], seconds: Floats, capacity: float, window: Window) -> float | None:
+    """Allocated GPU-time over capacity; ``gpus`` of each whole job and ``seconds`` it ``held`` them, (J,).
+
+    None where the cluster has no GPUs or the window no length.
+    """
+    given = capacity * window.length
+    return float(gpus @ seconds) / given if given > 0 else None
+
+
+def goodput(
+    gpus: NDArray[Any], seconds: Floats, slowdown: Floats, capacity: float, window: Window
+) -> float | None:
+    """Utilisation in which each job counts 1/slowdown: what is held to wait for the network does no work.
+
+    ``slowdown`` is that of whole jobs, shape (J,); nan (unknown) counts as 1. Never more than utilisation.
+    """
+    return utilisation(gpus / np.nan_to_num(slowdown, nan=1.0), seconds, capacity, window)
+
 
 _NONE: Ints = np.zeros(0, dtype=np.intp)
 
@@ -212,3 +262,153 @@ def known_mean(rows: Floats) -> Floats:
     counts = known.sum(axis=0)
     sums: Floats = np.where(known, rows, 0.0).sum(axis=0)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+#: How many gangs count: from the head of the queue, then those that come next.
+NEXT_GANGS: Final = 10
+
+
+class Waiting(Struct, frozen=True, kw_only=True, eq=False):
+    """The gangs that are to be placed next."""
+
+    #: Pods of each, and GPUs of each of its pods; shape (G,).
+    pods: NDArray[Any]
+    gpus: NDArray[Any]
+    #: Fewest domains of each level that could hold it on an empty cluster; shape (G, K).
+    fewest: Floats
+
+
+def domain_sums(tree: Tree, amounts: NDArray[Any]) -> list[NDArray[Any]]:
+    """Sums of amounts by domain, one array a level; ``amounts`` has shape (slots,)."""
+    at = amounts[tree.slot_at]
+    return [tree.sums(level, at) for level in range(tree.node_level + 1)]
+
+
+def largest_shares(tree: Tree, free: NDArray[Any], each: int = 1) -> Floats:
+    """Largest gang that one domain of each level can hold now, over all that is free; shape (K,).
+
+    The gang has pods of ``each`` GPUs (or whatever ``free`` counts; shape (slots,)), and is measured in these
+    too. 1 is unfragmented; nan where nothing is free.
+    """
+    total = float(free[tree.slot_at].sum())
+    if total <= 0:
+        return np.full(tree.node_level + 1, np.nan)
+    placeable = free // each * each
+    return np.asarray([float(sums.max()) for sums in domain_sums(tree, placeable)]) / total
+
+
+def stranded_shares(tree: Tree, free: NDArray[Any], waiting: Waiting) -> Floats:
+    """Share of the free GPUs that are in domains unable to host the gangs that come next; shape (K,).
+
+    Mean over those of the gangs that an empty domain of the level could host; nan where there is none, or
+    nothing is free.
+    """
+    levels = tree.node_level + 1
+    total = float(free[tree.slot_at].sum())
+    shares = np.full((len(waiting.pods), levels), np.nan)
+    if total > 0:
+        amounts = domain_sums(tree, free)
+        rooms = {each: domain_sums(tree, free // max(each, 1)) for each in np.unique(waiting.gpus).tolist()}
+        for gang, (pods, each) in enumerate(zip(waiting.pods.tolist(), waiting.gpus.tolist(), strict=True)):
+            for level in range(levels):
+                if waiting.fewest[gang, level] == 1 and each > 0:
+                    unable = rooms[each][level] < pods
+                    shares[gang, level] = float(amounts[level][unable].sum()) / total
+    known = ~np.isnan(shares)
+    counts = known.sum(axis=0)
+    sums: Floats = np.where(known, shares, 0.0).sum(axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def free_at(
+    times: Floats, node_gpus: NDArray[Any], slots: Ints, taken: NDArray[Any], during: Floats
+) -> Counts:
+    """Free GPUs of each slot at each of the ascending times; shape (N, slots).
+
+    ``slots``, ``taken`` (GPUs of each pod) and ``during`` (when each pod started and ended) tell of P pods;
+    shapes (P,), (P,) and (P, 2). A pod holds its GPUs from its start until just before its end.
+    """
+    width = len(node_gpus)
+    first = np.searchsorted(times, during[:, 0], side="left")
+    last = np.searchsorted(times, during[:, 1], side="left")
+    seen = first < last
+    cells = np.concatenate([first[seen], last[seen]]) * width + np.concatenate([slots[seen], slots[seen]])
+    changes = np.concatenate([taken[seen], -taken[seen]])
+    grid = np.bincount(cells, weights=changes, minlength=(len(times) + 1) * width)
+    used = np.cumsum(grid.reshape(len(times) + 1, width)[: len(times)], axis=0)
+    free: Counts = np.maximum(node_gpus[None, :] - np.rint(used).astype(np.int64), 0)
+    return free
+
+
+#: Larger gangs, and more nodes with room, are not worked out.
+MOST_PODS: Final = 64
+MOST_NODES: Final = 4096
+
+
+def least_spans(tree: Tree, room: NDArray[Any], pods: int) -> Floats | None:
+    """Fewest domains of each level, each level for itself, that could hold a gang of equal pods; shape (K,).
+
+    ``room`` says how many of its pods each slot can take; shape (slots,). None where they do not fit.
+    """
+    at = room[tree.slot_at]
+    if at.sum() < pods or not tree.size:
+        return None
+    found = []
+    for level in range(tree.node_level + 1):
+        filled = np.cumsum(np.sort(tree.sums(level, at))[::-1])
+        found.append(int(np.searchsorted(filled, pods)) + 1)
+    return np.asarray(found, dtype=np.float64)
+
+
+def least_mean_distance(tree: Tree, room: NDArray[Any], pods: int) -> float | None:
+    """Least possible mean number of tree edges between two pods of a gang.
+
+    None where the pods do not fit, are fewer than two, or where there are too many of them (``MOST_PODS``)
+    or of nodes with room (``MOST_NODES``).
+    """
+    at = np.minimum(room[tree.slot_at], pods)
+    if at.sum() < pods or not 2 <= pods <= MOST_PODS or np.count_nonzero(at) > MOST_NODES:
+        return None
+    together = _together(np.arange(pods + 1))
+    inner = [at] if not tree.node_level else np.split(at, tree.bounds[-1][1:-1])
+    best = [_filled(rooms, pods) for rooms in inner]
+    for level in range(tree.node_level - 1, -1, -1):
+        best = [one + together for one in best]
+        children = pairwise(tree.children[level - 1].tolist()) if level else [(0, len(best))]
+        best = [_merged(best[first:end]) for first, end in children]
+    every = float(together[pods])
+    return 2.0 * (every * (tree.node_level + 1) - float(best[0][pods])) / every
+
+
+def _together(pods: NDArray[Any]) -> Floats:
+    """Pairs of pods."""
+    found: Floats = pods * (pods - 1) / 2.0
+    return found
+
+
+def _filled(rooms: NDArray[Any], pods: int) -> Floats:
+    """Most pairs on one node that 0, 1, … pods on nodes with such rooms can have; shape (pods + 1,).
+
+    Filling the roomiest first is best: pairs grow faster than pods. -inf where the pods do not fit.
+    """
+    largest = np.sort(rooms)[::-1]
+    filled = np.concatenate(([0], np.cumsum(largest)))
+    pairs = np.concatenate(([0.0], np.cumsum(_together(largest))))
+    counts = np.arange(pods + 1)
+    full = np.searchsorted(filled, counts, side="right") - 1
+    found: Floats = pairs[full] + _together(counts - filled[full])
+    return np.where(counts <= filled[-1], found, -np.inf)
+
+
+def _merged(domains: list[Floats]) -> Floats:
+    """Most pairs of 0, 1, … pods shared out among several domains; all of shape (pods + 1,)."""
+    found = domains[0]
+    size = len(found)
+    for domain in domains[1:]:
+        if not np.isfinite(domain[1:]).any():
+            continue
+        # Row k holds found[k], found[k - 1], … : what the others have while this domain takes 0, 1, …
+        padded = np.concatenate([np.full(size - 1, -np.inf), found])
+        others = np.lib.stride_tricks.sliding_window_view(padded, size)[:, ::-1]
+        found = (others + domain).max(axis=1)
+    return found

@@ -1,4 +1,4 @@
-"""Jobs and the nodes of their pods in columns: what every measure of placement is worked out from.
+"""Jobs and the nodes of their pods in columns, which measures are worked out from, and the domains they span.
 
 Nothing here or beside it loops over pods: a history of a hundred thousand jobs takes a fraction of a second.
 """
@@ -96,3 +96,57 @@ def level_names(tree: Tree) -> tuple[str, ...]:
 def by_level(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """One column a level; shape (J, K)."""
     return np.stack(columns, axis=1)
+
+
+def spans(found: Placements, *, labelled: bool = False) -> Counts:
+    """Distinct domains that each job uses, by level; shape (J, K); 0 for a job without pods.
+
+    A node without a level's label is a domain of its own, or none (``labelled``).
+    """
+    columns = []
+    for level in range(found.levels):
+        runs = found.runs(level)
+        if labelled and level < found.tree.node_level:
+            runs = runs[found.tree.labelled[level][found.owners(level, found.ascending[runs])]]
+        columns.append(np.bincount(found.job[runs], minlength=found.jobs).astype(np.int64))
+    return by_level(columns)
+
+
+def most_held(tree: Tree, room: NDArray[Any]) -> Floats:
+    """The most of something that a domain of each level holds; shape (K,).
+
+    ``room`` says how much each slot holds, shape (slots,): pods of one kind, or amounts of a resource.
+    """
+    if not tree.size:
+        return np.zeros(tree.node_level + 1)
+    held = room[tree.slot_at].astype(np.float64)
+    return np.asarray([tree.sums(level, held).max() for level in range(tree.node_level + 1)])
+
+
+def fewest(tree: Tree, node_gpus: NDArray[Any], pods: NDArray[Any], gpus: NDArray[Any]) -> Floats:
+    """Fewest domains of each level that could hold each job on an empty cluster; shape (J, K).
+
+    That is ceil(pods / most pods that one domain holds when empty). ``node_gpus`` has shape (slots,);
+    ``pods`` and ``gpus`` (of each pod) have shape (J,). A pod without GPUs fits anywhere. nan where no domain
+    holds any pod.
+    """
+    kinds, kind_of = np.unique(gpus, return_inverse=True)
+    most = np.full((len(kinds), tree.node_level + 1), np.inf)
+    for row, wanted in enumerate(kinds.tolist()):
+        if wanted > 0:
+            most[row] = most_held(tree, node_gpus // wanted)
+    return domains_needed(pods[:, None], most[kind_of.reshape(-1)])
+
+
+def domains_needed(wanted: NDArray[Any], most: NDArray[Any]) -> Floats:
+    """ceil(wanted / most), at least 1; nan where ``most`` is 0."""
+    known = np.where(most > 0, most, np.nan)
+    return np.maximum(np.ceil(wanted / known), 1.0)
+
+
+def excess_spans(span: Counts, least: Floats) -> Floats:
+    """Span over the fewest domains that could hold the job: 1 is ideal; shape (J, K).
+
+    nan for a job without pods, and where no domain could hold any pod of it.
+    """
+    return np.where(span > 0, span, np.nan) / least

@@ -7,15 +7,34 @@ from msgspec import UNSET, Struct, UnsetType
 from numpy.typing import NDArray
 
 from closeby.objects.arrays import Bools, Floats
-from closeby.quality.delays import Delay, SizeUnit, delays, size_unit, sizes, waits
+from closeby.quality.delays import (
+    Delay,
+    PreemptionMeasures,
+    SizeUnit,
+    delays,
+    lasting,
+    preemption,
+    size_unit,
+    sizes,
+    waits,
+)
 from closeby.quality.jobs import JobMeasures, Shapes, measure_jobs
 from closeby.quality.model import DEFAULT_MODEL, Model
-from closeby.quality.moments import Fragmentation, Gaps, RunColumns, during_of, fragmentation, gaps
-from closeby.quality.placements import level_names, placements
-from closeby.quality.preemption import PreemptionMeasures, lasting, preemption
+from closeby.quality.moments import (
+    Fragmentation,
+    Gaps,
+    RunColumns,
+    Window,
+    during_of,
+    fragmentation,
+    gaps,
+    goodput,
+    held,
+    submission_window,
+    utilisation,
+)
+from closeby.quality.placements import fewest, level_names, placements
 from closeby.quality.segments import SegmentMeasures, segment_measures
-from closeby.quality.spans import fewest
-from closeby.quality.utilisation import Window, goodput, held, submission_window, utilisation
 
 
 class LevelMeasures(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -9,12 +9,19 @@ from closeby.objects.bounds import quoted, shown, some
 from closeby.objects.groups import PodGroup
 from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
-from closeby.objects.pods import SYSTEM_CLASSES, Pod, PriorityClass
+from closeby.objects.pods import SYSTEM_CLASSES, ClaimName, Pod, PriorityClass
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.selectors import PodOwner
 from closeby.objects.topologies import TopologyLevel
-from closeby.objects.volumes import StorageObject, storage_key
+from closeby.objects.volumes import (
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageObject,
+    default_class,
+    storage_key,
+    with_class,
+)
 from closeby.objects.words import guess, plural, similar
 from closeby.objects.workloads import pod_field
 from closeby.reading.manifests import Manifests
@@ -29,7 +36,6 @@ from closeby.scheduling.events import (
     StorageChanged,
     TopologyChanged,
 )
-from closeby.simulator.claims import storage_of
 from closeby.topology.constraints import write_command, writes_one
 from closeby.topology.families import ZONES
 from closeby.topology.finding import Carried, beside, found_topologies, likely_levels
@@ -289,3 +295,33 @@ def _unknown_class(name: str, places: Sequence[tuple[str, str]], known: Sequence
         "a class that does not exist",
         remedy=f"{meant}add what kubectl get priorityclasses -o yaml prints",
     )
+
+
+def storage_of(manifests: Manifests, pods: Iterable[Pod]) -> tuple[StorageObject, ...]:
+    """All objects about volumes, with the claims of pods that wait and the default class.
+
+    Of a whole cluster what is there: its controllers have done this.
+    """
+    if manifests.whole:
+        return manifests.storage
+    claims = {one.key: one for one in manifests.storage if isinstance(one, PersistentVolumeClaim)}
+    for pod in pods:
+        if pod.node_name is None and not pod.finished:
+            for one in _made_for(pod):
+                claims.setdefault(one.key, one)
+    default = default_class(one for one in manifests.storage if isinstance(one, StorageClass))
+    others = (one for one in manifests.storage if not isinstance(one, PersistentVolumeClaim))
+    return (*others, *(with_class(one, default) for one in claims.values()))
+
+
+def _made_for(pod: Pod) -> Iterable[PersistentVolumeClaim]:
+    for one in pod.spec.claims:
+        if one.request is not None:
+            name = one.of(pod.name)
+            yield PersistentVolumeClaim(
+                namespace=pod.namespace,
+                name=name,
+                uid=f"{pod.namespace}/{name}",
+                request=one.request,
+                controller=pod.uid if one.naming is ClaimName.AFTER_POD else "",
+            )

@@ -15,7 +15,7 @@ from closeby.lab.workloads.generating import WorkloadOptions, generate
 from closeby.lab.workloads.jobs import Jobs
 from closeby.lab.workloads.priorities import MIXES, with_priorities
 from closeby.objects.pods import Pod, PodSpec
-from closeby.quality.preemption import PreemptionMeasures
+from closeby.quality.delays import PreemptionMeasures
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import PodUpserted

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.applications import graph
+from closeby.applications import sorts as graph
 from closeby.applications.networks import live_scope
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport

@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 
 from closeby.cluster.columns import Cluster, main_resources, offered, taking_pods
 from closeby.kube.metrics.meters import gauge
-from closeby.quality.fragmentation import largest_shares
+from closeby.quality.moments import largest_shares
 from closeby.quality.placements import level_names
 from closeby.scheduling.engine import Engine
 

@@ -9,8 +9,7 @@ from msgspec import Struct
 from scipy.special import stdtrit
 
 from closeby.lab.workloads.jobs import JobClass
-from closeby.quality.delays import Delay
-from closeby.quality.preemption import PreemptionMeasures
+from closeby.quality.delays import Delay, PreemptionMeasures
 from closeby.quality.summary import LevelMeasures, Measures
 from closeby.quality.traffic import RunTraffic
 

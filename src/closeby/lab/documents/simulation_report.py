@@ -26,8 +26,8 @@ from closeby.lab.documents.simulation import (
 from closeby.lab.replay.failures import FailureRate
 from closeby.lab.replay.history import History
 from closeby.lab.workloads.jobs import Jobs
+from closeby.quality.delays import PreemptionMeasures
 from closeby.quality.placements import level_names
-from closeby.quality.preemption import PreemptionMeasures
 from closeby.quality.summary import Measures
 from closeby.topology.tree import ROOT, Tree
 

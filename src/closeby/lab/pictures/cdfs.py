@@ -20,8 +20,7 @@ from closeby.lab.replay.history import History, columns_of
 from closeby.objects.arrays import Floats
 from closeby.objects.words import plural, plural_noun
 from closeby.quality.delays import SIZE_BUCKETS, SizeUnit, size_bucket, size_unit, sizes
-from closeby.quality.placements import level_names, placements
-from closeby.quality.spans import excess_spans, fewest, spans
+from closeby.quality.placements import excess_spans, fewest, level_names, placements, spans
 from closeby.quality.summary import waits_of
 
 #: What is shown of the traffic of an application: the first is a cost, the others are shares of its pairs.

@@ -32,9 +32,8 @@ from closeby.lab.pictures.scene import Scene
 from closeby.objects.arrays import Floats, Ints
 from closeby.objects.words import path_text
 from closeby.quality.contention import tier_above, uplink_uses, uplinks
-from closeby.quality.model import DEFAULT_MODEL, Model
+from closeby.quality.model import DEFAULT_MODEL, Model, rings
 from closeby.quality.placements import placements
-from closeby.quality.rings import rings
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 

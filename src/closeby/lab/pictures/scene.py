@@ -13,8 +13,7 @@ from closeby.objects.arrays import Bools, Floats, Ints
 from closeby.objects.words import path_text, plural, plural_noun, span_text, time_text
 from closeby.quality.delays import waits
 from closeby.quality.moments import NO_OUTAGES, Outages
-from closeby.quality.placements import level_names, placements
-from closeby.quality.spans import spans
+from closeby.quality.placements import level_names, placements, spans
 from closeby.topology.tree import ROOT_LEVEL, Tree
 
 GPU = "GPU"

@@ -14,9 +14,8 @@ from closeby.objects.arrays import Floats, Ints
 from closeby.objects.nodes import is_gpu
 from closeby.objects.pods import Pod, gang_key
 from closeby.objects.words import plural
-from closeby.quality.needs import gpus_of, node_gpus
-from closeby.quality.placements import Placements, level_names, placements
-from closeby.quality.spans import spans
+from closeby.quality.gangs import gpus_of, node_gpus
+from closeby.quality.placements import Placements, level_names, placements, spans
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
 

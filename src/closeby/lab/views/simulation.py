@@ -17,10 +17,9 @@ from closeby.lab.documents.simulation import (
 )
 from closeby.lab.views.measures import MODELLED, PLACES, SEGMENTS, USE, by_layer, by_level, of_run
 from closeby.objects.words import plural, plural_noun, time_text
-from closeby.quality.delays import SizeUnit
-from closeby.quality.preemption import PreemptionMeasures
+from closeby.quality.delays import PreemptionMeasures, SizeUnit
+from closeby.quality.moments import Window
 from closeby.quality.summary import Measures
-from closeby.quality.utilisation import Window
 from closeby.report.views.layout import Indented, plain_table, section
 from closeby.report.views.quality import constants
 
