@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.cluster.columns import Batch
-from closeby.objects.arrays import Counts, Floats, Ints
+from closeby.objects.arrays import Counts
 from closeby.objects.groups import Layer
 from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
@@ -41,7 +41,6 @@ from closeby.scheduling.gangs.parts import NodeSet
 from closeby.scheduling.judging.class_results import ClassResults
 from closeby.scheduling.judging.pod_classes import PodClass, Share
 from closeby.scheduling.outcomes import Outcome, Output, Suspended, outcomes_of
-from closeby.scheduling.placing.bounds import Bounds, Weights
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.statement import Statement
 from closeby.topology.tree import Tree
@@ -282,29 +281,6 @@ def test_a_kind_that_is_in_use_is_judged_once(monkeypatch: pytest.MonkeyPatch) -
         pass
     # Once one by one, when none is in use yet, and once all together.
     assert len(judged) == size and judged.total() < 3 * size
-
-
-def test_mixtures_of_pods_are_looked_at_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of 24 kinds of pods, on nodes of which each has another amount free and takes one or two."""
-    it, kinds = engine(), 24
-    it.handle(*(NodeUpserted(node(f"n{i}", {"rack": f"r{i % 4}"}, {"cpu": 2010 + i})) for i in range(48)))
-    it.handle(TopologyChanged(fabric("rack", HOSTNAME)))
-    layer = Layer(level="rack", size=kinds)
-    it.handle(GroupChanged(replace(gang("mixed", 4 * kinds), layers=(layer,))))
-    members = pods("mixed", 4 * kinds)
-    members = [replace(one, spec=spec(cpu=1000 + at % kinds)) for at, one in enumerate(members)]
-    it.handle(*map(PodUpserted, members))
-    counted, most, sums, lack = 0, 0, 0, Bounds._lack
-
-    def counting(self: Bounds, weights: Weights, mixtures: Floats, *more: Ints) -> tuple[float, Weights]:
-        nonlocal counted
-        counted += mixtures.size
-        return lack(self, weights, mixtures, *more)
-
-    monkeypatch.setattr(Bounds, "_lack", counting)
-    for _, _ in zip(range(200), turns(it), strict=False):
-        sums, most, counted = sums + counted, max(most, counted), 0
-    assert sums > 2 * most and most < (ALLOWANCE + BEYOND) << 13
 
 
 def test_terms_that_many_pods_have_are_kept_once() -> None:

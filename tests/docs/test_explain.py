@@ -8,7 +8,7 @@ import pytest
 
 from closeby.reading.decoding.keys import EXPECTED_END
 from closeby.whatif import ends
-from closeby.whatif.gathering import ITEMS, TOGETHER
+from closeby.whatif.gathering import DECISIONS_OF_ALL, ITEMS
 from closeby.whatif.records import Kind
 from closeby.whatif.trials import DECISIONS, MOVES_A_DECISION
 from tests.cli.calling import closeby, report
@@ -37,7 +37,7 @@ def test_it_names_every_kind_and_every_bound() -> None:
     assert [kind for kind in Kind if f"`{kind}`" not in PROSE] == []
     assert f"{DECISIONS:,} decisions" in PROSE
     assert f"{MOVES_A_DECISION:,} moves" in PROSE
-    assert f"all together {TOGETHER:,}," in PROSE
+    assert f"all together {DECISIONS_OF_ALL:,}," in PROSE
     assert f"ends of {ends.JOBS} jobs" in PROSE
     assert PROSE.count(f"{ITEMS} ") == 1
     assert EXPECTED_END in PROSE

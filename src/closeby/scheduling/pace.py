@@ -87,12 +87,14 @@ SEGMENT_BACKTRACKS = 512
 GROWTHS = 64
 #: Steps of the check whether siblings can share out the domains at all.
 STEPS = 100_000
+#: Steps of the solver in all programs of a decision.
+SOLVER = 2_000
 
 
 class Budget:
     """Counts down what is left. ``spent`` becomes True when something was left untried."""
 
-    __slots__ = ("_pace", "_undivided", "backtracks", "candidates", "growths", "spent", "steps")
+    __slots__ = ("_pace", "_undivided", "backtracks", "candidates", "growths", "solver", "spent", "steps")
 
     def __init__(self, pace: Pace = UNPACED) -> None:
         """The ``pace`` counts all that is taken."""
@@ -101,6 +103,7 @@ class Budget:
         self.backtracks = BACKTRACKS
         self.growths = GROWTHS
         self.steps = STEPS
+        self.solver = SOLVER
         self.spent = False
         #: Backtracks that segments took from a search without any.
         self._undivided = 0

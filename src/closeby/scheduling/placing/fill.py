@@ -3,18 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import Final
 
 import numpy as np
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Bools, Ints
+from closeby.objects.arrays import Bools
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import EVERYWHERE, Distinctions, NodeSet, mean_scores, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.judging.figures import DomainCounts, MeanScores
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.by_score import ByScore
@@ -24,32 +22,10 @@ from closeby.scheduling.placing.mutual import Mutual
 from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.sums import Sums
 from closeby.scheduling.placing.trial import Trial
+from closeby.scheduling.placing.unequal import UnequalFill
+from closeby.scheduling.solving.best_fit import Fit
+from closeby.scheduling.solving.program import Verdict
 from closeby.topology.tree import Domain, Tree
-
-#: Finer domains of a level that are tried for unequal pods.
-FINER_DOMAINS: Final = 3
-#: Steps for placing equal pods beside others of the same part.
-_PER_KIND: Final = 30
-
-
-class _UsedDomains:
-    """The finest domains in which pods have been placed since a point of the statement."""
-
-    def __init__(self, statement: Statement, tree: Tree) -> None:
-        self._statement = statement
-        self._tree = tree
-        #: What was placed before is in ``_known``; many kinds of pods are placed one after another.
-        self._seen = statement.checkpoint()
-        self._known: Ints = np.zeros(0, dtype=np.intp)
-
-    def so_far(self) -> Ints:
-        """Their numbers, ascending, as of now; -1 stands for nodes that are in none."""
-        placed = [batch.slots for batch in self._statement.since(self._seen)]
-        if placed:
-            self._seen = self._statement.checkpoint()
-            more = self._tree.owners_of_slots(np.concatenate(placed), self._tree.node_level - 1)
-            self._known = np.union1d(self._known, more)
-        return self._known
 
 
 class Filler:
@@ -101,7 +77,7 @@ class Filler:
                     return True
                 self._statement.rollback(mark)
             if beyond or any(share.pod_class.blind_filters for share in demand):
-                if self.sums.lack_room(demand, tree, inside):
+                if self.sums.decide(demand, tree, inside, budget).verdict is Verdict.INFEASIBLE:
                     return False
                 if self._one_after_another(demand, inside, tree, budget):
                     return True
@@ -111,7 +87,7 @@ class Filler:
         if len(demand) == 1:
             done = self._by_descent(demand[0], candidate, inside, strategy, tree)
         else:
-            done = self._by_trial(demand, candidate, inside, strategy, tree, budget)
+            done = self._unequal(demand, candidate, inside, strategy, tree, budget)
         if not done:
             self._statement.rollback(mark)
         return done
@@ -123,7 +99,10 @@ class Filler:
 
     def fits_nowhere(self, demand: Sequence[Share]) -> bool:
         """Whether unequal pods certainly don't fit beside each other in the whole cluster."""
-        return self.counts_exactly(demand) and self.sums.in_vain(demand, self._flat_tree(), EVERYWHERE)
+        if not self.counts_exactly(demand):
+            return False
+        fit = self.sums.decide(demand, self._flat_tree(), EVERYWHERE, Budget())
+        return fit.verdict is Verdict.INFEASIBLE
 
     def at_once(self, share: Share) -> bool:
         """Whether equal pods need not be placed one by one."""
@@ -181,8 +160,11 @@ class Filler:
         mark = self._statement.checkpoint()
         by_score: bool | None = None
         for meeting in mutual.meetings():
-            # Of equal pods the limits say as much.
-            if len(demand) > 1 and (mutual.in_vain(meeting) or self.sums.in_vain(demand, tree, meeting)):
+            fit = Fit(Verdict.UNDECIDED)
+            if len(demand) > 1:  # Of equal pods the limits say as much.
+                vain = mutual.in_vain(meeting)
+                fit = Fit(Verdict.INFEASIBLE) if vain else mutual.decide(meeting, self.sums, budget)
+            if fit.verdict is Verdict.INFEASIBLE:
                 if not budget.take_candidate():
                     break
                 continue
@@ -195,7 +177,7 @@ class Filler:
                 budget.spent = True  # Other nodes for the first pods might have let the last ones in.
                 continue
             settled = mutual.share_out(meeting) if at_once else None
-            if settled or (settled is None and mutual.search(meeting, budget)):
+            if settled or (settled is None and mutual.search(meeting, fit, budget)):
                 return True
             if not budget.take_candidate():
                 break
@@ -208,13 +190,12 @@ class Filler:
         inside: NodeSet,
         strategy: Strategy,
         tree: Tree,
-        start: Domain | None = None,
     ) -> bool:
         """Equal pods: exact, since every pod placed on a node leaves room for one fewer there."""
         mark = self._statement.checkpoint()
         left = share.pods
         steps = 0
-        for domain, fill_level in _outward(candidate, inside, tree) if start is None else ((start, None),):
+        for domain, fill_level in _outward(candidate, inside, tree):
             counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
             taken = min(len(left), counts.inside(domain))
             if not taken:
@@ -233,7 +214,7 @@ class Filler:
             self._in_topology_order(mark, share.pods, tree)
         return True
 
-    def _by_trial(
+    def _unequal(
         self,
         demand: Sequence[Share],
         candidate: Candidate | None,
@@ -242,55 +223,37 @@ class Filler:
         tree: Tree,
         budget: Budget,
     ) -> bool:
-        """Unequal pods: the class with the least room first, by descent; if that fails, a bounded search.
-
-        They go to the finest domain inside that holds them all, if one does.
-        """
-        domain = inside.domain_in(tree)
+        """Unequal pods, in the fewest domains; those that spread each kind by itself, where they fit so."""
         counts = [
             scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
             for share in demand
         ]
-        rooms = {id(share): of.inside(domain) for share, of in zip(demand, counts, strict=True)}
-        if any(rooms[id(share)] < len(share.pods) for share in demand):
+        domain = inside.domain_in(tree)
+        room = {id(share): one.inside(domain) for share, one in zip(demand, counts, strict=True)}
+        if any(room[id(share)] < len(share.pods) for share in demand):
             return False
-        if self.sums.ask_more(demand, tree, domain) and self.sums.in_vain(demand, tree, inside):
-            return False
-        hardest_first = sorted(demand, key=lambda share: rooms[id(share)] / len(share.pods))
+        hardest_first = sorted(demand, key=lambda share: room[id(share)] / len(share.pods))
         mark = self._statement.checkpoint()
-        spread = strategy is Strategy.SPREAD
-        means = mean_scores(self._table, self._state, list(zip(demand, counts, strict=True)))
-        for finer in () if spread else _finer_domains(domain, demand, counts, means):
-            if all(self._by_descent(one, candidate, inside, strategy, tree, finer) for one in hardest_first):
+        if strategy is Strategy.SPREAD:
+            if all(self._by_descent(one, candidate, inside, strategy, tree) for one in hardest_first):
                 return True
             self._statement.rollback(mark)
-        for close in (True, False) if not spread else (False,):
-            moved = False
-            used = _UsedDomains(self._statement, tree)
-            for share in hardest_first:
-                self._state.pace.take(_PER_KIND)
-                start = self._beside(share, used, inside, tree) if close else None
-                moved |= start is not None
-                if not self._by_descent(share, candidate, inside, strategy, tree, start):
-                    break
-            else:
-                return True
-            self._statement.rollback(mark)
-            if close and not moved:
-                break
-        if self.sums.in_vain(demand, tree, inside):
+        fill = UnequalFill(
+            table=self._table,
+            statement=self._statement,
+            sums=self.sums,
+            demand=demand,
+            inside=inside,
+            tree=tree,
+            capacity=self._cluster.capacity,
+        )
+        verdict = fill.place(candidate, budget)
+        if verdict is Verdict.FEASIBLE:
+            return True
+        self._statement.rollback(mark)
+        if verdict is Verdict.INFEASIBLE:
             return False
         return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
-
-    def _beside(self, share: Share, used: "_UsedDomains", inside: NodeSet, tree: Tree) -> Domain | None:
-        """The tightest of the finest domains in use that holds all pods of a class."""
-        level = tree.node_level - 1
-        if level <= inside.domain_in(tree).level or not len(domains := used.so_far()):
-            return None
-        counts = scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity)
-        room = counts.of(level)[domains]
-        enough = np.flatnonzero((room >= len(share.pods)) & (domains >= 0))
-        return Domain(level, int(domains[enough[np.argmin(room[enough])]])) if len(enough) else None
 
     def _one_after_another(
         self, demand: Sequence[Share], inside: NodeSet, tree: Tree, budget: Budget
@@ -355,29 +318,6 @@ class Filler:
         slots = np.concatenate([batch.slots for batch in self._statement.since(mark)])
         self._statement.rollback(mark)
         self._statement.assume(pods, slots[np.argsort(tree.position_of[slots], kind="stable")])
-
-
-def _finer_domains(
-    domain: Domain, demand: Sequence[Share], counts: Sequence[DomainCounts], means: MeanScores
-) -> Iterator[Domain]:
-    """Domains inside another one that may hold all pods, the finest first, of a level the tightest.
-
-    Each class finds room there by itself, and the nodes may take that many pods in all; whether they fit
-    beside each other is not known.
-    """
-    tree, asked = counts[0].tree, np.array([[len(share.pods)] for share in demand])
-    most = np.maximum.reduce([of.of(tree.node_level) for of in counts])
-    until = np.concatenate([[0], np.cumsum(most)])
-    for level in range(tree.node_level - 1, domain.level, -1):
-        first, end = tree.within(domain, level)
-        rooms = np.stack([of.of(level)[first:end] for of in counts])
-        together = np.diff(until[tree.bounds[level][first : end + 1]])
-        enough = (rooms >= asked).all(axis=0) & (together >= asked.sum())
-        found = np.flatnonzero(enough & tree.labelled[level][first:end])
-        size, scores = rooms[:, found].sum(axis=0), means(level, found) if len(found) > 1 else None
-        order = np.lexsort((size,) if scores is None else (-scores, size))
-        for index in found[order[:FINER_DOMAINS]].tolist():
-            yield Domain(level, first + index)
 
 
 def _outward(candidate: Candidate | None, inside: NodeSet, tree: Tree) -> Iterator[tuple[Domain, int | None]]:

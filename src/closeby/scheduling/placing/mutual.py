@@ -6,8 +6,8 @@ step is one that all filters allow at that moment, so that some order of the pod
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
@@ -15,10 +15,11 @@ from typing import Final
 import numpy as np
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Counts, Ints
+from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.groups import Strategy
+from closeby.objects.pods import Pod
 from closeby.scheduling.by_domain import DomainLimit, DomainMask
-from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_fits
+from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_counts, scoped_fits
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.interactions import Apart
@@ -27,6 +28,8 @@ from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.descent import descend
 from closeby.scheduling.placing.limits import bounds, capped, exceed_domains, finest_first, room_of
 from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.sums import Sums
+from closeby.scheduling.solving.best_fit import MOST_KINDS, Fit, Rule
 from closeby.topology.tree import Tree
 
 #: Nodes for which the room of a kind of pods is looked at in one step.
@@ -59,7 +62,16 @@ class Mutual:
         self._strategy = strategy
         self._masks = [masks_of(table.domain_filters, share.pods[0]) for share in demand]
         self._among = table.interactions(demand)
+        self._planned: list[Rule] = []
         self._reaches_beyond = any(share.reaches_beyond for share in demand)
+
+    @cached_property
+    def _labelled(self) -> list[list[Pod]]:
+        """Of each share one pod with each set of labels."""
+        return [
+            list({(pod.namespace, *sorted(pod.labels.items())): pod for pod in share.pods}.values())
+            for share in self._demand
+        ]
 
     def meetings(self) -> Iterator[NodeSet]:
         """Node sets to try one after another: the domains in which all pods may have to meet, then all."""
@@ -107,10 +119,97 @@ class Mutual:
         self._statement.assume(share.pods, slots[np.argsort(self._tree.position_of[slots], kind="stable")])
         return True
 
-    def search(self, inside: NodeSet, budget: Budget) -> bool:
-        """Place the pods one by one, in any order and on any node that the filters allow then."""
-        search = _Search(self, self._slots(inside), budget)
-        return search.run()
+    def decide(self, inside: NodeSet, sums: Sums, budget: Budget) -> Fit:
+        """Whether the pods fit, as amounts and their own terms say; an order is not looked for."""
+        domain, capacity = inside.domain_in(self._tree), self._cluster.capacity
+        slots = self._tree.slot_at[slice(*self._tree.span(domain))]
+        counts = [
+            scoped_counts(self._table, share.pod_class, self._tree, inside, capacity)
+            for share in self._demand
+        ]
+        self._planned = self._rules(slots) if len(self._demand) <= MOST_KINDS else []
+        pods, free, room = sums.columns(self._demand, self._tree, domain, counts)
+        fit = pods.decide(free, room, budget.solver, self._planned)
+        budget.solver -= fit.steps
+        return fit
+
+    def search(self, inside: NodeSet, fit: Fit, budget: Budget) -> bool:
+        """Place the pods as ``decide`` found, in an order that the filters allow.
+
+        Where it found nothing, or there is no such order, in any order and on any node that they allow then.
+        """
+        slots = self._tree.slot_at[slice(*self._tree.span(inside.domain_in(self._tree)))]
+        if fit.placed is not None and self._replay(fit.placed, slots, self._planned):
+            return True
+        return _Search(self, self._slots(inside), budget).run()
+
+    def _rules(self, slots: Ints) -> list[Rule]:
+        """What the pods' own terms say of where they may be in the end; all of it is so in any placement."""
+        spreads: list[tuple[int, DomainMask, DomainLimit, Bools]] = []
+        for place, masks in enumerate(self._masks):
+            for mask in masks:
+                limit = mask.limit()
+                if limit is not None and limit.eligible is not None:
+                    counts = [mask.grows_with(pod) for of_share in self._labelled for pod in of_share]
+                    spreads.append((place, mask, limit, np.array(counts)))
+        owners = np.repeat(np.arange(len(self._demand)), [len(of_share) for of_share in self._labelled])
+        rules: dict[Hashable, Rule] = {}
+        for _, mask, limit, selected in spreads:
+            counted, missed = set(owners[selected].tolist()), set(owners[~selected].tolist())
+            # The last of these in a domain saw all others of them, and its own term says no less.
+            alike = {
+                place
+                for place, other, own, others in spreads
+                if other.key == mask.key and own.max_skew <= limit.max_skew and _same(own, limit)
+                if np.array_equal(others, selected)
+            }
+            kinds = tuple(sorted(alike - missed))
+            rules[mask.key, limit.max_skew, limit.min_domains, selected.tobytes(), kinds] = Rule(
+                kinds=kinds,
+                counted=tuple(sorted(counted)),
+                codes=limit.codes[slots].astype(np.int64),
+                counts=limit.counts,
+                eligible=limit.eligible,
+                max_skew=limit.max_skew,
+                min_domains=limit.min_domains,
+            )
+        for apart in () if self._among is None else self._among.apart:
+            kinds = tuple(
+                place for place, number in apart.pods.items() if number == len(self._demand[place].pods)
+            )
+            codes = self._cluster.labels.column(apart.key).codes[slots].astype(np.int64)
+            rules[apart.key, kinds] = Rule(kinds=kinds, codes=codes, counts=np.zeros(0, dtype=np.int64))
+        return list(rules.values())
+
+    def _replay(self, placed: Counts, slots: Ints, rules: Sequence[Rule]) -> bool:
+        """Place pods as planned, in an order in which the filters allow each; False where none is found."""
+        kinds, nodes = np.nonzero(placed)
+        takes = placed[kinds, nodes]
+        kinds, nodes = np.repeat(kinds, takes), np.repeat(nodes, takes)
+        rank = np.zeros(len(nodes), dtype=np.int64)
+        for rule in rules:
+            if rule.eligible is not None:
+                codes = rule.codes[nodes]
+                order = np.argsort(codes, kind="stable")
+                place = np.empty(len(order), dtype=np.int64)
+                place[order] = np.arange(len(order)) - np.searchsorted(codes[order], codes[order])
+                np.maximum(rank, rule.counts[codes] + place, out=rank)
+        order = np.argsort(rank, kind="stable")
+        waiting = list(zip(kinds[order].tolist(), slots[nodes[order]].tolist(), strict=True))
+        left = [iter(share.pods) for share in self._demand]
+        mark = self._statement.checkpoint()
+        while waiting:
+            later = []
+            for kind, slot in waiting:
+                if self._table.of(self._demand[kind].pods[0]).fits[slot] > 0:
+                    self._statement.assume_one(next(left[kind]), slot)
+                else:
+                    later.append((kind, slot))
+            if len(later) == len(waiting):
+                self._statement.rollback(mark)
+                return False
+            waiting = later
+        return True
 
     def _too_few_domains(self, apart: Apart, inside: NodeSet) -> bool:
         slots = self._slots(inside)
@@ -228,6 +327,15 @@ class Mutual:
             self._table.refresh(share.pod_class)
             rows.append(share.pod_class.fits[slots])
         return np.stack(rows)
+
+
+def _same(one: DomainLimit, other: DomainLimit) -> bool:
+    """Whether the least of the same domains counts, with the same placed pods in each."""
+    eligible = (one.eligible, other.eligible)
+    return all(
+        first is not None and second is not None and np.array_equal(first, second)
+        for first, second in ((one.counts, other.counts), eligible)
+    )
 
 
 def _exact(limits: Sequence[DomainLimit]) -> bool:

@@ -18,8 +18,9 @@ from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.pace import Pace
-from closeby.scheduling.placing.bounds import Bounds
 from closeby.scheduling.placing.sums import Sums
+from closeby.scheduling.solving.best_fit import UnequalPods
+from closeby.scheduling.solving.program import Verdict
 from closeby.topology.tree import Domain, Tree
 
 #: Of so many kinds of domains, and of no more segments in one, mixtures of pods are looked at.
@@ -208,17 +209,19 @@ def _by_mixtures(
     That is not looked at where domains are of too many kinds, or it takes too many steps.
     """
     needs = [(cluster.demand(share.pod_class.pod.spec), number) for share, number in kind.shares]
-    free = np.stack([cluster.free(row, slots) for row in Bounds(needs).rows])
+    free = np.stack([cluster.free(row, slots) for row in UnequalPods(needs).rows])
     pace.note(free.size // _FIGURES)
     first_of_kind, kinds = _kinds_of_domains(np.concatenate([free, room]), ends)
     if len(first_of_kind) > FEW:
         return found
-    bounds: dict[int, Bounds] = {}
+    bounds: dict[int, UnequalPods] = {}
 
     def exceeded(number: int, nodes: slice) -> bool:
         if number not in bounds:
-            bounds[number] = Bounds([(demand, count * number) for demand, count in needs], pace)
-        return bounds[number].exceeded(free[:, nodes], room[:, nodes])
+            bounds[number] = UnequalPods([(demand, count * number) for demand, count in needs])
+        beside = bounds[number]
+        usable = beside.binding(free[:, nodes], room[:, nodes])
+        return beside.decide(usable, room[:, nodes], 200).verdict is Verdict.INFEASIBLE
 
     most, began = found[first_of_kind], pace.steps
     for at, domain in enumerate(first_of_kind.tolist()):

@@ -10,9 +10,10 @@ from closeby.cluster.columns import MOST, Cluster, Demand
 from closeby.objects.arrays import Amounts, Bools, Counts, Ints
 from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.pace import Pace
-from closeby.scheduling.placing.bounds import MOST_KINDS, Bounds
+from closeby.scheduling.pace import Budget, Pace
+from closeby.scheduling.solving.best_fit import Fit, UnequalPods
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 #: Figures that are read in one step.
@@ -39,46 +40,43 @@ class _Times(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Sums:
-    """Asks the bounds about the nodes of domains, as they are now."""
+    """Asks about unequal pods on the nodes of domains, as they are now."""
 
     def __init__(self, cluster: Cluster, table: ClassTable, pace: Pace) -> None:
         self._cluster = cluster
         self._table = table
         self._pace = pace
         #: By the needs of unequal pods.
-        self._bounds: dict[Needs, Bounds] = {}
+        self._pods: dict[Needs, UnequalPods] = {}
         #: By the needs of unequal pods, the name of a tree and a level.
         self._times: dict[tuple[Needs, str, int], _Times] = {}
         #: Whether a resource, by its place among those asked for, limits the pods of a tree as it should.
-        self._limiting: dict[tuple[Bounds, int, str], bool] = {}
+        self._limiting: dict[tuple[UnequalPods, int, str], bool] = {}
 
-    def lack_room(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
-        """Whether pods certainly don't fit beside each other, even if none took a volume from another."""
-        domain, capacity = inside.domain_in(tree), self._cluster.capacity
-        return any(
-            scoped_counts(self._table, share.pod_class, tree, inside, capacity).inside(domain)
-            < len(share.pods)
-            for share in demand
-        ) or self.in_vain(demand, tree, inside)
+    def decide(self, demand: Sequence[Share], tree: Tree, inside: NodeSet, budget: Budget) -> Fit:
+        """Whether unequal pods fit beside each other, as far as amounts and the room for each kind say.
 
-    def in_vain(self, demand: Sequence[Share], tree: Tree, inside: NodeSet) -> bool:
-        """Whether unequal pods certainly don't fit beside each other."""
+        Where they take volumes from each other, or keep off each other, that is at the most what fits.
+        """
         self._pace.take(500)
-        domain = inside.domain_in(tree)
-        bounds, free = self._bounds_and_free(demand, tree, domain)
+        capacity = self._cluster.capacity
+        counts = [scoped_counts(self._table, share.pod_class, tree, inside, capacity) for share in demand]
+        pods, free, room = self.columns(demand, tree, inside.domain_in(tree), counts)
+        fit = pods.decide(free, room, budget.solver)
+        budget.solver -= fit.steps
+        return fit
+
+    def columns(
+        self, demand: Sequence[Share], tree: Tree, domain: Domain, counts: Sequence[DomainCounts]
+    ) -> tuple[UnequalPods, Amounts, Counts]:
+        """Pods, what is free of each resource that limits them, and the room for each kind alone.
+
+        Of the nodes of a domain, in the order of the tree; ``counts`` are those of each kind.
+        """
         first, end = tree.span(domain)
-        rooms = (
-            scoped_counts(self._table, share.pod_class, tree, inside, self._cluster.capacity).of(
-                tree.node_level
-            )[first:end]
-            for share in demand
-        )
-        if len(demand) <= MOST_KINDS:
-            return bounds.exceeded(free, np.stack(list(rooms)))
-        exceeded = bounds.asked_beyond(free)
-        for kind, room in enumerate(rooms if exceeded.any() else ()):
-            exceeded &= bounds.limiting(kind, free, room)
-        return bool(exceeded.any())
+        pods = self._pods_of(demand)
+        room = np.stack([one.of(tree.node_level)[first:end] for one in counts])
+        return pods, pods.binding(self._free(pods, tree.slot_at[first:end]), room), room
 
     def times(self, demand: Sequence[Share], tree: Tree, level: int, inside: NodeSet) -> Counts:
         """How many times all pods together fit into each domain of a level at the most, (domains,).
@@ -107,7 +105,7 @@ class Sums:
         self, demand: Sequence[Share], tree: Tree, level: int, domains: Ints | None, allowed: Bools | None
     ) -> Counts:
         """The same for some domains of a level, or for all, and for nodes that are ``allowed``, (slots,)."""
-        bounds = self._bounds_of(demand)
+        pods = self._pods_of(demand)
         if domains is None:
             slots = tree.slot_at
             ends = {ROOT_LEVEL: np.array([0, len(slots)]), tree.node_level: np.arange(len(slots) + 1)}
@@ -115,12 +113,12 @@ class Sums:
         else:
             slots, first = tree.slots_of(level, domains)
             starts = np.append(first, len(slots))
-        self._pace.note(len(bounds.rows) * len(slots) // _PER_STEP)
-        free = self._free(bounds, slots)
+        self._pace.note(len(pods.rows) * len(slots) // _PER_STEP)
+        free = self._free(pods, slots)
         usable = free if allowed is None else np.where(allowed[slots], free, 0)
         times = np.full(len(starts) - 1, _OFTEN)
-        for row, of_row in enumerate(bounds.times_in(usable, starts)):
-            if (of_row < times).any() and self._limits(demand, bounds, row, tree):
+        for row, of_row in enumerate(pods.times_in(usable, starts)):
+            if (of_row < times).any() and self._limits(demand, pods, row, tree):
                 np.minimum(times, of_row, out=times)
         return times.astype(np.int64)
 
@@ -137,45 +135,35 @@ class Sums:
             np.minimum(times, room.of(level) // len(share.pods), out=times)
         return times
 
-    def ask_more(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> bool:
-        """Whether pods ask for more of a resource than is free in a domain, whether it limits them or not."""
-        bounds, free = self._bounds_and_free(demand, tree, domain)
-        return bool(bounds.asked_beyond(free).any())
-
-    def _limits(self, demand: Sequence[Share], bounds: Bounds, row: int, tree: Tree) -> bool:
+    def _limits(self, demand: Sequence[Share], pods: UnequalPods, row: int, tree: Tree) -> bool:
         """Whether a resource limits all pods as it should; one that is ignored does not."""
-        known = self._limiting.get((bounds, row, tree.name))
+        known = self._limiting.get((pods, row, tree.name))
         if known is not None:
             return known
         self._pace.note(len(demand) * len(tree.slot_at) // _PER_STEP)
-        free = self._free(bounds, tree.slot_at)[[row]]
+        free = self._free(pods, tree.slot_at)[[row]]
         limits = True
         for kind, share in enumerate(demand):
             self._table.refresh(share.pod_class)
             room = share.pod_class.fits[tree.slot_at]
-            limits = limits and bool(bounds.limiting(kind, free, room, [row]).all())
-        self._limiting[bounds, row, tree.name] = limits
+            limits = limits and bool(pods.limiting(kind, free, room, [row]).all())
+        self._limiting[pods, row, tree.name] = limits
         return limits
-
-    def _bounds_and_free(self, demand: Sequence[Share], tree: Tree, domain: Domain) -> tuple[Bounds, Amounts]:
-        """Bounds for pods, and what is free of each resource that they ask for on the nodes of a domain."""
-        bounds = self._bounds_of(demand)
-        return bounds, self._free(bounds, tree.slot_at[slice(*tree.span(domain))])
 
     def _needs(self, demand: Sequence[Share]) -> Needs:
         return tuple([(self._cluster.demand(share.pod_class.pod.spec), len(share.pods)) for share in demand])
 
-    def _bounds_of(self, demand: Sequence[Share]) -> Bounds:
+    def _pods_of(self, demand: Sequence[Share]) -> UnequalPods:
         needs = self._needs(demand)
-        bounds = self._bounds.get(needs)
-        if bounds is None:
-            bounds = self._bounds[needs] = Bounds(needs, self._pace)
-        return bounds
+        pods = self._pods.get(needs)
+        if pods is None:
+            pods = self._pods[needs] = UnequalPods(needs)
+        return pods
 
-    def _free(self, bounds: Bounds, slots: Ints) -> Amounts:
+    def _free(self, pods: UnequalPods, slots: Ints) -> Amounts:
         """What is free of each resource that pods ask for, (R, slots)."""
-        free = np.empty((len(bounds.rows), len(slots)), dtype=np.int64)
-        for place, row in enumerate(bounds.rows):
+        free = np.empty((len(pods.rows), len(slots)), dtype=np.int64)
+        for place, row in enumerate(pods.rows):
             free[place] = self._cluster.free(row, slots)
         np.maximum(free, 0, out=free)  # What is short on an overcommitted node is not taken from others.
         return free

@@ -46,11 +46,11 @@ class Solution(Struct, frozen=True, eq=False):
     values: Ints
     #: Whether no other values cost less.
     best: bool = False
+    #: How much of the limit it took.
+    steps: int = 0
 
 
 _NO_VALUES: Final = np.zeros(0, dtype=np.int64)
-UNDECIDED: Final = Solution(Verdict.UNDECIDED, _NO_VALUES)
-INFEASIBLE: Final = Solution(Verdict.INFEASIBLE, _NO_VALUES)
 
 
 class Program:
@@ -120,7 +120,7 @@ class Program:
         Where the steps do not last for a proof that values cost least, they are given as not ``best``.
         """
         if self._impossible:
-            return INFEASIBLE
+            return Solution(Verdict.INFEASIBLE, _NO_VALUES)
         if not self.size:
             return Solution(Verdict.FEASIBLE, _NO_VALUES, True)
         limit = _Limit(steps)
@@ -128,11 +128,13 @@ class Program:
         solver.run()
         status = solver.getModelStatus()
         if status == _INFEASIBLE:
-            return INFEASIBLE if self._proven(limit) else UNDECIDED
+            verdict = Verdict.INFEASIBLE if self._proven(limit) else Verdict.UNDECIDED
+            return Solution(verdict, _NO_VALUES, steps=limit.taken)
         values = _whole(solver.getSolution().col_value)
         if values is None or len(values) != self.size or not self.holds(values):
-            return UNDECIDED
-        return Solution(Verdict.FEASIBLE, values, status == highspy.HighsModelStatus.kOptimal)
+            return Solution(Verdict.UNDECIDED, _NO_VALUES, steps=limit.taken)
+        best = status == highspy.HighsModelStatus.kOptimal
+        return Solution(Verdict.FEASIBLE, values, best, limit.taken)
 
     def _solver(self, limit: "_Limit") -> _Highs:
         # ``Highs`` of the package prints a line as it is made, which would be part of JSON on stdout.
@@ -245,12 +247,13 @@ class _Limit:
     """Counts steps down: calls by the solver, and linear programs of a proof."""
 
     def __init__(self, steps: int) -> None:
-        self._left = steps
+        self._steps = steps
+        self.taken = 0
 
     def take(self, steps: int) -> bool:
         """So many more; False when no more are allowed."""
-        self._left -= steps
-        return self._left >= 0
+        self.taken += steps
+        return self.taken <= self._steps
 
     def interrupt(
         self,

@@ -1,4 +1,4 @@
-"""Sums show that unequal pods don't fit beside each other, and never that pods don't which do."""
+"""Unequal pods beside each other: placed where they fit, and proven not to fit where they don't."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -12,7 +12,8 @@ from closeby.cluster.columns import Demand
 from closeby.objects.pods import Toleration
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import PodUpserted
-from closeby.scheduling.placing.bounds import Bounds
+from closeby.scheduling.solving.best_fit import Rule, UnequalPods
+from closeby.scheduling.solving.program import Verdict
 from tests.worlds import gang, pods, spec, subgroup, world
 
 
@@ -25,14 +26,24 @@ def needs(*kinds: tuple[tuple[int, ...], int]) -> list[tuple[Demand, int]]:
     ]
 
 
-def exceeded(kinds: Sequence[tuple[tuple[int, ...], int]], nodes: Sequence[tuple[int, ...]]) -> bool:
-    bounds = Bounds(needs(*kinds))
-    free = np.asarray(nodes, dtype=np.int64).T[bounds.rows]
+def decided(
+    kinds: Sequence[tuple[tuple[int, ...], int]],
+    nodes: Sequence[tuple[int, ...]],
+    rules: Sequence[Rule] = (),
+) -> Verdict:
+    """The verdict; what is placed keeps to the amounts."""
+    asked_for = UnequalPods(needs(*kinds))
+    free = np.asarray(nodes, dtype=np.int64).T[asked_for.rows]
     room = [
         [min(have // of for have, of in zip(node, asked, strict=True) if of) for node in nodes]
         for asked, _ in kinds
     ]
-    return bounds.exceeded(free, np.asarray(room, dtype=np.int64))
+    fit = asked_for.decide(free, np.asarray(room, dtype=np.int64), 1_000, rules)
+    if fit.placed is not None:
+        asked = np.asarray([asked for asked, _ in kinds])[:, asked_for.rows]
+        assert (asked.T @ fit.placed <= free).all()
+        assert fit.placed.sum(axis=1).tolist() == [count for _, count in kinds]
+    return fit.verdict
 
 
 def fits(kinds: Sequence[tuple[tuple[int, ...], int]], nodes: Sequence[tuple[int, ...]]) -> bool:
@@ -61,12 +72,12 @@ def test_a_dozen_sizes_are_ruled_out_that_exceed_the_nodes_by_little(of_each: in
     kinds = [((3 + index % 4, 80 * (3 + index % 4) + index), of_each) for index in range(12)]
     nodes = [(8, 720)] * 300 + [(4, 360)] * 100
     assert sum(asked[0] * count for asked, count in kinds) <= sum(have for have, _ in nodes)
-    assert exceeded(kinds, nodes)
-    assert not exceeded([(asked, 46) for asked, _ in kinds], nodes)
+    assert decided(kinds, nodes) is Verdict.INFEASIBLE
+    assert decided([(asked, 46) for asked, _ in kinds], nodes) is Verdict.FEASIBLE
 
 
 @pytest.mark.parametrize("seed", range(250))
-def test_what_is_ruled_out_does_not_fit(seed: int) -> None:
+def test_pods_are_placed_exactly_when_they_fit(seed: int) -> None:
     draw = Random(seed)
     resources = draw.randint(1, 2)
     nodes = [tuple(draw.randint(0, 8) for _ in range(resources)) for _ in range(draw.randint(1, 5))]
@@ -74,25 +85,65 @@ def test_what_is_ruled_out_does_not_fit(seed: int) -> None:
         (tuple(draw.randint(1 if at == 0 else 0, 5) for at in range(resources)), draw.randint(1, 4))
         for _ in range(draw.randint(1, 3))
     ]
-    if exceeded(kinds, nodes):
-        assert not fits(kinds, nodes), f"seed {seed}: {kinds} on {nodes}"
+    expected = Verdict.FEASIBLE if fits(kinds, nodes) else Verdict.INFEASIBLE
+    assert decided(kinds, nodes) is expected, f"seed {seed}: {kinds} on {nodes}"
 
 
-def test_most_of_what_does_not_fit_is_ruled_out() -> None:
-    """On nodes of eight there is little between the sums and the truth."""
-    draw = Random(1)
-    hopeless = ruled_out = 0
-    for _ in range(150):
-        nodes = [(draw.choice((4, 8, 8)),) for _ in range(draw.randint(3, 5))]
-        kinds = [((amount,), draw.randint(1, 4)) for amount in draw.sample(range(2, 8), 2)]
-        if not fits(kinds, nodes):
-            hopeless += 1
-            ruled_out += exceeded(kinds, nodes)
-    assert hopeless > 50
-    assert ruled_out >= 0.8 * hopeless
+def test_one_more_free_gpu_never_leaves_a_gang_undecided() -> None:
+    """12 sizes that fill 60 nodes nearly, whatever of them is in use."""
+    kinds = [((3 + index % 4, 100 * index), 4 + (index < 8)) for index in range(12)]
+    for used in range(30):
+        nodes = [(8 - (index < used), 9_000) for index in range(60)]
+        assert decided(kinds, nodes) is not Verdict.UNDECIDED, used
 
 
-ONE_BESIDE = [((5,), 10), ((3,), 15)]
+def test_pods_that_fill_nodes_exactly_in_two_resources_are_placed() -> None:
+    """Each node was cut into a few pods, all of different sizes: so many mixtures that nodes are rows."""
+    draw = Random(5)
+    kinds: list[tuple[tuple[int, ...], int]] = []
+    for _ in range(8):
+        cores, gpus = 64, 8
+        while gpus > 1:
+            part, share = draw.randint(1, min(5, gpus)), draw.randint(0, cores // 2)
+            kinds.append(((part, share), 1))
+            gpus, cores = gpus - part, cores - share
+        if gpus:
+            kinds.append(((gpus, cores), 1))
+    assert decided(kinds, [(8, 64)] * 8) is Verdict.FEASIBLE
+
+
+def spread(codes: Sequence[int], kinds: tuple[int, ...], placed: Sequence[int] = (), skew: int = 1) -> Rule:
+    counts = np.asarray([0, *placed] if placed else [0] * (max(codes) + 1))
+    eligible = np.arange(len(counts)) > 0
+    return Rule(
+        kinds=kinds,
+        counted=kinds,
+        codes=np.asarray(codes),
+        counts=counts,
+        eligible=eligible,
+        max_skew=skew,
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rules", "fit"),
+    [
+        pytest.param([4, 4, 1], [spread([1, 1, 2], (0, 1))], True, id="two in one zone, one in the other"),
+        pytest.param([4, 4, 0], [spread([1, 1, 2], (0, 1))], False, id="the other zone has no room"),
+        pytest.param([4, 4, 4], [spread([1, 1, 2], (0, 1), [0, 3])], True, id="placed pods count"),
+        pytest.param([4, 1], [spread([1, 2], (0, 1), [5, 0])], False, id="a zone that has too many"),
+        pytest.param([8, 8], [Rule(kinds=(0, 1), codes=np.asarray([1, 2]), counts=np.zeros(0, int))], False,
+            id="one to a node"),
+        pytest.param([8, 8, 8], [Rule(kinds=(0, 1), codes=np.asarray([1, 2, 2]), counts=np.zeros(0, int))],
+            False, id="one to a rack"),
+        pytest.param([8, 8, 8], [Rule(kinds=(1,), codes=np.asarray([1, 2, 2]), counts=np.zeros(0, int))],
+            True, id="one kind of them to a rack"),
+    ],
+)  # fmt: skip
+def test_rules_of_domains_hold_for_three_pods(nodes: list[int], rules: list[Rule], fit: bool) -> None:
+    kinds = [((1,), 1), ((2,), 2)] if len(nodes) > 2 or nodes[0] == 8 else [((1,), 2), ((1,), 1)]
+    expected = Verdict.FEASIBLE if fit else Verdict.INFEASIBLE
+    assert decided(kinds, [(one,) for one in nodes], rules) is expected
 
 
 @pytest.mark.parametrize(
@@ -106,21 +157,18 @@ ONE_BESIDE = [((5,), 10), ((3,), 15)]
 )
 def test_ruled_out(kinds: list[tuple[tuple[int, ...], int]], nodes: list[tuple[int, ...]]) -> None:
     assert not fits(kinds, nodes)
-    assert exceeded(kinds, nodes)
+    assert decided(kinds, nodes) is Verdict.INFEASIBLE
 
 
 def test_a_resource_that_no_pod_asks_for_rules_nothing_out() -> None:
-    assert not exceeded([((1, 0), 1), ((2, 0), 2)], [(6, 0)])
+    assert decided([((1, 0), 1), ((2, 0), 2)], [(6, 0)]) is Verdict.FEASIBLE
 
 
 def test_a_resource_that_does_not_limit_pods_is_left_out() -> None:
     room = np.asarray([[3], [3]])  # More than the 4 units would allow, as where the resource is ignored.
-    assert not Bounds(needs(((2,), 3), ((3,), 3))).exceeded(np.asarray([[4]]), room)
-
-
-def test_too_many_mixtures_are_not_judged() -> None:
-    kinds = [((size,), 100) for size in (1, 2, 3)]
-    assert not exceeded(kinds, [(500,), (100,)])
+    asked_for = UnequalPods(needs(((2,), 3), ((3,), 3)))
+    free = asked_for.binding(np.asarray([[4]]), room)
+    assert asked_for.decide(free, room, 1_000).verdict is Verdict.FEASIBLE
 
 
 def test_a_gang_that_is_ruled_out_does_not_fit_and_spends_no_budget() -> None:

@@ -1,0 +1,185 @@
+"""Placing unequal pods of one part inside one set of nodes.
+
+The fewest domains of each level that hold them are chosen from the top down, each time by asking whether best
+fit places them all on the nodes of these; then best fit chooses the nodes. What it can't place is decided by
+a program for all nodes.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from closeby.objects.arrays import Bools, Counts, Floats, Ints
+from closeby.scheduling.extension import Candidate
+from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_counts
+from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.pod_classes import Share
+from closeby.scheduling.pace import Budget
+from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.sums import Sums
+from closeby.scheduling.solving.program import Verdict
+from closeby.topology.tree import Tree
+
+#: Domains of a level that are tried in a row where the first ones do not hold the pods.
+TRIED: Final = 8
+#: By how much sums in floating point may be wrong.
+_ROUNDING: Final = 1e-9
+
+
+class UnequalFill:
+    """One part's pods, in one set of nodes."""
+
+    def __init__(
+        self,
+        *,
+        table: ClassTable,
+        statement: Statement,
+        sums: Sums,
+        demand: Sequence[Share],
+        inside: NodeSet,
+        tree: Tree,
+        capacity: int,
+    ) -> None:
+        self._table = table
+        self._statement = statement
+        self._demand = demand
+        self._tree = tree
+        self._domain = inside.domain_in(tree)
+        counts = [scoped_counts(table, share.pod_class, tree, inside, capacity) for share in demand]
+        self._means = mean_scores(table, statement.state, list(zip(demand, counts, strict=True)))
+        self._pods, self._free, self._room = sums.columns(demand, tree, self._domain, counts)
+        #: The positions of all nodes in the tree; others are given by their place among these.
+        self._positions = np.arange(*tree.span(self._domain))
+
+    def place(self, candidate: Candidate | None, budget: Budget) -> Verdict:
+        """Place all pods, in the fewest domains and on the tightest nodes."""
+        nodes = np.arange(len(self._positions))
+        if self._pods.lack(self._free, self._room):
+            return Verdict.INFEASIBLE
+        first = self._first(candidate)
+        placed = self._best_fit(nodes, first)
+        if placed is None and first is not None:
+            placed = self._best_fit(nodes, first := None)
+        if placed is None:
+            fit = self._pods.decide(self._free, self._room, budget.solver)
+            budget.solver -= fit.steps
+            if fit.placed is None:
+                return fit.verdict
+            placed = fit.placed
+        elif candidate is None or candidate.outward_from is None:
+            nodes = self._fewest_domains(nodes, candidate)
+            closer = self._best_fit(nodes, first)
+            if closer is None:
+                closer = self._best_fit(nodes, None)
+            assert closer is not None
+            placed = closer
+        return self._assume(nodes, placed)
+
+    def _first(self, candidate: Candidate | None) -> Floats | None:
+        """What comes before how tight a node is: how far from others of the gang, then its score; (K, n)."""
+        tree, state = self._tree, self._statement.state
+        first: Floats | None = None
+        for kind, share in enumerate(self._demand):
+            if not self._table.wishes(share.pod_class, state):
+                continue
+            usable = np.flatnonzero(self._room[kind])
+            scores = self._table.scores(share.pod_class, state, tree.slot_at[self._positions[usable]])
+            if scores is not None:
+                first = np.zeros(self._room.shape) if first is None else first
+                first[kind, usable] = -scores
+        start = None if candidate is None else candidate.outward_from
+        if start is not None:
+            farther = 1.0 + (0.0 if first is None else 2.0 * float(np.abs(first).max()))
+            first = np.zeros(self._room.shape) if first is None else first
+            for level in range(start.level, self._domain.level, -1):
+                outside = tree.owners(self._positions, level) != tree.ancestor(start, level).index
+                first[:, outside] += farther
+        return first
+
+    def _fewest_domains(self, nodes: Ints, candidate: Candidate | None) -> Ints:
+        """The nodes of the fewest domains of each level, inside those of the level above."""
+        level = self._domain.level + 1
+        if candidate is not None and candidate.fill_level is not None:
+            level = max(level, candidate.fill_level)
+        for finer in range(level, self._tree.node_level):
+            nodes = self._fewest(finer, nodes)
+        return nodes
+
+    def _fewest(self, level: int, nodes: Ints) -> Ints:
+        """The nodes of the fewest domains of a level; all of ``nodes`` hold the pods."""
+        domains, which = np.unique(self._tree.owners(self._positions[nodes], level), return_inverse=True)
+        if len(domains) == 1:
+            return nodes
+        times = self._times(nodes, which, len(domains))
+        single = np.flatnonzero((times >= 1.0) & self._tree.labelled[level][domains])
+        for one in self._by_score(level, domains, single, times)[:TRIED].tolist():
+            inside: Ints = nodes[which == one]
+            if self._holds(inside):
+                return inside
+        return self._several(nodes, which, times)
+
+    def _by_score(self, level: int, domains: Ints, single: Ints, times: Floats) -> Ints:
+        scores = self._means(level, domains[single]) if len(single) > 1 else None
+        keys = (times[single],) if scores is None else (times[single], -scores)
+        ordered: Ints = single[np.lexsort(keys)]
+        return ordered
+
+    def _several(self, nodes: Ints, which: Ints, times: Floats) -> Ints:
+        """The largest domains, as few as hold the pods, and the last of these as small as it may be."""
+        order = np.argsort(-times, kind="stable")
+        until = np.cumsum(times[order])
+        high, step = min(int(np.searchsorted(until, 1.0 - _ROUNDING)) + 1, len(order)), 1
+        low = high - 1
+        while high < len(order) and not self._holds(nodes[_among(which, order[:high])]):
+            low, high, step = high, min(high + step, len(order)), step * 2
+        while low + 1 < high:
+            middle = (low + high) // 2
+            if self._holds(nodes[_among(which, order[:middle])]):
+                high = middle
+            else:
+                low = middle
+        kept, others = order[: high - 1], order[high - 1 :][::-1]
+        enough = others[times[others] >= 1.0 - float(times[kept].sum()) - _ROUNDING]
+        for last in enough[:TRIED].tolist():
+            if self._holds(inside := nodes[_among(which, np.append(kept, last))]):
+                return inside
+        return nodes[_among(which, order[:high])]
+
+    def _times(self, nodes: Ints, which: Ints, count: int) -> Floats:
+        """How many times all pods fit into each of some domains at the most, by sums; (count,)."""
+        found = np.full(count, np.inf)
+        asked = self._pods.asked_in_all
+        rows = [(self._free[row, nodes], asked[row]) for row in np.flatnonzero(asked)]
+        rows += [(self._room[kind, nodes], one) for kind, one in enumerate(self._pods.wanted)]
+        for amounts, wanted in rows:
+            np.minimum(found, np.bincount(which, weights=amounts, minlength=count) / wanted, out=found)
+        return found
+
+    def _holds(self, nodes: Ints) -> bool:
+        return self._best_fit(nodes, None) is not None
+
+    def _best_fit(self, nodes: Ints, first: Floats | None) -> Counts | None:
+        return self._pods.best_fit(
+            self._free[:, nodes], self._room[:, nodes], None if first is None else first[:, nodes]
+        )
+
+    def _assume(self, nodes: Ints, placed: Counts) -> Verdict:
+        """Place the pods of each kind as planned, those with the least room first.
+
+        Undecided where one can't go there, since more than amounts and the number of pods matters.
+        """
+        slots = self._tree.slot_at[self._positions[nodes]]
+        hardness = self._room.sum(axis=1) / self._pods.wanted
+        for kind in np.argsort(hardness, kind="stable").tolist():
+            share, takes = self._demand[kind], placed[kind]
+            used = np.flatnonzero(takes)
+            self._table.refresh(share.pod_class)
+            if bool((share.pod_class.fits[slots[used]] < takes[used]).any()):
+                return Verdict.UNDECIDED
+            self._statement.assume(share.pods, np.repeat(slots[used], takes[used]))
+        return Verdict.FEASIBLE
+
+
+def _among(which: Ints, chosen: Ints) -> Bools:
+    return np.isin(which, chosen)
