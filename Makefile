@@ -40,7 +40,7 @@ LAYOUT := tests/test_names.py tests/objects/test_one_place.py tests/docs/test_ar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test fast golden mutants soak kueue versions schemas fields pictures bench benchlive benchkueue conformance cluster lint format lock clean
+.PHONY: help install demo test fast golden mutants worlds soak kueue versions schemas fields pictures bench benchlive benchkueue conformance cluster lint format lock clean
 
 help:  ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -93,6 +93,11 @@ versions: $(PROJECT)  ## Run the live tests that matter on the oldest Kubernetes
 
 mutants: $(PROJECT)  ## Change MODULE in small ways and show what TESTS do not notice
 	@$(BIN)/python -m tests.mutants $(MODULE) $(TESTS)
+
+# A tenth of it is a part of the tests.
+WORLDS ?= 10000
+worlds: $(PROJECT)  ## Judge WORLDS random worlds with all features of gangs crossed
+	@$(BIN)/python -m tests.random_worlds check --worlds $(WORLDS)
 
 bench: $(PROJECT)  ## Measure the speed of decisions; prints a table, then JSON
 	@$(BIN)/closeby bench --json -

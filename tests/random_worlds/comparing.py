@@ -1,0 +1,182 @@
+"""What two trees of sources decide about the same worlds, and where the new one is worse."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from statistics import median
+
+from tests.random_worlds.answers import Answer, Decider
+from tests.random_worlds.checker import problems
+from tests.random_worlds.costs import cost_of
+from tests.random_worlds.judge import Truth, judge
+from tests.random_worlds.orders import has_order
+from tests.random_worlds.worlds import World
+
+#: Seeds that are named for one kind of finding.
+_NAMED = 12
+
+
+class Kind(StrEnum):
+    """What may be found; those above ``MENDED`` are violations."""
+
+    CRASH = "crash"
+    #: A placement that breaks a rule.
+    BROKEN = "broken rule"
+    LOST_YES = "no longer placed"
+    LOST_PROOF = "proven no, now undecided"
+    DEARER = "dearer"
+    #: A refusal of what fits; in a comparison one that the old sources did not make.
+    WRONG_NO = "wrong no"
+    #: Somebody goes though the gang fits beside all.
+    NEEDLESS = "needless victims"
+    #: A placement that keeps all rules by the checker, which the judge calls impossible.
+    DOUBTFUL = "doubtful yes"
+    MENDED = "old wrong no, now placed"
+    OLD_WRONG = "old wrong too"
+    DECIDED = "was undecided, now decided"
+    CHEAPER = "cheaper"
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether the sources must not do this."""
+        return list(Kind).index(self) < list(Kind).index(Kind.MENDED)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about one world."""
+
+    seed: int
+    kind: Kind
+    text: str
+
+
+def check(world: World, answer: Answer, *, judged: bool = True) -> Iterator[Finding]:
+    """What is wrong with one answer by itself."""
+    facts = world.facts
+    if answer.error:
+        yield Finding(world.seed, Kind.CRASH, answer.error)
+        return
+    for text in problems(facts, answer.where, answer.victims)[:1]:
+        yield Finding(world.seed, Kind.BROKEN, text)
+    if answer.where and not facts.gang.layered and has_order(facts, answer.where, answer.victims) is False:
+        yield Finding(world.seed, Kind.BROKEN, "no order of the pods passes the filters")
+    if not judged:
+        return
+    if answer.victims and judge(facts).truth is Truth.FITS:
+        yield Finding(world.seed, Kind.NEEDLESS, f"it fits without {sorted(answer.victims)} going")
+    if answer.verdict == "no" and judge(facts).truth is Truth.FITS:
+        yield Finding(world.seed, Kind.WRONG_NO, f"{answer.reason}: {answer.message}")
+    if answer.where and judge(facts, answer.victims).truth is Truth.NEVER:
+        yield Finding(world.seed, Kind.DOUBTFUL, str(answer.where))
+
+
+def compare(world: World, old: Answer, new: Answer) -> Iterator[Finding]:
+    """What the new sources do worse than the old ones, or better."""
+    wrong = list(
+        check(world, new, judged=new.verdict != old.verdict or bool(new.victims) > bool(old.victims))
+    )
+    yield from wrong
+    before = list(check(world, old, judged=False))
+    for one in before:
+        yield Finding(world.seed, Kind.OLD_WRONG, f"{one.kind}: {one.text}")
+    if new.error or before:
+        return
+    yes, was = new.verdict == "yes", old.verdict == "yes"
+    if was and not yes:
+        yield Finding(world.seed, Kind.LOST_YES, f"{new.reason}: {new.message}")
+    elif was and yes:
+        costs = cost_of(world.facts, old), cost_of(world.facts, new)
+        if costs[0] != costs[1]:
+            kind = Kind.CHEAPER if costs[1] < costs[0] else Kind.DEARER
+            yield Finding(world.seed, kind, f"{costs[1]} instead of {costs[0]}")
+    elif old.verdict == "no" and new.verdict == "undecided":
+        yield Finding(world.seed, Kind.LOST_PROOF, f"{old.reason}: {old.message}")
+    elif old.verdict == "no" and yes and not wrong:
+        yield Finding(world.seed, Kind.MENDED, f"{old.reason}: {old.message}")
+    elif old.verdict == "undecided" and new.verdict != "undecided":
+        yield Finding(world.seed, Kind.DECIDED, new.verdict)
+
+
+class Findings:
+    """All that was found in a run."""
+
+    def __init__(self) -> None:
+        self.found: dict[Kind, list[Finding]] = {}
+        #: By tree of sources: verdicts and CPU seconds.
+        self.answers: dict[str, list[tuple[str, float, int]]] = {}
+
+    def add(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Note findings; returns those that are violations."""
+        noted = list(findings)
+        for one in noted:
+            self.found.setdefault(one.kind, []).append(one)
+        return [one for one in noted if one.kind.is_violation]
+
+    def note(self, name: str, world: World, answer: Answer) -> None:
+        """Count an answer."""
+        self.answers.setdefault(name, []).append((answer.verdict, answer.seconds, world.seed))
+
+    @property
+    def violated(self) -> bool:
+        """Whether anything is a violation."""
+        return any(kind.is_violation for kind in self.found)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        for kind in Kind:
+            found = self.found.get(kind, [])
+            if found:
+                mark = "✗" if kind.is_violation else " "
+                yield f"{mark} {kind}: {len(found)}, seeds {_some([one.seed for one in found])}"
+        for name, answers in self.answers.items():
+            counts = {
+                verdict: sum(each == verdict for each, _, _ in answers)
+                for verdict in ("yes", "no", "undecided")
+            }
+            times = sorted(seconds for _, seconds, _ in answers)
+            worst = max(answers, key=lambda one: one[1])
+            yield (
+                f"  {name}: {counts}; median {median(times) * 1000:.1f} ms,"
+                f" 99 % {_part(times, 0.99) * 1000:.0f} ms, worst {worst[1]:.2f} s (seed {worst[2]}),"
+                f" {sum(times):.1f} s in all"
+            )
+
+
+def run_comparison(worlds: Iterable[World], old: Path, new: Path) -> Iterator[tuple[Findings, list[Finding]]]:
+    """After each world all that was found so far, and its own violations."""
+    findings, deciders = Findings(), {"old": Decider(old), "new": Decider(new)}
+    try:
+        for world in worlds:
+            for one in deciders.values():
+                one.ask(world)
+            answers = {name: one.answer() for name, one in deciders.items()}
+            for name, answer in answers.items():
+                findings.note(name, world, answer)
+            yield findings, findings.add(compare(world, answers["old"], answers["new"]))
+    finally:
+        for one in deciders.values():
+            one.close()
+
+
+def run_check(worlds: Iterable[World], sources: Path) -> Iterator[tuple[Findings, list[Finding]]]:
+    """The same of one tree of sources, judged by itself."""
+    findings, decider = Findings(), Decider(sources)
+    try:
+        for world in worlds:
+            decider.ask(world)
+            answer = decider.answer()
+            findings.note("sources", world, answer)
+            yield findings, findings.add(check(world, answer))
+    finally:
+        decider.close()
+
+
+def _some(seeds: Sequence[int]) -> str:
+    more = f" and {len(seeds) - _NAMED} more" if len(seeds) > _NAMED else ""
+    return ", ".join(map(str, seeds[:_NAMED])) + more
+
+
+def _part(times: Sequence[float], part: float) -> float:
+    return times[min(int(len(times) * part), len(times) - 1)]

@@ -1,0 +1,33 @@
+"""All features of gangs, crossed at random: what is placed keeps all rules, what is refused fits nowhere."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.random_worlds import brute_force
+from tests.random_worlds.comparing import run_check
+from tests.random_worlds.judge import Truth, judge
+from tests.random_worlds.switches import Size, Switch, Switches
+from tests.random_worlds.worlds import draw_world
+
+SOURCES = Path(__file__).parents[2] / "src"
+#: Answers that are known to be wrong, by the seed of the world.
+KNOWN: dict[Size, frozenset[int]] = {Size.TINY: frozenset(), Size.SMALL: frozenset()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "worlds"), [(Size.TINY, 400), (Size.SMALL, 600)])
+def test_what_is_placed_keeps_all_rules_and_what_is_refused_fits_in_no_way(size: Size, worlds: int) -> None:
+    switches = Switches(size=size)
+    drawn = (draw_world(seed, switches) for seed in range(worlds) if seed not in KNOWN[size])
+    found = [str(one) for _, violations in run_check(drawn, SOURCES) for one in violations]
+    assert not found
+
+
+def test_the_judge_finds_what_brute_force_finds() -> None:
+    switches = Switches.of(size=Size.TINY, off=[Switch.ELASTIC, Switch.BEGUN])
+    known = {True: (Truth.FITS,), False: (Truth.NEVER, Truth.ORDER)}
+    for seed in range(150):
+        facts = draw_world(seed, switches).facts
+        truth = brute_force.fits(facts)
+        assert truth is None or judge(facts).truth in known[truth], f"seed {seed}"
