@@ -1,5 +1,9 @@
 """Which domains of a level a gang fills: the fewest, near each other, the last of them as tight as can be."""
 
+from collections.abc import Iterable
+from itertools import accumulate
+from random import Random
+
 import pytest
 
 from closeby.objects.groups import Strategy
@@ -98,3 +102,36 @@ def test_a_domain_that_is_wanted_whole_is_used_whole(wanted: int) -> None:
 def test_more_than_there_is_room_for_is_an_error() -> None:
     with pytest.raises(ValueError, match="does not hold 6 pods"):
         filled("z b r1 : a=2\nz b r2 : b=3", 6)
+
+
+def test_two_racks_that_are_needed_are_used_with_the_fewest_nodes() -> None:
+    """As a whole the first one would take three nodes, and what is left one more."""
+    drawing = "z b r1 : a=1 b=3 c=2\nz b r2 : d=4 e=1"
+    assert filled(drawing, 7, fill=None) == filled(drawing, 7) == {"b": 3, "d": 4}
+
+
+def test_two_blocks_that_are_needed_are_used_with_the_fewest_racks() -> None:
+    drawing = "z b1 r1 : a=1\nz b1 r2 : b=1\nz b1 r3 : c=4\nz b2 r4 : d=5"
+    assert filled(drawing, 9, fill=None) == {"c": 4, "d": 5}
+    assert filled(drawing, 9, fill="block") == {"a": 1, "b": 1, "c": 4, "d": 3}
+
+
+def test_where_racks_that_are_needed_are_known_no_fewer_nodes_of_them_would_do() -> None:
+    for seed in range(300):
+        random = Random(seed)
+        racks = [
+            [random.randint(1, 5) for _ in range(random.randint(1, 5))] for _ in range(random.randint(1, 5))
+        ]
+        lines = [
+            f"z b r{rack} : " + " ".join(f"n{rack}{at}={room}" for at, room in enumerate(nodes))
+            for rack, nodes in enumerate(racks)
+        ]
+        wanted = random.randint(1, sum(map(sum, racks)))
+        used = filled("\n".join(lines), wanted)
+        chosen = {int(name[1]) for name in used}
+        assert len(chosen) == _fewest(map(sum, racks), wanted), f"seed {seed}"
+        assert len(used) == _fewest((room for rack in chosen for room in racks[rack]), wanted), f"seed {seed}"
+
+
+def _fewest(rooms: Iterable[int], wanted: int) -> int:
+    return 1 + sum(held < wanted for held in accumulate(sorted(rooms, reverse=True)))

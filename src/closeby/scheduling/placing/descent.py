@@ -1,9 +1,10 @@
 """Choosing nodes inside a domain for equal pods, by descent through the tree.
 
 At each level the gang goes to one child if one holds it, else to the fewest children; every child but the
-last is then used whole, so that a single path leads down to a partly used node. Binpack prefers the tightest
-child, spread the emptiest; equal ones are ordered by how well they are connected, by mean score, then by
-their place in natural order.
+last is then used whole, so that a single path leads down to a partly used node. Where that takes more domains
+of the level below than these children together need, these are chosen as if the children were one domain.
+Binpack prefers the tightest child, spread the emptiest; equal ones are ordered by how well they are
+connected, by mean score, then by their place in natural order.
 """
 
 from bisect import bisect_left
@@ -66,15 +67,28 @@ def descend(
 ) -> Fill:
     """Choose nodes inside ``domain``, which must hold ``wanted`` pods.
 
-    ``fill_level`` asks for the fewest domains of that level; without it every level uses its fewest.
+    ``fill_level`` asks for the fewest domains of that level, of which all but the last are used whole unless
+    fewer nodes are enough; without it every level uses its fewest.
     """
-    fill = Fill()
-    choice = _Choice(counts, strategy, mean_scores)
-    if fill_level is not None and fill_level > domain.level:
-        for child, share in choice.fewest(domain, fill_level, wanted):
-            _descend_into(fill, choice, counts, child, share)
-    else:
-        _descend_into(fill, choice, counts, domain, wanted)
+    fill, choice, tree = Fill(), _Choice(counts, strategy, mean_scores), counts.tree
+    #: Domains of one level inside ``domain``, all of which are needed for what is wanted.
+    inside = [domain]
+    level = domain.level + 1 if fill_level is None else max(fill_level, domain.level + 1)
+    while inside[0].level < tree.node_level:
+        if sum(map(counts.inside, inside)) == wanted:
+            _use_whole(fill, counts, inside)
+            return fill
+        chosen = choice.fewest(domain, level, wanted, inside if len(inside) > 1 else None)
+        *whole, (last, share) = chosen
+        united = level < tree.node_level and (level != fill_level or level + 1 == tree.node_level)
+        if whole and united and _fewer_below(counts, chosen):
+            inside = [one for one, _ in chosen]
+        else:
+            if whole:
+                _use_whole(fill, counts, [one for one, _ in whole])
+            domain, inside, wanted = last, [last], share
+        level += 1
+    fill.add(np.asarray([domain.index], dtype=np.intp), np.asarray([wanted], dtype=np.int64))
     return fill
 
 
@@ -90,17 +104,18 @@ def fewest(
     return _Choice(counts, strategy, mean_scores).fewest(domain, level, wanted)
 
 
-def _descend_into(fill: Fill, choice: "_Choice", counts: DomainCounts, domain: Domain, wanted: int) -> None:
-    tree = counts.tree
-    while domain.level < tree.node_level:
-        if counts.inside(domain) == wanted:
-            _use_whole(fill, counts, [domain])
-            return
-        *whole, (child, share) = choice.fewest(domain, domain.level + 1, wanted)
-        if whole:
-            _use_whole(fill, counts, [used for used, _ in whole])
-        domain, wanted = child, share
-    fill.add(np.asarray([domain.index], dtype=np.intp), np.asarray([wanted], dtype=np.int64))
+def _fewer_below(counts: DomainCounts, chosen: Sequence[tuple[Domain, int]]) -> bool:
+    """Whether all pods need fewer domains of the next level than with all chosen ones but the last whole."""
+    level = chosen[0][0].level + 1
+    rooms = [counts.of(level)[slice(*counts.tree.within(one, level))] for one, _ in chosen]
+    whole = sum(int(np.count_nonzero(room)) for room in rooms[:-1])
+    together = _number(np.concatenate(rooms), sum(share for _, share in chosen))
+    return together < whole + _number(rooms[-1], chosen[-1][1])
+
+
+def _number(room: Counts, wanted: int) -> int:
+    """How many of some domains are needed at the least."""
+    return int((-np.sort(-room)).cumsum().searchsorted(wanted)) + 1
 
 
 def _use_whole(fill: Fill, counts: DomainCounts, domains: Sequence[Domain]) -> None:
@@ -126,14 +141,21 @@ class _Choice:
         self.spread = strategy is Strategy.SPREAD
         self.mean_scores = mean_scores
 
-    def fewest(self, domain: Domain, level: int, wanted: int) -> list[tuple[Domain, int]]:
+    def fewest(
+        self, domain: Domain, level: int, wanted: int, among: Sequence[Domain] | None = None
+    ) -> list[tuple[Domain, int]]:
         """The fewest domains of a level that together hold all pods, with the share of each.
 
         The first is the one that can hold the most, the last as tight as possible, the others as near to the
-        first as the fewest allow. All but the last are used whole.
+        first as the fewest allow. All but the last are used whole. ``among``: they are inside one of these.
         """
         first, end = self.counts.tree.within(domain, level)
         room = self.counts.of(level)[first:end]
+        if among is not None:
+            every, room = room, np.zeros_like(room)
+            for one in among:
+                start, stop = self.counts.tree.within(one, level)
+                room[start - first : stop - first] = every[start - first : stop - first]
         single = self._pick(room, level, first, wanted)
         if single is not None:
             return [(Domain(level, first + single), wanted)]
