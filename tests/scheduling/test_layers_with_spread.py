@@ -1,4 +1,7 @@
-"""Gangs with layers whose equal pods must spread over domains, which holds for the gang as a whole."""
+"""Gangs with layers whose equal pods limit each other: by a spread, or as one to a node.
+
+That holds for the gang as a whole.
+"""
 
 from collections.abc import Iterator
 from itertools import product
@@ -10,7 +13,12 @@ from msgspec.structs import replace
 from closeby.objects.groups import Layer, LayerMode, PodGroup, Remainder
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.objects.selectors import TopologySpreadConstraint, selector_of
+from closeby.objects.selectors import (
+    PodAffinity,
+    PodAffinityTerm,
+    TopologySpreadConstraint,
+    selector_of,
+)
 from closeby.scheduling.events import PodDeleted
 from tests.worlds import World, gang, pods, spec, world
 
@@ -124,6 +132,23 @@ def test_members_that_are_replaced_return_although_all_are_spread() -> None:
     found.where = {**before, **found.where}
     assert found.used(by="block") == {"a": 4, "b": 4}
     assert in_racks(found, 8, 2)
+
+
+@pytest.mark.parametrize(("nodes", "placed"), [(2, True), (1, False)])
+def test_pods_of_which_a_node_takes_one_are_counted_so(nodes: int, placed: bool) -> None:
+    """Racks with GPUs for many, on two nodes or on one."""
+    term = PodAffinityTerm(topology_key="kubernetes.io/hostname", selector=selector_of({"app": "train"}))
+    needs = replace(spec(gpu=1), pod_affinity=PodAffinity(forbidden=(term,)))
+    drawing = "\n".join(
+        f"a r{rack} : " + " ".join(f"n{rack}{at}=8" for at in range(nodes)) for rack in range(20)
+    )
+    found = world(drawing, levels=BLOCKS).run(
+        layered(40, 2), members=pods("train", 40, needs, labels={"app": "train"})
+    )
+    assert found.used(by="rack") == (
+        {f"r{rack}": 2 for rack in sorted(map(str, range(20)))} if placed else {}
+    )
+    assert found.reason("train") is (None if placed else Reason.GANG_DOES_NOT_FIT)
 
 
 def test_random_gangs_are_placed_exactly_where_some_division_keeps_the_spread() -> None:

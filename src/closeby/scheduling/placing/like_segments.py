@@ -83,8 +83,7 @@ class LikeSegments(SegmentPlacer):
             return False
         counts = self._counts(like, scope)
         view = SegmentedPart(self._group, part, scope, demand, self._table, self._statement.state)
-        view.follow(self._room(like, counts))
-        view.needed = view.wanted = like.wanted
+        view.follow(self._room(like, counts), like.wanted)
         candidates = proposes(view)
         # The other half is left for the search.
         half = HalfBudget(self._budget)

@@ -2,18 +2,22 @@
 
 A term that selects the pods which carry it limits how many of them may be in one domain of its key:
 anti-affinity allows one, a spread constraint as many as its least domain and ``maxSkew`` say. For a gang of
-equal pods the limits are worked out for all of them at once, so that they need not be placed one by one.
+equal pods the limits are worked out for all of them at once, so that they need not be placed one by one;
+where pods come in segments they are ceilings of what is counted.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import UNLIMITED
 from closeby.objects.arrays import Bools, Counts, Ints
-from closeby.scheduling.by_domain import DomainLimit
+from closeby.scheduling.by_domain import DomainLimit, DomainMask
+from closeby.topology.tree import Tree
 
 #: Products that are worked out to compare which domains pods can use.
 _PRODUCTS: Final = 1 << 27
@@ -182,4 +186,130 @@ def capped(limit: DomainLimit, fits: Counts, most: Counts, order: Ints) -> Count
 
 def finest_first(limits: Sequence[DomainLimit]) -> list[DomainLimit]:
     """Limits by the number of their domains, those with the most first."""
-    return sorted(limits, key=lambda limit: -int(np.count_nonzero(np.bincount(limit.codes))))
+    return sorted(limits, key=lambda limit: -_domains(limit))
+
+
+def _domains(limit: DomainLimit) -> int:
+    return int(np.count_nonzero(np.bincount(limit.codes)))
+
+
+class Ceilings(Struct, frozen=True, eq=False):
+    """What hard limits leave to equal pods of which segments stay together."""
+
+    #: The most that domains of a limit may hold in the end; the finest domains first.
+    most: tuple[tuple[DomainMask, Counts], ...] = ()
+    #: The spread over whose domains segments are shared out, and its domain (a code, -1: none takes a pod)
+    #: around each domain of the coarsest layer; None: no segment is whole in a domain of any spread.
+    shared_out: tuple[DomainMask, Ints] | None = None
+    #: Whether pods for which there is no room under these ceilings have none at all.
+    exact: bool = True
+
+    def applied(self, fits: Counts, order: Ints) -> Counts:
+        """The room of each node, (slots,), as things are; see ``capped``."""
+        for mask, ceiling in self.most:
+            limit = limit_of(mask)
+            fits = capped(limit, fits, np.maximum(ceiling - limit.counts, 0), order)
+        return fits
+
+
+def ceilings_of(
+    masks: Sequence[DomainMask], fits: Counts, tree: Tree, coarsest: int, finest: int, wanted: int
+) -> Ceilings:
+    """The ceilings for so many pods where each node, (slots,), has room for ``fits`` of them.
+
+    Their segments have domains of levels from ``coarsest`` to ``finest``.
+    """
+    most: list[tuple[DomainMask, Counts]] = []
+    shared_out: tuple[DomainMask, Ints] | None = None
+    #: The domains of the limit before, as long as these are inside the segments' and each other.
+    inner, exact = np.arange(len(fits)), True
+    for mask in sorted(masks, key=lambda mask: -_domains(limit_of(mask))):
+        limit = limit_of(mask)
+        if limit.eligible is None:
+            ceiling = np.ones(len(limit.counts), dtype=np.int64)
+            ceiling[0] = limit.counts[0] + wanted
+            most.append((mask, ceiling))
+            codes, owners = limit.codes.astype(np.intp), tree.owners_of_slots(np.arange(len(fits)), finest)
+            exact &= nested(inner, codes) and nested(codes, owners)
+            inner = codes
+            continue
+        around = None if shared_out is not None else _around(limit, tree, coarsest, fits)
+        if around is not None:
+            shared_out = mask, around
+            continue
+        exact = False
+        between = bounds(limit, room_of(limit, fits), wanted)
+        if between is not None:
+            most.append((mask, between.most + limit.counts))
+    return Ceilings(tuple(most), shared_out, exact)
+
+
+def limit_of(mask: DomainMask) -> DomainLimit:
+    """The limit of a mask that is known to have one, as things are."""
+    limit = mask.limit()
+    assert limit is not None
+    return limit
+
+
+def _around(limit: DomainLimit, tree: Tree, level: int, fits: Counts) -> Ints | None:
+    """The domain of a limit around each domain of a level; None where some are not inside one."""
+    positions = np.flatnonzero(fits[tree.slot_at] > 0)
+    owners, codes = tree.owners(positions, level), limit.codes[tree.slot_at[positions]]
+    around = np.full(tree.count(level), -1, dtype=np.intp)
+    around[owners] = codes
+    return around if bool((around[owners] == codes).all()) else None
+
+
+def bounds_of_segments(
+    limit: DomainLimit, around: Ints, whole: Counts, cost: Counts | None, size: int, pods: int
+) -> tuple[DomainBounds, int] | None:
+    """Bounds of whole segments for each domain of a limit, and the domain of a smaller one (0: for none).
+
+    Of domains of the coarsest layer: ``around`` is the limit's domain, ``whole`` how many segments fit,
+    ``cost`` how many fewer beside a smaller one. None: the pods can't be shared out.
+    """
+    known = around >= 0
+    segments = np.zeros(len(limit.counts), dtype=np.int64)
+    np.add.at(segments, around[known], whole[known])
+    number, rest = divmod(pods, size)
+    if cost is None or not rest:
+        found = bounds(limit, segments, number, size)
+        return None if found is None else (found, 0)
+    cheapest = np.full(len(segments), UNLIMITED)
+    np.minimum.at(cheapest, around[known], cost[known])
+    beside = segments - cheapest
+    # Of domains that are alike one is tried, the emptiest first.
+    eligible = np.zeros(len(segments)) if limit.eligible is None else limit.eligible
+    _, kinds = np.unique(np.stack([limit.counts, segments, beside, eligible]), axis=1, return_index=True)
+    for code in kinds[np.argsort(limit.counts[kinds], kind="stable")].tolist():
+        if not code or beside[code] < 0:
+            continue
+        counts, left = limit.counts.copy(), segments.copy()
+        counts[code] += rest
+        left[code] = beside[code]
+        lowest = int(counts[code]) - limit.max_skew
+        found = bounds(replace(limit, counts=counts), left, number, size, lowest)
+        if found is not None:
+            return found, code
+    return None
+
+
+def keeps(limit: DomainLimit, used: Ints) -> bool:
+    """Whether the domains on which pods were placed, as codes, keep a limit now."""
+    counts = limit.counts
+    if limit.eligible is None:
+        return bool((counts[used[used > 0]] <= 1).all())
+    enough = int(limit.eligible.sum()) >= max(limit.min_domains, 1)
+    least = int(counts[limit.eligible].min()) if enough else 0
+    return bool(((used > 0) & (counts[used] - least <= limit.max_skew)).all())
+
+
+def nested(finer: Ints, coarser: Ints) -> bool:
+    """Whether each domain of one kind is inside one of another; nodes that are in none of the finer are free.
+
+    Both give the domain of each node, (slots,), as a number above 0 or, of ``coarser``, any.
+    """
+    known = np.flatnonzero(finer > 0)
+    owner = np.zeros(int(finer.max(initial=0)) + 1, dtype=np.intp)
+    owner[finer[known]] = coarser[known]
+    return bool((owner[finer[known]] == coarser[known]).all())

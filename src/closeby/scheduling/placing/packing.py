@@ -143,37 +143,28 @@ class LastSegment(Struct, frozen=True):
 def for_the_smaller(
     whole: Counts, beside: Counts, free: Counts, number: int, *, spread: bool
 ) -> LastSegment | None:
-    """Where the smaller segment goes for the fewest domains; ``free`` is the room of each."""
-    usable = np.flatnonzero(beside >= 0)
-    if not len(usable):
-        return None
+    """Where the smaller segment goes for the fewest domains, of these the tightest.
+
+    ``beside``: whole segments that fit beside it, -1 where it does not; ``free`` is the room of each.
+    """
     total = int(whole.sum())
-    cost = whole[usable] - beside[usable]
-    fitting = usable[total - cost >= number]
+    fitting = np.flatnonzero((beside >= 0) & (total - whole + beside >= number))
     if not len(fitting):
         return None
+    own, without = beside[fitting], whole[fitting]
     if spread:
-        index = int(fitting[np.argmin(cost[total - cost >= number])])
+        index = int(fitting[np.argmin(without - own)])
         return LastSegment(index, max(0, number - (total - int(whole[index]))), 0)
     order = np.argsort(-whole, kind="stable")
     reach = np.append(0, np.cumsum(whole[order]))
-    for count in range(1, len(order) + 1):
-        # Beside so many less one that are used whole, the tightest that takes what is left.
-        outside = fitting[~np.isin(fitting, order[: count - 1])]
-        left = max(number - int(reach[count - 1]), 0)
-        enough = outside[beside[outside] >= left]
-        if len(enough):
-            index = int(enough[np.lexsort((free[enough], beside[enough]))[0]])
-            return LastSegment(index, left, count)
-        # Or one of those that are used whole.
-        among = fitting[np.isin(fitting, order[:count])]
-        if len(among):
-            costs = whole[among] - beside[among]
-            index = int(among[np.argmin(costs)])
-            if int(reach[count]) - int(costs.min()) >= number:
-                others = int(reach[count]) - int(whole[index])
-                return LastSegment(index, max(number - others, 0), count)
-    return None
+    # How many others, the largest first, take what does not fit beside it; it may be one of these itself.
+    left = np.maximum(number - own, 0)
+    others = reach.searchsorted(left)
+    among = others > np.argsort(order)[fitting]
+    others = np.where(among, reach.searchsorted(left + without) - 1, others)
+    held = reach[others + among] - np.where(among, without, 0)
+    best = int(np.lexsort((free[fitting], own, others))[0])
+    return LastSegment(int(fitting[best]), max(number - int(held[best]), 0), int(others[best]) + 1)
 
 
 def evenly(whole: Counts, number: int) -> Counts:

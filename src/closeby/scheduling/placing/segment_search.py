@@ -1,8 +1,7 @@
 """Places a gang, or a subgroup, that has layers: its members in segments that each have a domain.
 
-Equal pods go by counting (``counted_segments``), which finds a way wherever there is one; those with a hard
-spread among themselves too (``limited_segments``). Other pods are searched segment by segment, as if each
-were a subgroup.
+Equal pods go by counting (``counted_segments``), which finds a way wherever there is one. Other pods are
+searched segment by segment, as if each were a subgroup.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,12 +12,13 @@ from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
 from closeby.objects.groups import Exclusive
+from closeby.scheduling.by_domain import DomainMask
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.segments import Layering
+from closeby.scheduling.judging.pod_classes import masks_of
 from closeby.scheduling.placing.counted_segments import CountedSegments, Proposes
 from closeby.scheduling.placing.like_segments import LikeSegments
-from closeby.scheduling.placing.limited_segments import LimitedSegments
 from closeby.scheduling.placing.segment_rules import SegmentAttempt, SegmentRules, running
 from closeby.topology.constraints import Levels
 
@@ -46,7 +46,6 @@ class SegmentSearch:
         self._budget = attempt.budget
         self._chosen = attempt.chosen
         self._rules = SegmentRules(attempt)
-        self._counted = CountedSegments(attempt, self._rules)
         self._like = LikeSegments(attempt, self._rules)
 
     def ways(
@@ -61,19 +60,20 @@ class SegmentSearch:
             return
         scope = self._beside_anchors(part, scope)
         demand = self._table.shares(part.core)
-        exactly = self._filler.counts_exactly(demand)
-        counted = len(demand) == 1 and exactly and not layering.uneven
-        if counted:
-            for strict in (True, False) if layering.prefers else (True,):
-                yield from self._counted.ways(part, layering, scope, demand[0], proposes, strict)
-        certain = counted
-        if len(demand) == 1 and not exactly and not layering.uneven:
-            limited = LimitedSegments(self._attempt, self._rules)
-            certain = yield from limited.limited_ways(part, layering, scope, proposes)
-        if exactly and not counted:
+        exactly, certain = self._filler.counts_exactly(demand), False
+        masks = self._masks(part, layering, exactly=exactly) if len(demand) == 1 else None
+        if masks is not None:
+            share = demand[0] if exactly else self._table.beside_each_other(part.core)[0]
+            counted = CountedSegments(self._attempt, self._rules, part, layering, scope, share, masks)
+            # Where limits keep pods from following a preferred layer they are searched.
+            for strict in (True, False) if layering.prefers and not masks else (True,):
+                certain = yield from counted.ways(proposes, strict=strict)
+        elif exactly:
             certain = yield from self._like.ways(part, layering, scope, demand, proposes)
         if certain and not every:
             return
+        if masks is not None and exactly:
+            self._budget.limit_to_segments(layering.segments_of(part.numbers[: len(part.core)]))
         inside = self._rules.open(part, layering, scope)
         ways = tuple(Follow) if layering.prefers else (Follow.ALL,)
         spent = self._budget.spent
@@ -92,6 +92,25 @@ class SegmentSearch:
             self._budget.put_back(aside)
         if not exactly:
             self._budget.spent = True  # Other nodes for the first pods might have let the last ones in.
+
+    def _masks(self, part: Part, layering: Layering, *, exactly: bool) -> list[DomainMask] | None:
+        """Those by which equal pods limit how many of them domains take; None where that can't be counted."""
+        if layering.uneven or exactly:
+            return None if layering.uneven else []
+        (share,) = self._table.beside_each_other(part.core)
+        if share.reaches_beyond or share.pod_class.blind_filters:
+            return None
+        masks = masks_of(self._table.domain_filters, share.pods[0])
+        apart = {mask.key for mask in masks if mask.apart}
+        # What the terms of placed pods close is closed by the pods' own, where these are equal.
+        closing = [
+            mask
+            for mask in masks
+            if mask.closes is not False and not (mask.closes and not mask.apart and mask.key in apart)
+        ]
+        open_somewhere = all(mask.allowed().any() for mask in masks)
+        known = open_somewhere and all(mask.limit() is not None for mask in closing)
+        return closing if known and not any(layer.counts for layer in layering.layers) else None
 
     def _beside_anchors(self, part: Part, scope: NodeSet) -> NodeSet:
         """The scope, or the domain in it that members which run already hold the part to."""
