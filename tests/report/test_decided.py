@@ -15,16 +15,15 @@ from closeby.objects.recorded import (
 )
 from closeby.reading.configuration import Configuration
 from closeby.report.documents.decided import (
-    BY_THIS_COMMAND,
     DecidedEntry,
     Live,
     NowEntry,
     Origin,
     PodDecidedEntry,
-    reserved_sentences,
     standing_of,
 )
 from closeby.report.documents.explanations import Explanation, NotAsked, explain
+from closeby.report.documents.sentences import BY_THIS_COMMAND, reserved_sentences
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, Subject
 from closeby.scheduling.outcomes import ItemKind, Reservation
 from closeby.simulator.runs import Asked, Simulation

@@ -1,7 +1,5 @@
 """The scheduling report as data."""
 
-import json
-
 import msgspec
 from msgspec.structs import replace
 
@@ -11,7 +9,7 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import TopologyLevel
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
-from closeby.report.documents.common import condition_entries, to_json, to_yaml
+from closeby.report.documents.common import to_json, to_yaml
 from closeby.report.documents.scheduling import SchedulingReport, scheduling_report
 from closeby.simulator.runs import Asked, simulate
 from tests.worlds import draw, fabric, gang, pods, spec
@@ -121,14 +119,3 @@ def test_gangs_whose_subgroups_differ_in_topology_have_none_of_their_own() -> No
     (entry,) = report_of(manifests).groups
     assert (entry.topology, entry.level, entry.domain, entry.scheduled) == (None, None, (), 2)
     assert list(entry.span) == ["hostname"]
-
-
-def test_equal_conditions_are_reported_once() -> None:
-    one = Condition(reason=Reason.INVALID_SPEC, object="Node/a", message="odd")
-    assert len(condition_entries([one, one])) == 1
-
-
-def test_keys_are_those_that_tools_rely_on() -> None:
-    """Also in an empty report."""
-    found = json.loads(to_json(report_of(Manifests(), explain=True)))
-    assert list(found)[:6] == ["apiVersion", "kind", "pods", "groups", "appGroups", "explain"]

@@ -3,7 +3,7 @@
 from closeby.objects.labels import HOSTNAME
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests
-from closeby.report.views.rack_map import letters, rack_map
+from closeby.report.views.demo import letters, rack_map
 from closeby.simulator.runs import Run, simulate
 from tests.worlds import draw, fabric, gang, node, pods, spec
 

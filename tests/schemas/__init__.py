@@ -44,6 +44,8 @@ _EVERYWHERE: Final = {
     "reason": "Why it waits, or what is wrong: a reason token; null or empty when there is none.",
     "message": "The same as a sentence for people.",
 }
+#: Records of other rooms that a report shows as they are: what its schema calls them.
+_CALLED: Final = {"Condition": "ConditionEntry", "SegmentPlace": "SegmentEntry"}
 _FIELD: Final = re.compile(r"    (\w+): ")
 _COMMENT: Final = re.compile(r"    #: ?(.*)")
 
@@ -63,7 +65,11 @@ def schema_of(document: type[Struct]) -> dict[str, Any]:
 
 def text_of(document: type[Struct]) -> str:
     """The schema as it stands in its file."""
-    return json.dumps(schema_of(document), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(schema_of(document), indent=2, ensure_ascii=False) + "\n"
+    if document.__module__.startswith("closeby.report."):
+        for name, called in _CALLED.items():
+            text = re.sub(rf'(#/\$defs/|"title": "|\n    "){name}"', rf'\1{called}"', text)
+    return text
 
 
 def _describe(definition: dict[str, Any], record: type[Struct]) -> None:

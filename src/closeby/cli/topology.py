@@ -11,7 +11,7 @@ from closeby.objects.bounds import shown, whole_number
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from closeby.report.documents.fits import GangSize
+    from closeby.report.documents.topologies import GangSize
     from closeby.simulator.runs import Run
 
 #: No gang has as many pods, and no node as many accelerators.
@@ -195,7 +195,7 @@ def _gangs(run: "Run", size: _Size | None, resource: str | None) -> tuple["GangS
     from closeby.errors import QuantityError
     from closeby.objects.nodes import is_part_of_a_device
     from closeby.objects.quantities import amount
-    from closeby.report.documents.fits import GangSize
+    from closeby.report.documents.topologies import GangSize
 
     if size is None:
         return ()

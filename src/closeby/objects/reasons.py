@@ -101,20 +101,19 @@ class Rejection(Struct, frozen=True, gc=False):
 
 
 class Condition(Struct, frozen=True, kw_only=True):
-    """What is wrong (or noteworthy) about one object: which object, which field, why, and what to do.
+    """What is wrong or noteworthy about one object."""
 
-    Each text is one printable line of bounded length, whatever the object holds.
-    """
+    # Each text is one printable line of bounded length, whatever the object holds.
 
     reason: ReasonToken
-    #: ``Kind/namespace/name`` or ``Kind/name``.
+    #: `Kind/namespace/name`, or `Kind/name` of an object without a namespace.
     object: str
-    #: Path of the field, such as ``spec.levels[1].nodeLabel``; empty when the whole object is meant.
+    #: Path of the field; empty when the whole object is meant.
     field: str = ""
     message: str
     #: What the user can do about it; empty when there is nothing to do.
     remedy: str = ""
-    #: True when the object (or the part named by ``field``) must not be scheduled while this stands.
+    #: True when it keeps something from being scheduled.
     blocking: bool = False
 
     def __post_init__(self) -> None:

@@ -9,7 +9,6 @@ from rich.text import Text
 from closeby.discovery.findings import ScanFindings
 from closeby.objects.natural import natural_key
 from closeby.objects.words import names_text, path_text, plural
-from closeby.report.documents.common import condition_entries
 from closeby.report.views.layout import plain_table, worth_knowing
 from closeby.topology.qos import format_bandwidth
 
@@ -34,7 +33,7 @@ def discovery_views(findings: ScanFindings) -> Iterator[RenderableType]:
         names = places[place]
         table.add_row(path_text(place), f"{len(names):,}", _uplinks(findings, names), names_text(names))
     yield table
-    yield from worth_knowing(condition_entries(findings.warnings))
+    yield from worth_knowing(findings.warnings)
 
 
 def _order(place: Sequence[str | None]) -> list[tuple[bool, object]]:

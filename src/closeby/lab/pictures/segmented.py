@@ -11,7 +11,8 @@ from closeby.objects.pods import Pod
 from closeby.objects.words import plural
 from closeby.quality.placements import level_names
 from closeby.quality.segments import segment_spans
-from closeby.report.documents.segments import SegmentEntry, segment_entries
+from closeby.report.documents.scheduling import segments_of
+from closeby.scheduling.gangs.places import SegmentPlace
 from closeby.simulator.runs import Run
 
 
@@ -64,7 +65,7 @@ def segmented_run(run: Run, tenants: Sequence[tuple[str | None, Sequence[Pod]]])
     for key, members in tenants:
         group = layered.get(key or "")
         leaves = ("", *(one.name for one in group.subgroups)) if group is not None else ()
-        found = [(leaf, _several(segment_entries(run, group, leaf))) for leaf in leaves if group is not None]
+        found = [(leaf, _several(segments_of(run, group, leaf))) for leaf in leaves if group is not None]
         own = _of_members(found)
         pods += [own.get(pod.name, _NOWHERE) for pod in members]
         told.append("; ".join(_told_of(leaf, entries) for leaf, entries in found if entries))
@@ -87,7 +88,7 @@ class _PodSegments(Struct, frozen=True):
 _NOWHERE = _PodSegments(-1, -1, "")
 
 
-def _several(entries: Sequence[SegmentEntry]) -> list[SegmentEntry]:
+def _several(entries: Sequence[SegmentPlace]) -> list[SegmentPlace]:
     """Those of layers with several segments, of which one has several pods."""
     levels = {
         one.level
@@ -97,7 +98,7 @@ def _several(entries: Sequence[SegmentEntry]) -> list[SegmentEntry]:
     return [one for one in entries if one.level in levels]
 
 
-def _of_members(leaves: Sequence[tuple[str, Sequence[SegmentEntry]]]) -> dict[str, _PodSegments]:
+def _of_members(leaves: Sequence[tuple[str, Sequence[SegmentPlace]]]) -> dict[str, _PodSegments]:
     """By name of pod; layers come coarse to fine, so that the last counts."""
     found: dict[str, _PodSegments] = {}
     segments = [(leaf, one) for leaf, entries in leaves for one in entries]
@@ -108,7 +109,7 @@ def _of_members(leaves: Sequence[tuple[str, Sequence[SegmentEntry]]]) -> dict[st
     return found
 
 
-def _told_of(leaf: str, entries: Sequence[SegmentEntry]) -> str:
+def _told_of(leaf: str, entries: Sequence[SegmentPlace]) -> str:
     finest = [one for one in entries if one.level == entries[-1].level]
     text = _told(len(finest), finest[0].level, sum(not one.together for one in finest))
     return f"{leaf}: {text}" if leaf else text

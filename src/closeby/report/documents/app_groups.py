@@ -14,7 +14,6 @@ from closeby.objects.reasons import Condition, Reason
 from closeby.objects.words import guess
 from closeby.plugins.registry import dependency_cost
 from closeby.quality.traffic import traffic_measures
-from closeby.report.documents.common import ConditionEntry, condition_entries
 from closeby.report.documents.quality import six_digits
 from closeby.simulator.runs import Run
 
@@ -58,7 +57,7 @@ class AppGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     #: Sum over dependencies and pairs of placed replicas; null where it is not usable.
     cost: Cost | None
     #: What is wrong or noteworthy about it.
-    conditions: tuple[ConditionEntry, ...]
+    conditions: tuple[Condition, ...]
     #: Its dependencies.
     edges: tuple[EdgeEntry, ...] = ()
     #: Pods of it that hold a node.
@@ -103,20 +102,16 @@ def _entry(run: Run, application: Application, pods: Sequence[Pod]) -> AppGroupE
     traffic = traffic_measures(
         application.edges, _replicas(run, application, pods), run.engine.cluster.labels, edges
     )
+    conditions = [*group.conditions, *application.order.conditions, *_odd(application, pods)]
+    for plugin in run.engine.profile.dependency_costs:
+        conditions += plugin.unknown_costs(application)
     return AppGroupEntry(
         namespace=group.namespace,
         name=group.name,
         topology_order=tuple({"podName": name, "index": index} for name, index in application.index.items()),
         cost=None if traffic.cost is None else cost_of(traffic.cost),
         cost_source=None if traffic.cost is None else _cost_source(run, application),
-        conditions=condition_entries(
-            (
-                *group.conditions,
-                *application.order.conditions,
-                *_odd(application, pods),
-                *_unknown_costs(run, application),
-            )
-        ),
+        conditions=tuple(dict.fromkeys(conditions)),
         edges=() if edges is None else tuple(_edge(edge) for edge in edges),
         scheduled=sum(run.node_of(pod) is not None for pod in pods),
         pods=len(pods),
@@ -200,12 +195,6 @@ def _absent(application: Application, carried: Collection[str]) -> str:
     """Which workloads have no pod, if some have."""
     absent = [one.name for one in application.group.workloads if one.name not in carried]
     return f"; there is none of {some(absent, 3)}" if absent and carried else ""
-
-
-def _unknown_costs(run: Run, application: Application) -> Iterator[Condition]:
-    """Why what its calls cost is not known."""
-    for plugin in run.engine.profile.dependency_costs:
-        yield from plugin.unknown_costs(application)
 
 
 def cost_of(value: float) -> Cost:

@@ -3,48 +3,15 @@
 JSON and YAML have the same keys in the same order, byte for byte the same every time.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 import numpy as np
 from msgspec import Struct
 
-from closeby.objects.reasons import Condition
 from closeby.objects.words import harmless_json, steers
 from closeby.quality.placements import NODE_LEVEL
 from closeby.scheduling.outcomes import Place
 from closeby.topology.constraints import write_command
 from closeby.topology.registry import Topologies
-
-
-class ConditionEntry(Struct, frozen=True, kw_only=True):
-    """What is wrong or noteworthy about one object."""
-
-    reason: str
-    #: `Kind/namespace/name`, or `Kind/name` of an object without a namespace.
-    object: str
-    #: Path of the field; empty when the whole object is meant.
-    field: str
-    message: str
-    #: What the user can do about it; empty when there is nothing to do.
-    remedy: str
-    #: True when it keeps something from being scheduled.
-    blocking: bool
-
-
-def condition_entries(conditions: Iterable[Condition]) -> tuple[ConditionEntry, ...]:
-    """Conditions as the report shows them, each once."""
-    return tuple(
-        ConditionEntry(
-            reason=str(one.reason),
-            object=one.object,
-            field=one.field,
-            message=one.message,
-            remedy=one.remedy,
-            blocking=one.blocking,
-        )
-        for one in dict.fromkeys(conditions)
-    )
 
 
 def span_of(place: Place) -> dict[str, int]:

@@ -5,37 +5,22 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from closeby.objects.groups import PodGroup
 from closeby.objects.labels import API_VERSION
 from closeby.objects.pods import Pod, gang_key
-from closeby.objects.problems import Problem
 from closeby.objects.reasons import Condition
-from closeby.objects.recorded import (
-    DecisionStatus,
-    Recorded,
-    ReservationStatus,
-    SchedulerStatus,
-    StoryLine,
-)
+from closeby.objects.recorded import DecisionStatus, Recorded, ReservationStatus, SchedulerStatus, StoryLine
 from closeby.objects.words import plural
-from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
-from closeby.report.documents.common import ConditionEntry, condition_entries
+from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.decided import (
-    BY_THIS_COMMAND,
     DecidedEntry,
-    GangView,
     Live,
     NowEntry,
     Origin,
     PodDecidedEntry,
+    app_group_entry,
     by_this_command,
-    decided_sentences,
-    pod_sentences_of,
-    relaxing_sentences,
-    reserved_sentences,
     shown_as_decided,
     view_gang,
-    who_decided,
 )
 from closeby.report.documents.lines import (
     DomainLine,
@@ -52,29 +37,34 @@ from closeby.report.documents.lines import (
 from closeby.report.documents.preemptions import (
     NoPreemptionEntry,
     PreemptionEntry,
-    in_force_sentence,
     no_preemption_entry,
     preemption_entries,
-    preemption_sentences,
 )
-from closeby.report.documents.prospects import Prospect, prospect
+from closeby.report.documents.prospects import prospect
 from closeby.report.documents.scheduling import (
     GroupEntry,
+    PartLine,
     PodEntry,
     RejectionEntry,
+    part_lines,
     pod_entry,
     rejections,
     segments_in,
 )
-from closeby.report.documents.segments import SegmentEntry
 from closeby.report.documents.sentences import (
+    BY_THIS_COMMAND,
+    OPT_OUT,
     app_group_sentences,
-    by_nature_sentences,
+    decided_sentences,
     gang_sentences,
+    pod_sentences_of,
+    preemption_sentences,
+    reserved_sentences,
     sentences_of_pod,
+    who_decided,
 )
-from closeby.report.documents.subgroups import PartLine, part_lines
 from closeby.report.documents.subjects import APP_GROUP, GANG, POD, ChosenEntry, Subject
+from closeby.scheduling.gangs.places import SegmentPlace
 from closeby.scheduling.outcomes import ItemKind, item_key, name_of
 from closeby.simulator.runs import Run
 from closeby.whatif.records import Counterfactual, Kind
@@ -112,7 +102,7 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     #: The subgroups of the gang that hold pods.
     subgroups: tuple[PartLine, ...] = ()
     #: The segments of a gang with layers, and of its subgroups, of which members hold a node.
-    segments: tuple[SegmentEntry, ...] = ()
+    segments: tuple[SegmentPlace, ...] = ()
     #: Of a gang of equal pods that lacks room: whether the cluster could hold it where it wants to be, with
     #: the nodes as they are, if all that may go had gone; only there where that is known.
     ever_fits: bool | UnsetType = UNSET
@@ -135,7 +125,7 @@ class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
     #: Of what waits for a label that nodes lack: which label and how many nodes.
     unlabelled: MissingLabelEntry | None = None
     #: What is wrong or noteworthy about it.
-    conditions: tuple[ConditionEntry, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     #: What would have to be different; empty where that was not asked, or where nothing of the kind helps.
     counterfactuals: tuple[Counterfactual, ...] = ()
     #: What schedulers wrote about it in the cluster; only there when they did.
@@ -194,105 +184,40 @@ def explain(
     explanation = explained(run, subject.key, live, found)
     # What plugins decide by besides: a decision is no better than that.
     measured = [one for plugin in run.engine.profile.measured for one in plugin.conditions()]
-    kept = run.engine.reservation
+    conditions = (*explanation.conditions, *notices, *measured)
     waits = explanation.reason is not None
+    kept = run.engine.reservation
     own = kept if kept is not None and waits and kept.key == subject.item else None
     status = SchedulerStatus() if live is None else live.status
+    reserves = status.reservation if status.story is None else status.story.reservation or status.reservation
     outcome = next((one for one in run.outcomes() if one.key == subject.item), None)
     missing = None if outcome is None else no_preemption_entry(outcome.no_preemption)
-    reserves = _reservation(status)
     plans = [one for one in run.engine.preemptions if name_of(one.item) == subject.item]
+    new_plans = [one for one in run.preemptions if one.preemptor == subject.item and one not in plans]
+    sentences = [*([BY_THIS_COMMAND] if explanation.is_by_this_command else []), *explanation.sentences]
+    sentences += preemption_sentences(run, subject.item, plans, missing)
+    sentences += [] if chosen is None else [chosen.sentence()]
+    if explanation.gang is not None and isinstance(explanation.gang.by_nature, str):
+        kind = explanation.gang.by_nature
+        sentences.append(f"It is a gang by nature ({kind}), without being asked; {OPT_OUT}.")
+    sentences += reserved_sentences(reserves if waits else None, own)
+    if outcome is not None and outcome.refused and outcome.relaxation is not None:
+        sentences.append(outcome.relaxation.from_now())
+    unasked = status.unasked
     return msgspec.structs.replace(
         explanation,
-        sentences=(
-            *((BY_THIS_COMMAND,) if explanation.is_by_this_command else ()),
-            *explanation.sentences,
-            *map(in_force_sentence, plans),
-            *preemption_sentences(run, subject.item, missing),
-            *(() if chosen is None else (chosen.sentence(),)),
-            *by_nature_sentences(explanation.gang),
-            *reserved_sentences(reserves if waits else None, own),
-            *relaxing_sentences(outcome),
-        ),
-        conditions=tuple(
-            dict.fromkeys(
-                (*explanation.conditions, *condition_entries(notices), *condition_entries(measured))
-            )
-        ),
+        sentences=tuple(sentences),
+        conditions=tuple(dict.fromkeys(conditions)),
         chosen=UNSET if chosen is None else chosen,
         counterfactuals=found,
-        preemptions=preemption_entries(
-            (*plans, *(one for one in run.preemptions if one.preemptor == subject.item and one not in plans))
-        ),
+        preemptions=preemption_entries((*plans, *new_plans)),
         no_preemption=UNSET if missing is None else missing,
         recorded=status.conditions or UNSET,
         last_decision=status.last_decision or UNSET,
         reservation=reserves or UNSET,
         story=UNSET if status.story is None else status.story.entries,
-        not_asked=UNSET if status.unasked is None else _not_asked(status.unasked),
+        not_asked=UNSET if unasked is None else NotAsked(message=unasked.message, remedy=unasked.remedy),
     )
-
-
-def _reservation(status: SchedulerStatus) -> ReservationStatus | None:
-    return status.reservation if status.story is None else status.story.reservation or status.reservation
-
-
-def _not_asked(problem: Problem) -> NotAsked:
-    return NotAsked(message=problem.message, remedy=problem.remedy)
-
-
-def _explain_app(run: Run, key: str, live: Live | None, found: Answers) -> Explanation:
-    members = []
-    for pod in run.pods:
-        application = run.engine.applications.of(pod)
-        if application is not None and application.key == key:
-            members.append(pod)
-    now = tuple(pod_entry(run, pod) for pod in members)
-    decisions = _decisions(run, members, live)
-    decided = None if live is None else _of_application(decisions, live)
-    standing = None
-    pods = now
-    if live is not None and decided is not None and decided.source is not Origin.COMMAND:
-        standing = live.standing.application
-        pods = tuple(
-            shown_as_decided(live.standing.pods[pod.uid], one)
-            for pod, one in zip(members, decisions, strict=True)
-        )
-    entry = standing or next(one for one in app_group_entries(run) if f"{one.namespace}/{one.name}" == key)
-    sentences = list(app_group_sentences(entry, pods))
-    if decided is not None and decided.source is Origin.SCHEDULER:
-        sentences.append(who_decided(decided))
-    holding = sum(one.node is not None for one in now)
-    if standing is not None and holding > sum(one.node is not None for one in pods):
-        sentences.append(f"A new decision would place {plural(holding, 'pod')} of it.")
-    reason = next((pod.reason for pod in pods if pod.reason is not None), None)
-    explanation = Explanation(
-        subject=f"{APP_GROUP}/{key}",
-        sentences=tuple(sentences),
-        reason=reason,
-        app_group=entry,
-        pods=pods,
-        conditions=entry.conditions,
-    )
-    return _in_cluster(explanation, decided, decisions, _now(now))
-
-
-def _of_application(decisions: Sequence[PodDecidedEntry], live: Live) -> DecidedEntry:
-    """Where it is known from how an application stands: the least certain source of its pods counts."""
-    sources = {one.source for one in decisions}
-    if Origin.COMMAND in sources:
-        return DecidedEntry(source=Origin.COMMAND)
-    newest = None if live.story is None else live.story.last_decision
-    if newest is not None and not any(one.reason and one.source is Origin.POD for one in decisions):
-        return DecidedEntry(source=Origin.SCHEDULER, scheduler=live.scheduler, time=newest.time or None)
-    return DecidedEntry(source=Origin.POD)
-
-
-def _decisions(run: Run, members: Iterable[Pod], live: Live | None) -> tuple[PodDecidedEntry, ...]:
-    """The last decision about each pod of a cluster."""
-    if live is None:
-        return ()
-    return tuple(live.of_pod(pod) or by_this_command(pod_entry(run, pod)) for pod in members)
 
 
 def _in_cluster(
@@ -308,12 +233,49 @@ def _in_cluster(
 
 
 def _now(entries: Sequence[PodEntry]) -> NowEntry:
-    first = next((one for one in entries if one.reason is not None), None)
-    return NowEntry(
-        scheduled=sum(one.node is not None for one in entries),
-        reason=None if first is None else first.reason,
-        message=None if first is None else first.message,
+    reason, message = next(((one.reason, one.message) for one in entries if one.reason), (None, None))
+    return NowEntry(scheduled=sum(one.node is not None for one in entries), reason=reason, message=message)
+
+
+def _explain_app(run: Run, key: str, live: Live | None, found: Answers) -> Explanation:
+    of = run.engine.applications.of
+    members = [pod for pod in run.pods if (application := of(pod)) is not None and application.key == key]
+    pods = now = tuple(pod_entry(run, pod) for pod in members)
+    decided, standing = None, None
+    decisions: tuple[PodDecidedEntry, ...] = ()
+    if live is not None:
+        known = zip(members, now, strict=True)
+        decisions = tuple(live.of_pod(pod) or by_this_command(one) for pod, one in known)
+        decided = _of_application(decisions, live)
+        if decided.source is not Origin.COMMAND:
+            standing = live.standing.application
+            pods = shown_as_decided(live, members, decisions)
+    entry = standing or app_group_entry(run, key)
+    sentences = list(app_group_sentences(entry, pods))
+    if decided is not None and decided.source is Origin.SCHEDULER:
+        sentences.append(who_decided(decided))
+    holding = sum(one.node is not None for one in now)
+    if standing is not None and holding > sum(one.node is not None for one in pods):
+        sentences.append(f"A new decision would place {plural(holding, 'pod')} of it.")
+    explanation = Explanation(
+        subject=f"{APP_GROUP}/{key}",
+        sentences=tuple(sentences),
+        reason=next((pod.reason for pod in pods if pod.reason is not None), None),
+        app_group=entry,
+        pods=pods,
+        conditions=entry.conditions,
     )
+    return _in_cluster(explanation, decided, decisions, _now(now))
+
+
+def _of_application(decisions: Sequence[PodDecidedEntry], live: Live) -> DecidedEntry:
+    """Where it is known from how an application stands: the least certain source of its pods counts."""
+    if any(one.source is Origin.COMMAND for one in decisions):
+        return DecidedEntry(source=Origin.COMMAND)
+    newest = None if live.story is None else live.story.last_decision
+    if newest is not None and not any(one.reason and one.source is Origin.POD for one in decisions):
+        return live.decided(Origin.SCHEDULER, newest.time)
+    return DecidedEntry(source=Origin.POD)
 
 
 def _explain_gang(run: Run, key: str, live: Live | None, found: Answers) -> Explanation:
@@ -322,8 +284,9 @@ def _explain_gang(run: Run, key: str, live: Live | None, found: Answers) -> Expl
     group = next((one for one in run.groups if one.key == key), None)
     domains = domain_lines(run, group, outcome, pods)
     view = view_gang(run, key, pods, live)
-    entry = view.entry
-    outlook = _outlook(run, view, group, pods, found)
+    entry, outlook = view.entry, None
+    if group is not None and not view.now.scheduled and view.agrees:
+        outlook = prospect(run, group, view.now.reason, pods, found)
     short = outlook is not None or any(one.kind is Kind.SHORT for one in found)
     looked_at = domains if view.agrees else ()
     sentences = gang_sentences(
@@ -362,18 +325,17 @@ def _explain_pod(run: Run, key: str, live: Live | None, found: Answers) -> Expla
     known = None if live is None else live.of_pod(pod)
     decided = None
     if live is None or known is None:
-        sentences = list(sentences_of_pod(entry, nodes, outcome, weights))
+        sentences = tuple(sentences_of_pod(entry, nodes, outcome, weights))
         if live is not None:
             known = by_this_command(entry)
             decided = DecidedEntry(source=known.source)
     else:
-        entry = shown_as_decided(live.standing.pods[pod.uid], known)
-        sentences = list(pod_sentences_of(known, live, pod, now))
-        scheduler = live.scheduler if known.source is Origin.SCHEDULER else None
-        decided = DecidedEntry(source=known.source, scheduler=scheduler, time=known.time)
+        (entry,) = shown_as_decided(live, [pod], [known])
+        sentences = tuple(pod_sentences_of(known, live, pod, now))
+        decided = live.decided(known.source, known.time)
     explanation = Explanation(
         subject=f"{POD}/{key}",
-        sentences=tuple(sentences),
+        sentences=sentences,
         reason=entry.reason,
         pods=(entry,),
         nodes=nodes,
@@ -390,10 +352,8 @@ def _explain_member(run: Run, pod: Pod, live: Live | None, found: Answers) -> Ex
     gang = gang_key(pod)
     whole = _explain_gang(run, gang, live, found)
     entry = next(one for one in whole.pods if one.name == pod.name)
-    outcome = run.gang_outcomes.get(gang)
-    shown = explanation_of(outcome, pod.key)
-    decisions = whole.decisions if isinstance(whole.decisions, tuple) else ()
-    own = tuple(one for one in decisions if one.name == pod.name)
+    shown = explanation_of(run.gang_outcomes.get(gang), pod.key)
+    own = tuple(one for one in whole.decisions or () if one.name == pod.name)
     rank = "" if entry.rank is None else f", as rank {entry.rank}"
     since = f", since {own[0].time}" if pod.node_name is not None and own and own[0].time else ""
     said = entry.message or ""
@@ -416,13 +376,4 @@ def _explain_member(run: Run, pod: Pod, live: Live | None, found: Answers) -> Ex
         rejected={} if shown is None else rejections(shown),
         conditions=() if whole.gang is None else whole.gang.conditions,
     )
-    decided = whole.decided if isinstance(whole.decided, DecidedEntry) else None
-    return _in_cluster(explanation, decided, own, _now((pod_entry(run, pod),)))
-
-
-def _outlook(
-    run: Run, view: GangView, group: PodGroup | None, pods: Sequence[Pod], found: Answers
-) -> Prospect | None:
-    if group is None or view.now.scheduled or not view.agrees:
-        return None
-    return prospect(run, group, view.now.reason, pods, found)
+    return _in_cluster(explanation, whole.decided or None, own, _now((pod_entry(run, pod),)))

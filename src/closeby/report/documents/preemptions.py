@@ -1,25 +1,12 @@
 """Preemption as data: who made room for whom, what each domain would have cost, and why no pod did."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
 from closeby.objects.pods import Pod
-from closeby.objects.words import names_text, path_text, plural, time_text
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost, NoPreemption, Preemption
-from closeby.simulator.runs import Run
 from closeby.whatif.records import DomainPath
-
-#: Domains of which the text says who can't be evicted, and how many gangs and pods of each.
-_KEPT_DOMAINS: Final = 3
-_KEPT_NAMED: Final = 3
-#: Of a `preemptionPolicy: Never`, by whose it is.
-_CURES: Final = {
-    "PriorityClass": "use another class, since a class can't be changed",
-    "PodGroup": "use another PodGroup, since its policy can't be changed",
-    "pod": "leave it out",
-}
 
 
 class CostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -192,100 +179,8 @@ _MAKES_AGAIN = frozenset({"Deployment", "Job", "ReplicaSet", "ReplicationControl
 
 def victim_message(plan: Preemption, pod: Pod) -> str:
     """What became of a victim, and whether its controller makes it again."""
-    whom = f"{'gang' if plan.is_gang else 'pod'} {plan.preemptor}"
     kind, _, name = pod.owner.partition("/")
-    again = "no controller makes it again"
-    if kind:
-        again = (
-            f"{kind} {name} makes it again" if kind in _MAKES_AGAIN else f"{kind} {name} decides what follows"
-        )
+    follows = "makes it again" if kind in _MAKES_AGAIN else "decides what follows"
+    again = f"{kind} {name} {follows}" if kind else "no controller makes it again"
+    whom = f"{'gang' if plan.is_gang else 'pod'} {plan.preemptor}"
     return f"it made room for {whom} of priority {plan.priority}; {again}"
-
-
-def cost_text(cost: CostEntry) -> str:
-    """``priority 10, 1 gang, 16 accelerators (4 outside), 2 h lost, 8 pods``."""
-    said = []
-    if cost.pdb_violations:
-        said.append(f"{plural(cost.pdb_violations, 'disruption')} that a budget forbids")
-    if cost.highest_priority is not None:
-        said.append(f"priority {cost.highest_priority}")
-    said += [plural(cost.pods, "pod")] if cost.pods else ["nothing"]
-    if cost.gangs_broken:
-        said.append(f"{plural(cost.gangs_broken, 'gang')} broken")
-    if cost.accelerators and cost.lost_accelerator_seconds:
-        each = cost.lost_accelerator_seconds / cost.accelerators
-        said.append(f"{time_text(each)} of work lost on average")
-    if cost.outside:
-        said.append(f"{cost.outside:,} of {cost.accelerators:,} accelerators outside")
-    if cost.last_choice is True:
-        said.append("the last choice, as pods there do not end in time")
-    return ", ".join(said)
-
-
-def in_force_sentence(plan: Preemption) -> str:
-    """Of a plan that its scheduler carries out."""
-    whom = names_text([pod.name for pod in plan.victims])
-    where = plan.node or path_text(plan.path)
-    verb = "is" if len(plan.victims) == 1 else "are"
-    return f"By the scheduler's plan {whom} {verb} evicted so that it fits in {where}."
-
-
-def preemption_sentences(run: Run, key: str, found: NoPreemptionEntry | None) -> tuple[str, ...]:
-    """Who makes room for a gang or pod, which domain is next, or what priority would do."""
-    sentences = []
-    ended: dict[str, list[str]] = {}
-    for pod in run.pods:
-        plan = run.victims.get(pod.uid)
-        if plan is not None and key in (pod.key, run.engine.state.item_key(pod)):
-            ended.setdefault(f"{plan.preemptor} (priority {plan.priority})", []).append(pod.name)
-    sentences += [f"{names_text(gone)} made room for {whom}." for whom, gone in ended.items()]
-    for plan, entry in zip(run.preemptions, preemption_entries(run.preemptions), strict=True):
-        if plan.preemptor != key:
-            continue
-        where = plan.node or path_text(plan.path)
-        whom = names_text([pod.name for pod in plan.victims])
-        sentences.append(f"It clears {where}: {whom} must go ({cost_text(entry.cost)}).")
-        others = [one for one in plan.domains if one.cost is not None and one.path != plan.path]
-        others = [one for one in others if one.path != (plan.node,)]
-        if others:
-            second = _domains(others[:1])[0]
-            assert second.cost is not None
-            sentences.append(f"The next would be {path_text(second.domain)} ({cost_text(second.cost)}).")
-        sentences += _kept_sentences(_domains(plan.domains))
-    if found is not None and isinstance(found.policy_of, str):
-        sentences.append(_but_for_policy(found, found.policy_of))
-    elif found is not None and found.above_priority is None:
-        sentences.append(f"No pod makes room for it: {found.why}.")
-    elif found is not None:
-        where = path_text(found.domain)
-        sentences.append(f"With priority above {found.above_priority}, {where} would be cleared.")
-    if found is not None:
-        sentences += _kept_sentences(found.domains)
-    return tuple(sentences)
-
-
-def _kept_sentences(domains: Iterable[DomainCostEntry]) -> list[str]:
-    """Who can't be evicted, of the first domains that are not to be had for that."""
-    sentences = []
-    for one in domains:
-        if one.cost is None and isinstance(one.kept, tuple) and isinstance(one.kept_pods, int):
-            named = one.kept[:_KEPT_NAMED]
-            said = [f"{kept.kind} {kept.name} ({_count(kept)}{kept.message})" for kept in named]
-            others = one.kept_pods - sum(kept.pods for kept in named)
-            if others:
-                said.append(plural(others, "more pod"))
-            sentences.append(f"In {path_text(one.domain)} these can't be evicted: {'; '.join(said)}.")
-    return sentences[:_KEPT_DOMAINS]
-
-
-def _count(kept: KeptPodsEntry) -> str:
-    return f"{plural(kept.pods, 'pod')}, " if kept.kind == "gang" else ""
-
-
-def _but_for_policy(found: NoPreemptionEntry, policy_of: str) -> str:
-    kind, _, name = policy_of.partition("/")
-    whose = f"of its {kind} {name}" if name else "of the pod"
-    return (
-        f"It preempts no pod, as preemptionPolicy {whose} is Never; {_CURES[kind]}, "
-        f"and {path_text(found.domain) if found.domain else 'room'} would be cleared for it."
-    )

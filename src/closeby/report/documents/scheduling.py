@@ -1,26 +1,20 @@
 """The report of a scheduling run as data, field by field as tools may rely on it (kind SchedulingReport)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import API_VERSION
 from closeby.objects.natural import natural_key
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
-from closeby.objects.reasons import Reason, ReasonToken
+from closeby.objects.reasons import Condition, Reason, ReasonToken
 from closeby.objects.recorded import ReservationStatus
 from closeby.plugins.configurations import DEFAULT
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.documents.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
-from closeby.report.documents.common import (
-    ConditionEntry,
-    FoundTopologyEntry,
-    condition_entries,
-    found_topology,
-    level_of,
-    span_of,
-)
+from closeby.report.documents.common import FoundTopologyEntry, found_topology, level_of, span_of
 from closeby.report.documents.preemptions import (
     NoPreemptionEntry,
     PreemptionEntry,
@@ -29,8 +23,10 @@ from closeby.report.documents.preemptions import (
     victim_message,
 )
 from closeby.report.documents.quality import QualityEntry, gang_qualities
-from closeby.report.documents.segments import SegmentEntry, segment_entries
-from closeby.report.documents.subgroups import SubGroupEntry, sub_group_entries
+from closeby.scheduling.gangs.places import SegmentPlace, segment_places
+from closeby.scheduling.gangs.rosters import constraints_of
+from closeby.scheduling.gangs.segments import first_index
+from closeby.scheduling.intake.members import member_order
 from closeby.scheduling.outcomes import Binding, DomainFit, Improvement, Outcome, PodExplanation
 from closeby.simulator.runs import Run
 from closeby.whatif.records import Counterfactual, DomainPath
@@ -89,6 +85,54 @@ class TrafficEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     together: Cost
 
 
+class PartLine(Struct, frozen=True, kw_only=True):
+    """One subgroup that holds pods."""
+
+    name: str
+    #: Its members.
+    pods: int
+    #: Its members that hold a node.
+    placed: int
+    #: The topology in which its place is given.
+    topology: str | None
+    #: The tightest domain that holds its placed members.
+    domain: DomainPath
+
+
+class SubGroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One subgroup of a gang. A subgroup has either members of its own or subgroups."""
+
+    name: str
+    #: How many members it needs; null where it has subgroups of its own.
+    min_member: int | None
+    #: How many of its subgroups it needs; null where it has none, or needs all of them.
+    min_subgroup: int | None
+    #: Its members, and those of its subgroups.
+    pods: int
+    #: Those of them that hold a node, running ones too.
+    scheduled: int
+    #: The topology in which its place is given; null where there is none.
+    topology: str | None
+    #: Short name of the level of `domain`; null when only the whole cluster holds its members.
+    level: str | None
+    #: The tightest domain that holds its placed members, as a path of label values.
+    domain: DomainPath
+    #: Distinct domains used, by short level name, coarse to fine; `hostname` counts nodes.
+    span: Mapping[str, int]
+    #: Of a subgroup with layers: its segments of which members hold a node, layer by layer.
+    segments: tuple[SegmentPlace, ...] | UnsetType = UNSET
+    #: Its own subgroups, in declared order; only there when it has some.
+    sub_groups: "tuple[SubGroupEntry, ...] | UnsetType" = UNSET
+
+    def leaves(self) -> "Iterator[SubGroupEntry]":
+        """The subgroups below it that hold pods; itself where it has none."""
+        if isinstance(self.sub_groups, tuple):
+            for one in self.sub_groups:
+                yield from one.leaves()
+        else:
+            yield self
+
+
 class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One gang."""
 
@@ -109,7 +153,7 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str | None
     message: str | None
     #: What is wrong or noteworthy about it.
-    conditions: tuple[ConditionEntry, ...]
+    conditions: tuple[Condition, ...]
     #: Members that have done their work and count towards the minimum; only there when some have.
     finished: int | UnsetType = UNSET
     #: Nodes of `span` without a label of any level, which are outside of the topology; only there with some.
@@ -117,7 +161,7 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     #: Its subgroups without a parent, in declared order; only there when it has some.
     sub_groups: tuple[SubGroupEntry, ...] | UnsetType = UNSET
     #: Of a gang with layers: its segments of which members hold a node, layer by layer.
-    segments: tuple[SegmentEntry, ...] | UnsetType = UNSET
+    segments: tuple[SegmentPlace, ...] | UnsetType = UNSET
     #: The nodes that were reserved for it when it had to wait; only there when some were.
     reservation: ReservationStatus | UnsetType = UNSET
     #: The kind of its workload (a JobSet, say); only there when nothing but that makes it a gang.
@@ -128,7 +172,7 @@ class GroupEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     quality: QualityEntry | UnsetType = UNSET
 
 
-def segments_in(group: GroupEntry) -> tuple[SegmentEntry, ...]:
+def segments_in(group: GroupEntry) -> tuple[SegmentPlace, ...]:
     """All segments of a gang, and of its subgroups."""
     tops = group.sub_groups if isinstance(group.sub_groups, tuple) else ()
     found = [group.segments, *(leaf.segments for top in tops for leaf in top.leaves())]
@@ -195,7 +239,7 @@ class SchedulingReport(Struct, frozen=True, kw_only=True, rename="camel"):
     #: Who ended to make room for whom, in the order in which that was decided.
     preemptions: tuple[PreemptionEntry, ...] = ()
     #: What is wrong or noteworthy about objects other than gangs and AppGroups.
-    conditions: tuple[ConditionEntry, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     #: Documents that could not be read and were skipped.
     errors: tuple[str, ...] = ()
     #: Objects of known kinds that were left aside, as scheduling does not need or not use them yet: their
@@ -234,7 +278,7 @@ def scheduling_report(
         configuration=run.configuration,
         explain=_explain(run, counterfactuals) if explain else UNSET,
         preemptions=preemption_entries(run.preemptions),
-        conditions=condition_entries(run.conditions),
+        conditions=tuple(dict.fromkeys(run.conditions)),
         errors=tuple(errors),
         unused=run.unused,
         found_topology=found_topology(run.engine.topologies) or UNSET,
@@ -331,15 +375,74 @@ def _group(
         outside=UNSET if place is None or not place.outside else place.outside,
         reason=reason,
         message=message,
-        conditions=condition_entries(conditions),
+        conditions=tuple(dict.fromkeys(conditions)),
         finished=len(run.engine.state.done(key)) or UNSET,
         sub_groups=UNSET if group is None else sub_group_entries(run, group, members) or UNSET,
-        segments=UNSET if group is None else segment_entries(run, group, "") or UNSET,
+        segments=UNSET if group is None else segments_of(run, group, "") or UNSET,
         reservation=UNSET if outcome is None or outcome.reservation is None else outcome.reservation.status,
         by_nature=UNSET if group is None or not group.by_nature else group.by_nature,
         traffic=UNSET if outcome is None or outcome.improvement is None else _traffic(outcome.improvement),
         quality=quality,
     )
+
+
+def sub_group_entries(run: Run, group: PodGroup, pods: Sequence[Pod]) -> tuple[SubGroupEntry, ...]:
+    """The subgroups of a gang with these members, those without a parent first; in declared order."""
+    names = {one.name for one in group.subgroups}
+    children: dict[str | None, list[SubGroup]] = {}
+    for one in group.subgroups:
+        children.setdefault(one.parent if one.parent in names else None, []).append(one)
+
+    def entry(subgroup: SubGroup) -> tuple[SubGroupEntry, list[Pod]]:
+        below = [entry(child) for child in children.get(subgroup.name, ())]
+        members = [pod for _, inner in below for pod in inner]
+        if not below:
+            members = [pod for pod in pods if pod.subgroup == subgroup.name]
+        place = run.place_of(group, members, subgroup.name)
+        found = SubGroupEntry(
+            name=subgroup.name,
+            min_member=None if below else subgroup.min_member,
+            min_subgroup=subgroup.min_subgroups if below else None,
+            pods=len(members),
+            scheduled=sum(run.node_of(pod) is not None for pod in members),
+            topology=None if place is None else place.topology or None,
+            level=None if place is None else level_of(place),
+            domain=() if place is None else place.path,
+            span={} if place is None else span_of(place),
+            segments=segments_of(run, group, subgroup.name) or UNSET,
+            sub_groups=tuple(one for one, _ in below) if below else UNSET,
+        )
+        return found, members
+
+    return tuple(entry(one)[0] for one in children.get(None, ()))
+
+
+def part_lines(entries: Sequence[SubGroupEntry]) -> tuple[PartLine, ...]:
+    """The subgroups among them, and below them, that hold pods."""
+    return tuple(
+        PartLine(name=one.name, pods=one.pods, placed=one.scheduled, topology=one.topology, domain=one.domain)
+        for top in entries
+        for one in top.leaves()
+    )
+
+
+def segments_of(run: Run, group: PodGroup, leaf: str) -> tuple[SegmentPlace, ...]:
+    """The segments of a gang (``leaf`` empty) or of one of its subgroups, layer by layer."""
+    if not group.layers and not any(one.layers for one in group.subgroups):
+        return ()
+    engine = run.engine
+    layerings = constraints_of(group, engine.topologies, engine.profile.close_by_default).layerings
+    if leaf not in layerings:
+        return ()
+    own = [pod for pod in run.pods if gang_key(pod) == group.key]
+    placed = [
+        (pod, engine.cluster.placement(pod.uid)) for pod in own if not leaf or (pod.subgroup or "") == leaf
+    ]
+    members = [(pod, slot) for pod, slot in placed if slot is not None]
+    ranks = {} if leaf else engine.state.ranks(group.key)
+    others = [pod for pod in own if (pod.subgroup or "") != leaf] if leaf else []
+    first = first_index([pod for pod, _ in members], others)
+    return segment_places(layerings[leaf], members, member_order, ranks, first)
 
 
 def _traffic(improvement: Improvement) -> TrafficEntry:

@@ -1,4 +1,4 @@
-"""What `--explain` adds to the tables: candidates, scores and refusals."""
+"""What `--explain` adds to the tables: candidates, scores and refusals, and what preemption costs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.bounds import clipped
-from closeby.objects.words import Names, counts_text, names_text, path_text, plural
+from closeby.objects.words import Names, counts_text, names_text, path_text, plural, time_text
+from closeby.report.documents.preemptions import CostEntry, DomainCostEntry, PreemptionEntry
 from closeby.report.documents.scheduling import ExplainEntry, SchedulingReport
-from closeby.report.views.layout import Indented, plain_table
+from closeby.report.views.layout import Indented, and_more, plain_table
 from closeby.whatif.records import Counterfactual, Kind
 
 #: Nodes and candidates shown per pod or gang.
@@ -69,9 +70,7 @@ def _candidates_table(entry: ExplainEntry) -> Table:
             Text(f"{candidate.fits:,}/{candidate.wanted:,}", style="green" if holds else "red"),
             Text(counts_text(candidate.blocked_by), style="dim"),
         )
-    left = len(entry.candidates) - LINES
-    if left > 0:
-        table.add_row(Text(f"{left} more", style="dim"))
+    and_more(table, len(entry.candidates) - LINES, "domain")
     return table
 
 
@@ -83,9 +82,7 @@ def _scores_table(entry: ExplainEntry, node: str | None) -> Table:
     for name, scores in best:
         figures = (f"{scores[column]:.1f}" for column in columns)
         table.add_row(Text(name, style="bold green" if name == node else ""), *figures)
-    left = len(entry.scores) - len(best)
-    if left:
-        table.add_row(Text(f"{left} more", style="dim"))
+    and_more(table, len(entry.scores) - len(best), "node")
     return table
 
 
@@ -107,9 +104,7 @@ def buckets_table(buckets: Sequence[Sequence[str]], nodes: Mapping[str, str | No
     table = plain_table("bucket", "pods that belong on one node", "nodes", right=("bucket",))
     for number, bucket in enumerate(buckets[:BUCKETS], start=1):
         table.add_row(f"{number}", names_text(bucket), _nodes_of(bucket, nodes))
-    left = len(buckets) - BUCKETS
-    if left > 0:
-        table.add_row("", Text(f"{plural(left, 'more bucket')} (-o json)", style="dim"))
+    and_more(table, len(buckets) - BUCKETS, "bucket")
     return table
 
 
@@ -132,3 +127,57 @@ def different_lines(counterfactuals: Sequence[Counterfactual]) -> Table:
             mark = Text("~", style="yellow")
         table.add_row(mark, Text(one.sentence))
     return table
+
+
+#: Lines of a table before it says how many more there are.
+DOMAINS = 12
+
+
+def preemptions_table(entries: Sequence[PreemptionEntry], names: Names) -> Table:
+    """One line for each preemptor."""
+    table = plain_table("preemptor", "cleared", "victims", "lost", "broken", right=("lost", "broken"))
+    for entry in entries:
+        namespace, _, name = entry.preemptor.partition("/")
+        victims = names_text([_named(one, names) for one in entry.victims])
+        table.add_row(
+            names.of(namespace, name),
+            entry.node or path_text(entry.domain),
+            victims or Text("pods that end anyway", style="dim"),
+            _lost(entry.cost),
+            plural(entry.cost.gangs_broken, "gang") if entry.cost.gangs_broken else "",
+        )
+    return table
+
+
+def clearing_table(domains: Sequence[DomainCostEntry], node: str | None = None) -> Table:
+    """What clearing each domain would cost, the cheapest first, or why that does not help, and what stays."""
+    right = ("priority", "lost", "broken", "outside", "to end", "pods", "kept")
+    titles = "priority", "lost", "broken", "outside", "to end", "pods", "kept", "why not"
+    table = plain_table("to clear", *titles, right=right)
+    for number, line in enumerate(domains[:DOMAINS]):
+        cost = line.cost
+        taken = cost is not None and (number == 0 if node is None else line.domain == (node,))
+        place = Text(path_text(line.domain), style="green bold" if taken else "")
+        kept = f"{line.kept_pods:,}" if isinstance(line.kept_pods, int) else ""
+        if cost is None:
+            table.add_row(place, "", "", "", "", "", "", kept, Text(line.why_not or "", style="dim"))
+            continue
+        forbidden = plural(cost.pdb_violations, "disruption") + " too many" if cost.pdb_violations else ""
+        priority = "" if cost.highest_priority is None else f"{cost.highest_priority}"
+        broken, outside = f"{cost.gangs_broken or ''}", f"{cost.outside or ''}"
+        ends = time_text(cost.seconds_to_end)
+        table.add_row(place, priority, _lost(cost), broken, outside, ends, f"{cost.pods}", kept, forbidden)
+    and_more(table, len(domains) - DOMAINS, "domain")
+    return table
+
+
+def _named(key: str, names: Names) -> str:
+    namespace, _, name = key.partition("/")
+    return names.of(namespace, name)
+
+
+def _lost(cost: CostEntry) -> str:
+    """The work that is lost, of one accelerator on average and of all."""
+    if not cost.accelerators:
+        return ""
+    return f"{time_text(cost.lost_accelerator_seconds / cost.accelerators)} × {cost.accelerators:,}"

@@ -9,19 +9,17 @@ from rich.text import Text
 from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
 from closeby.objects.recorded import Recorded
-from closeby.objects.words import counts_text, names_text, path_text, plural, runs_of
+from closeby.objects.words import counts_text, names_text, path_text, runs_of
 from closeby.report.documents.decided import Origin, PodDecidedEntry
 from closeby.report.documents.explanations import Explanation, NotAsked
 from closeby.report.documents.lines import DomainLine
 from closeby.report.documents.preemptions import NoPreemptionEntry
 from closeby.report.documents.prospects import goes_without_saying
 from closeby.report.documents.scheduling import PodEntry
-from closeby.report.views.app_groups import edges_table
-from closeby.report.views.decisions import buckets_table, different_lines
-from closeby.report.views.layout import CELL, Indented, condition_line, plain_table
-from closeby.report.views.pod_lines import joined, line_text
-from closeby.report.views.preemptions import clearing_table
-from closeby.report.views.segments import segments_table
+from closeby.report.views.decisions import buckets_table, clearing_table, different_lines
+from closeby.report.views.layout import CELL, Indented, and_more, condition_line, plain_table
+from closeby.report.views.pod_lines import joined, line_text, segments_table
+from closeby.report.views.quality import edges_table
 from closeby.whatif.records import Counterfactual
 
 #: Lines of a table before it says how many more there are.
@@ -144,7 +142,7 @@ def domains_table(domains: Sequence[DomainLine]) -> Table:
             f"{line.nodes:,}",
             against,
         )
-    _more(table, len(domains) - LINES, "domain")
+    and_more(table, len(domains) - LINES, "domain")
     return table
 
 
@@ -161,11 +159,6 @@ def _recorded_line(one: Recorded) -> Text:
 def _block(table: Table) -> Iterator[RenderableType]:
     yield Text("")
     yield Indented(table, (0, 0, 0, 2))
-
-
-def _more(table: Table, left: int, noun: str) -> None:
-    if left > 0:
-        table.add_row(Text(f"{plural(left, f'more {noun}')} (-o json)", style="dim"))
 
 
 def _subgroups_table(explanation: Explanation) -> Table:
@@ -189,7 +182,7 @@ def _nodes_table(explanation: Explanation) -> Table:
         values = (f"{line.scores[plugin]:.1f}" for plugin in plugins)
         style = "green bold" if line.node in chosen else ""
         table.add_row(Text(line.node, style=style), *values, f"{line.total:.1f}")
-    _more(table, len(nodes) - LINES, "node")
+    and_more(table, len(nodes) - LINES, "node")
     return table
 
 
@@ -202,7 +195,7 @@ def _rejected_table(explanation: Explanation) -> Table:
     ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
     for (plugin, reason, message), names in ordered[:LINES]:
         table.add_row(names_text(names), plugin, reason, message)
-    _more(table, len(ordered) - LINES, "objection")
+    and_more(table, len(ordered) - LINES, "objection")
     return table
 
 
@@ -232,7 +225,7 @@ def _pods_table(explanation: Explanation) -> Table:
         cells = [pods, nodes + times, *besides[at].split("\0")]
         table.add_row(*cells[: len(table.columns)])
         at += len(line)
-    _more(table, len(lines) - LINES, "line")
+    and_more(table, len(lines) - LINES, "line")
     return table
 
 

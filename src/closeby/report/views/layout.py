@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.bounds import MESSAGE, clipped, some
+from closeby.objects.reasons import Condition
 from closeby.objects.words import plural
-from closeby.report.documents.common import ConditionEntry, FoundTopologyEntry
+from closeby.report.documents.common import FoundTopologyEntry
 
 #: Columns between two columns of a table.
 GAP = 3
@@ -192,7 +193,13 @@ def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     return table
 
 
-def condition_line(entry: ConditionEntry) -> Text:
+def and_more(table: Table, left: int, noun: str) -> None:
+    """A last line that says how many lines are left out, if any are."""
+    if left > 0:
+        table.add_row(Text(f"{plural(left, f'more {noun}')} (-o json)", style="dim"))
+
+
+def condition_line(entry: Condition) -> Text:
     """``! Node/n-1 status.allocatable: what is wrong; what to do (InvalidSpec)``."""
     field = f" {entry.field}" if entry.field else ""
     remedy = f"; {entry.remedy}" if entry.remedy else ""
@@ -204,7 +211,7 @@ def condition_line(entry: ConditionEntry) -> Text:
     )
 
 
-def worth_knowing(conditions: Iterable[ConditionEntry]) -> Iterator[RenderableType]:
+def worth_knowing(conditions: Iterable[Condition]) -> Iterator[RenderableType]:
     """A section with the conditions, each once; nothing when there are none."""
     lines = [condition_line(entry) for entry in dict.fromkeys(conditions)]
     if lines:

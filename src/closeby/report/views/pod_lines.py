@@ -1,9 +1,15 @@
-"""Pods and their nodes in few lines: pods on one node share a line, and so do nodes that are numbered on."""
+"""Pods with their nodes, and segments with their domains, in few lines."""
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
-from closeby.objects.words import names_text, range_starts
+from rich.table import Table
+from rich.text import Text
+
+from closeby.objects.words import names_text, path_text, plural, range_starts
+from closeby.report.views.layout import and_more, plain_table
+from closeby.scheduling.gangs.places import SegmentPlace
 
 #: Pods, and the node that they share.
 Row: TypeAlias = tuple[list[str], str]
@@ -40,3 +46,38 @@ def line_text(line: Sequence[Row]) -> tuple[str, str, str]:
     each = len(line[0][0])
     times = f" ×{each} each" if len(line) > 1 else f" ×{each}" if each > 1 else ""
     return pods, names_text([node for _, node in line]), times
+
+
+#: Domains that one line names, and lines of a table.
+DOMAINS, LINES = 4, 12
+
+
+def segment_lines(segments: Sequence[SegmentPlace]) -> Iterator[tuple[str, str]]:
+    """Of each layer how many segments there are, and in which domains."""
+    segments = _of_several(segments)
+    for level in dict.fromkeys(one.level for one in segments):
+        own = [one for one in segments if one.level == level]
+        places = Counter(path_text(one.domain) for one in own)
+        named = [path + (f" ×{count}" if count > 1 else "") for path, count in places.items()]
+        more = [plural(len(named) - DOMAINS, "more domain")] if len(named) > DOMAINS else []
+        split = [one.domains for one in own if not one.together]
+        where = ", ".join([*named[:DOMAINS], *more])
+        over = f" ({len(split)} split over up to {plural(max(split), level)})" if split else ""
+        yield f"{plural(len(own), 'segment')} by {level}", where + over
+
+
+def segments_table(segments: Sequence[SegmentPlace]) -> Table:
+    """One line for each segment; empty where each has one pod, as the table of pods tells as much."""
+    segments = _of_several(segments)
+    table = plain_table("segment", "members", "where")
+    for one in segments[:LINES]:
+        where = Text(path_text(one.domain), style="" if one.together else "yellow")
+        table.add_row(f"{one.level} {one.segment}", names_text(one.pods), where)
+    and_more(table, len(segments) - LINES, "segment")
+    return table
+
+
+def _of_several(segments: Sequence[SegmentPlace]) -> Sequence[SegmentPlace]:
+    """The segments of layers of which one has several pods."""
+    levels = {one.level for one in segments if len(one.pods) > 1}
+    return [one for one in segments if one.level in levels]

@@ -1,4 +1,4 @@
-"""How close gangs and applications are, as tables: the measures, and the constants of what is modelled."""
+"""Applications, and how close they and gangs are, as tables; with the constants of what is modelled."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -9,10 +9,10 @@ from rich.text import Text
 
 from closeby.objects.words import Names
 from closeby.quality.model import Model
-from closeby.report.documents.app_groups import AppGroupEntry
+from closeby.report.documents.app_groups import TREE, AppGroupEntry
 from closeby.report.documents.quality import QualityEntry
 from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
-from closeby.report.views.layout import Indented, plain_table, section
+from closeby.report.views.layout import Indented, and_more, plain_table, section
 
 #: What data meets under, nearest first; the model's tiers.
 _TIERS: Final = ("one node", "one finest domain", "one level up", "any farther level")
@@ -122,3 +122,72 @@ def seconds_text(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return "0" if not seconds else f"{seconds * 1e6:.2g} µs"
+
+
+#: Workloads of an order, and edges, that are shown.
+NAMES = 6
+EDGES = 24
+
+
+def app_groups_table(app_groups: Sequence[AppGroupEntry], names: Names) -> Table:
+    """Pods placed, their network cost, what moving them together saved, and the order."""
+    shown = ("placed", "cost", "one by one")
+    table = plain_table("application", *shown, "order", right=shown)
+    for entry in app_groups:
+        style = "green" if entry.scheduled == entry.pods else "yellow"
+        figures = ["–" if one is None else f"{one:,}" for one in (entry.cost, entry.one_by_one)]
+        if entry.cost_source == TREE:
+            figures[0] += " (distance)"
+        table.add_row(
+            names.of(entry.namespace, entry.name),
+            Text(f"{entry.scheduled}/{entry.pods}", style=style),
+            *figures,
+            _order(entry),
+        )
+    return table
+
+
+def edges_tables(app_groups: Sequence[AppGroupEntry], names: Names) -> Iterator[RenderableType]:
+    """The edges of every application."""
+    bodies = [
+        Group(
+            Text(names.of(entry.namespace, entry.name), style="bold"),
+            Indented(edges_table(entry), (0, 0, 1, 2)),
+        )
+        for entry in app_groups
+        if entry.edges
+    ]
+    if bodies:
+        yield section("Dependencies", Group(*bodies))
+
+
+def edges_table(entry: AppGroupEntry) -> Table:
+    """The dearest edges first; broken limits stand out."""
+    weighted = any(edge.weight != 1 for edge in entry.edges)
+    limited = any(edge.max_network_cost is not None for edge in entry.edges)
+    figures = (*(("weight",) if weighted else ()), "pairs", "cost", *(("limit",) if limited else ()))
+    table = plain_table("from", "to", *figures, "", right=figures)
+    ordered = sorted(entry.edges, key=lambda edge: -edge.cost)
+    for edge in ordered[:EDGES]:
+        notes = []
+        if edge.over:
+            notes.append(f"{edge.over} beyond the limit")
+        if edge.unknown and entry.cost_source != TREE:
+            notes.append(f"{edge.unknown} of unknown cost")
+        limit = "" if edge.max_network_cost is None else f"{edge.max_network_cost:,}"
+        table.add_row(
+            edge.caller,
+            edge.callee,
+            *((f"{edge.weight:,}",) if weighted else ()),
+            f"{edge.pairs:,}",
+            f"{edge.cost:,}",
+            *((limit,) if limited else ()),
+            Text(", ".join(notes), style="red" if edge.over else "yellow"),
+        )
+    and_more(table, len(ordered) - EDGES, "dependency")
+    return table
+
+
+def _order(entry: AppGroupEntry) -> str:
+    found = [str(one["podName"]) for one in entry.topology_order]
+    return " → ".join(found[:NAMES]) + (f" → … ({len(found)} in all)" if len(found) > NAMES else "")

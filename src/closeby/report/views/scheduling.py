@@ -9,20 +9,18 @@ from rich.text import Text
 
 from closeby.objects.bounds import clipped
 from closeby.objects.natural import natural_key
+from closeby.objects.reasons import Condition
 from closeby.objects.words import Names, counts_text, names_text, path_text, plural, runs_of, span_text
 from closeby.plugins.configurations import DEFAULT
 from closeby.quality.placements import NODE_LEVEL
 from closeby.reading.registry import NOT_YET, NOTED
-from closeby.report.documents.common import ConditionEntry, FoundTopologyEntry
+from closeby.report.documents.common import FoundTopologyEntry
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, SchedulingReport
 from closeby.report.documents.sentences import OPT_OUT
-from closeby.report.views.app_groups import app_groups_table, edges_tables
-from closeby.report.views.decisions import decision_views
-from closeby.report.views.layout import Indented, found_text, plain_table, section, worth_knowing
-from closeby.report.views.pod_lines import Row, joined, line_text
-from closeby.report.views.preemptions import preemptions_table
-from closeby.report.views.quality import quality_sections
-from closeby.report.views.segments import segment_lines
+from closeby.report.views.decisions import decision_views, preemptions_table
+from closeby.report.views.layout import Indented, and_more, found_text, plain_table, section, worth_knowing
+from closeby.report.views.pod_lines import Row, joined, line_text, segment_lines
+from closeby.report.views.quality import app_groups_table, edges_tables, quality_sections
 
 #: Lines of claims.
 VOLUME_LINES = 16
@@ -95,7 +93,7 @@ def _found_topology(report: SchedulingReport) -> Iterator[RenderableType]:
         yield Text(f"\n{found_text(found)}", style="dim")
 
 
-def _untold(report: SchedulingReport) -> Iterator[ConditionEntry]:
+def _untold(report: SchedulingReport) -> Iterator[Condition]:
     """Conditions that do not merely repeat why a gang waits."""
     for group in report.groups:
         yield from (one for one in group.conditions if one.message not in (group.message or ""))
@@ -214,9 +212,7 @@ def _volumes_table(pods: Sequence[PodEntry], names: Names) -> Table | None:
     for pod, one in found[:VOLUME_LINES]:
         volume = Text("is made", style="dim") if one.volume is None else Text(one.volume)
         table.add_row(names.of(pod.namespace, one.claim), one.storage_class, volume, pod.node or "")
-    if len(found) > VOLUME_LINES:
-        more = plural(len(found) - VOLUME_LINES, "more claim")
-        table.add_row("", "", Text(f"{more} (-o json lists all)", style="dim"), "")
+    and_more(table, len(found) - VOLUME_LINES, "claim")
     return table if found else None
 
 

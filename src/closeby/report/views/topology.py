@@ -10,13 +10,15 @@ from rich.text import Text
 
 from closeby.objects.quantities import format_amount
 from closeby.objects.topologies import tier_of
-from closeby.objects.words import path_text, plural
+from closeby.objects.words import joined, path_text, plural
 from closeby.quality.placements import NODE_LEVEL
-from closeby.report.documents.fits import FitEntry, LevelFitEntry, TopologyFitEntry
 from closeby.report.documents.topologies import (
     DomainEntry,
+    FitEntry,
+    LevelFitEntry,
     TenantEntry,
     TopologyEntry,
+    TopologyFitEntry,
     TopologyReport,
     UplinksEntry,
 )
@@ -220,7 +222,7 @@ def _all_of(labels: Sequence[str]) -> str:
         label if tier is None else f"a HyperNode of tier {tier}"
         for label, tier in zip(labels, tiers, strict=True)
     ]
-    return " and ".join((", ".join(named[:-1]), named[-1])) if len(named) > 1 else named[0]
+    return joined(named)
 
 
 def _fit_views(fit: FitEntry) -> Iterator[RenderableType]:

@@ -54,18 +54,19 @@ def place_at(tree: Tree, slots: Ints) -> Place:
 
 
 class SegmentPlace(Struct, frozen=True, kw_only=True):
-    """Where one segment of a layer is."""
+    """One segment of which some members hold a node."""
 
-    #: Short name of its layer's level, and its number in the layer.
+    #: Short name of the level of its layer.
     level: str
-    number: int
+    #: Its number in the layer, from 0.
+    segment: int
     #: Names of its members that hold a node, in the order of their index.
     pods: tuple[str, ...]
-    #: The tightest domain that holds them, no finer than the level.
-    path: tuple[str | None, ...]
-    #: Whether that is a domain of the level.
+    #: The tightest domain that holds these, no finer than the layer's level, as a path of label values.
+    domain: tuple[str | None, ...]
+    #: Whether that is one domain of the level.
     together: bool
-    #: Domains of the level that its members are in.
+    #: Domains of the level that they are in.
     domains: int
 
 
@@ -97,9 +98,9 @@ def segment_places(
             found.append(
                 SegmentPlace(
                     level=tree.level_names[layer.level],
-                    number=segment,
+                    segment=segment,
                     pods=tuple(members[at][0].name for at in own.tolist()),
-                    path=tree.path(domain),
+                    domain=tree.path(domain),
                     together=together,
                     domains=len(np.unique(tree.owners(positions[positions < tree.size], layer.level))),
                 )
