@@ -14,14 +14,8 @@ from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
-from closeby.scheduling.gangs.parts import EVERYWHERE
-from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.outcomes import bindings_of
-from closeby.scheduling.pace import Budget, Pace
-from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.placing.trial import Trial
-from closeby.scheduling.plugin_view import CycleState
-from tests.worlds import GPU, gang, node, pods, spec, world
+from tests.worlds import gang, node, pods, spec, world
 
 TOLERANT = replace(spec(gpu=1), tolerations=(Toleration(key="k", operator="Exists"),))
 
@@ -122,23 +116,3 @@ def test_a_search_for_pods_about_pods_keeps_little_for_each() -> None:
     near = PodAffinity(required=(PodAffinityTerm("block", selector_of({"app": "u"})),))
     sizes = [replace(clusters.needs(1, 100 * i), pod_affinity=near) for i in range(3)]
     assert placed_within(8, sizes, 900) == 900
-
-
-def test_a_search_among_many_sizes_counts_what_it_reads() -> None:
-    """Before the first pod of each size the room of all nodes is read for all sizes that are to come."""
-    drawn = world([node("a1", {"zone": "z", "rack": "r"}, {GPU: 400, "cpu": 100_000})])
-    cluster, pace, sizes = drawn.engine.cluster, Pace(), 200
-    table = ClassTable(cluster, drawn.engine.profile.filters, ())
-    state = CycleState()
-    state.pace = pace
-    trial = Trial(
-        cluster=cluster,
-        table=table,
-        statement=Statement(cluster, [], state, pace, lambda state, pod, slot: True),
-        tree=drawn.engine.topologies.flat(),
-        inside=EVERYWHERE,
-        budget=Budget(pace),
-    )
-    members = [pod for i in range(sizes) for pod in pods("u", 1, spec(gpu=1, cpu=i), prefix=f"p{i}")]
-    next(trial.ways(table.shares(members)))
-    assert pace.steps > 50 * sizes * (sizes - 40) // 2

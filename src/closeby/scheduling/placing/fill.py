@@ -134,7 +134,7 @@ class Filler:
             budget.spent = True
             return
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
-        yield from self._trial(inside, inside.tree or self._flat_tree(), budget).ways(demand, apart)
+        yield from self._trial(demand, inside, inside.tree or self._flat_tree(), budget).ways(apart=apart)
 
     def _mutually(
         self,
@@ -253,7 +253,7 @@ class Filler:
         self._statement.rollback(mark)
         if verdict is Verdict.INFEASIBLE:
             return False
-        return any(True for _ in self._trial(inside, tree, budget).ways(hardest_first))
+        return any(True for _ in self._trial(hardest_first, inside, tree, budget).ways())
 
     def _one_after_another(
         self, demand: Sequence[Share], inside: NodeSet, tree: Tree, budget: Budget
@@ -271,16 +271,24 @@ class Filler:
         if any(share.pod_class.blind_filters for share in demand) or len(set(keys)) < len(keys):
             return False
         hardest_first = sorted(demand, key=lambda share: share.pod_class.total / len(share.pods))
-        trial = self._trial(inside, tree, budget)
-        return any(True for _ in trial.ways(hardest_first, each_node=True))
+        trial = self._trial(hardest_first, inside, tree, budget)
+        return any(True for _ in trial.ways(each_node=True))
 
-    def _trial(self, inside: NodeSet, tree: Tree, budget: Budget) -> Trial:
+    def _trial(
+        self,
+        demand: Sequence[Share],
+        inside: NodeSet,
+        tree: Tree,
+        budget: Budget,
+    ) -> Trial:
+        slots = tree.slot_at[slice(*tree.span(inside.domain_in(tree)))]
+        mask = inside.mask_for(tree, self._cluster.capacity)
         return Trial(
             cluster=self._cluster,
             table=self._table,
             statement=self._statement,
-            tree=tree,
-            inside=inside,
+            demand=demand,
+            slots=slots if mask is None else slots[mask[slots]],
             budget=budget,
         )
 

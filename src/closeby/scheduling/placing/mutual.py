@@ -7,8 +7,7 @@ step is one that all filters allow at that moment, so that some order of the pod
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property, lru_cache
-from hashlib import blake2b
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -29,6 +28,7 @@ from closeby.scheduling.placing.descent import descend
 from closeby.scheduling.placing.limits import bounds, capped, exceed_domains, finest_first, room_of
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.sums import Sums
+from closeby.scheduling.placing.trial import Trial
 from closeby.scheduling.solving.best_fit import MOST_KINDS, Fit, Rule
 from closeby.topology.tree import Tree
 
@@ -141,7 +141,20 @@ class Mutual:
         slots = self._tree.slot_at[slice(*self._tree.span(inside.domain_in(self._tree)))]
         if fit.placed is not None and self._replay(fit.placed, slots, self._planned):
             return True
-        return _Search(self, self._slots(inside), budget).run()
+        trial = Trial(
+            cluster=self._cluster,
+            table=self._table,
+            statement=self._statement,
+            demand=sorted(self._demand, key=lambda share: self._hardness(share, inside)),
+            slots=self._slots(inside),
+            budget=budget,
+        )
+        return any(True for _ in trial.ways(any_order=True))
+
+    def _hardness(self, share: Share, inside: NodeSet) -> tuple[bool, float]:
+        """Pods that others wait for come first, then those with the least room for each of them."""
+        room = float(self._fits(share, inside)[self._slots(inside)].sum())
+        return self._table.helped_by_pods(share.pods[:1]), room / len(share.pods)
 
     def _rules(self, slots: Ints) -> list[Rule]:
         """What the pods' own terms say of where they may be in the end; all of it is so in any placement."""
@@ -284,50 +297,6 @@ class Mutual:
             chosen.append(np.repeat(tree.slot_at[positions], takes))
         return np.concatenate(chosen)
 
-    # What the search needs
-
-    @property
-    def demand(self) -> Sequence[Share]:
-        """The pods by class."""
-        return self._demand
-
-    @property
-    def table(self) -> ClassTable:
-        """All classes."""
-        return self._table
-
-    @property
-    def statement(self) -> Statement:
-        """What the pods are placed on."""
-        return self._statement
-
-    def most_taken(self, share: Share, fits: Counts, slots: Ints) -> int | None:
-        """How much room for a share one pod that is placed takes at the most; None: that is not known.
-
-        A pod takes room on its own node, and may close its own domains.
-        """
-        masks = masks_of(self._table.domain_filters, share.pods[0])
-        if self._reaches_beyond or any(mask.gathers for mask in masks):
-            return None
-        most = int(fits.max(initial=0))
-        for key in dict.fromkeys(mask.key for mask in masks):
-            codes = self._cluster.labels.column(key).codes[slots]
-            most += int(np.bincount(codes, weights=fits)[1:].max(initial=0))
-        return most
-
-    def kinds(self, slots: Ints) -> Ints:
-        """Rows of figures in which nodes differ, one column for each slot."""
-        cluster = self._cluster
-        keys = dict.fromkeys(
-            mask.key for share in self._demand for mask in masks_of(self._table.domain_filters, share.pods[0])
-        )
-        rows = [cluster.labels.column(key).codes[slots].astype(np.int64) for key in keys]
-        rows += [cluster.free(row, slots) for row in range(len(cluster.row_of))]
-        for share in self._demand:
-            self._table.refresh(share.pod_class)
-            rows.append(share.pod_class.fits[slots])
-        return np.stack(rows)
-
 
 def _same(one: DomainLimit, other: DomainLimit) -> bool:
     """Whether the least of the same domains counts, with the same placed pods in each."""
@@ -353,133 +322,3 @@ def _inside(finer: DomainLimit, coarser: DomainLimit) -> bool:
     owner = np.zeros(len(finer.counts), dtype=np.int32)
     owner[inner] = outer
     return bool((owner[inner] == outer).all())
-
-
-class _Options:
-    """Where one step of a search stands: the class that is offered, and the kinds of nodes that were.
-
-    The nodes are worked out again where a step is taken back, so that little is kept for each pod.
-    """
-
-    __slots__ = ("kind", "last", "tried")
-
-    def __init__(self) -> None:
-        self.kind = 0
-        #: The node that was offered last, None where none was, and the kinds of those before it.
-        self.last: int | None = None
-        self.tried: set[bytes] = set()
-
-
-class _Search:
-    """Depth first; a set of placements that was tried in one order is not tried in another."""
-
-    def __init__(self, mutual: Mutual, slots: Ints, budget: Budget) -> None:
-        self._mutual = mutual
-        self._slots = slots
-        self._budget = budget
-        #: The classes in the order in which they are offered a node, and how many pods of each are placed.
-        self._demand = sorted(mutual.demand, key=self._hardness)
-        self._placed = [0] * len(self._demand)
-        #: Pods that were placed so far, also those taken back; until how many each class certainly fits.
-        self._steps = 0
-        self._sure_until = [-1] * len(self._demand)
-        #: Fingerprints of the sets that were tried, and of the one in hand: a sum, so that order is nothing.
-        self._seen: set[int] = set()
-        self._fingerprint = 0
-
-    def run(self) -> bool:
-        """Whether all pods were placed; if not, none is."""
-        statement, wanted = self._mutual.statement, sum(len(share.pods) for share in self._demand)
-        start = statement.checkpoint()
-        path: list[tuple[int, int]] = []
-        way = [self._options()]
-        while way:
-            options = way[-1]
-            step = None if options is None else self._next(options)
-            if step is not None:
-                kind, slot = step
-                statement.assume_one(self._demand[kind].pods[self._placed[kind]], slot)
-                self._placed[kind] += 1
-                self._steps += 1
-                self._fingerprint += _fingerprint(kind, slot)
-                path.append(step)
-                if len(path) == wanted:
-                    return True
-                way.append(self._options())
-                continue
-            way.pop()
-            if path:
-                kind, slot = path.pop()
-                self._placed[kind] -= 1
-                self._fingerprint -= _fingerprint(kind, slot)
-                statement.rollback(statement.checkpoint() - 1)
-                if not self._budget.take_backtrack():
-                    break
-        statement.rollback(start)
-        return False
-
-    def _options(self) -> _Options | None:
-        """What can be done next; None where it was tried before, or is in vain."""
-        if self._fingerprint in self._seen or not self._enough():
-            return None
-        self._seen.add(self._fingerprint)
-        return _Options()
-
-    def _next(self, options: _Options) -> tuple[int, int] | None:
-        """The next class and slot that are offered; None where all were."""
-        while options.kind < len(self._demand):
-            kind = options.kind
-            if self._placed[kind] < len(self._demand[kind].pods):
-                options.last = self._node(kind, options)
-                if options.last is not None:
-                    return kind, options.last
-            options.kind, options.last, options.tried = kind + 1, None, set()
-        return None
-
-    def _node(self, kind: int, options: _Options) -> int | None:
-        """A node for the next pod of a class, the tightest first, one of each kind; None at the end."""
-        mutual, share = self._mutual, self._demand[kind]
-        mutual.statement.state.pace.take(100 + len(self._slots) // 10)
-        fits = mutual.table.of(share.pods[self._placed[kind]]).fits[self._slots]
-        usable = np.flatnonzero(fits)
-        if not len(usable):
-            return None
-        if options.last is None:
-            return int(self._slots[usable[np.argmin(fits[usable])]])
-        options.tried.add(mutual.kinds(np.asarray([options.last])).tobytes())
-        slots = self._slots[usable[np.argsort(fits[usable], kind="stable")]]
-        kinds = mutual.kinds(slots)
-        _, distinct = np.unique(kinds, axis=1, return_index=True)
-        for index in np.sort(distinct).tolist():
-            if kinds[:, index].tobytes() not in options.tried:
-                return int(slots[index])
-        return None
-
-    def _enough(self) -> bool:
-        """Whether what is left could still fit, each class by itself."""
-        for kind, share in enumerate(self._demand):
-            if self._steps <= self._sure_until[kind]:
-                continue
-            self._mutual.statement.state.pace.note(_JUDGING)
-            self._mutual.table.refresh(share.pod_class)
-            fits = share.pod_class.fits[self._slots]
-            room = int(fits.sum())
-            if room < len(share.pods) - self._placed[kind]:
-                return False
-            most = self._mutual.most_taken(share, fits, self._slots)
-            if most is not None:
-                # Also where pods are taken back in between, which only leaves more room.
-                self._sure_until[kind] = self._steps + (room - len(share.pods)) // max(most, 1)
-        return True
-
-    def _hardness(self, share: Share) -> tuple[bool, float]:
-        """Pods that others wait for come first, then those with the least room for each of them."""
-        self._mutual.table.refresh(share.pod_class)
-        room = float(share.pod_class.fits[self._slots].sum())
-        return self._mutual.table.helped_by_pods(share.pods[:1]), room / len(share.pods)
-
-
-@lru_cache(maxsize=1 << 16)
-def _fingerprint(kind: int, slot: int) -> int:
-    """A number of 128 bits for a pod of a class on a node; sums of such hardly ever meet by chance."""
-    return int.from_bytes(blake2b(f"{kind} {slot}".encode(), digest_size=16).digest())

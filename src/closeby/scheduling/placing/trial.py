@@ -1,47 +1,41 @@
-"""Exhaustive placing of pods on the nodes of one domain, within a budget of backtracks.
+"""Exhaustive placing of pods on the nodes of one set, within a budget of backtracks.
 
-For unequal pods, and for equal ones when it matters to other parts of the gang which nodes they take.
+For pods that change where others may go by more than amounts, as volumes and terms about pods do, and for
+those of which it matters to other parts of the gang which nodes they take.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 
 import numpy as np
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Ints
-from closeby.scheduling.gangs.parts import Distinctions, NodeSet
+from closeby.scheduling.gangs.parts import Distinctions
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.judging.pod_classes import Share
+from closeby.scheduling.judging.pod_classes import Share, masks_of
 from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.placing.trial_supply import Supply
-from closeby.topology.tree import Tree
 
 
-class _Choice:
-    """The node of one pod, and the kinds of nodes that were in vain before.
+class _Options:
+    """Where one step of a search stands: the class that is offered, and the kinds of nodes that were.
 
-    No array of all nodes is kept for each pod: a gang may have thousands.
+    The nodes are worked out again where a step is taken back, so that little is kept for each pod.
     """
 
-    __slots__ = ("at", "order", "tried")
+    __slots__ = ("kind", "last", "tried")
 
-    def __init__(self, order: Ints, at: int) -> None:
-        #: The nodes (positions in the domain) in the order in which the pods of its class visit them.
-        self.order = order
-        #: Where in that order the pod's node is.
-        self.at = at
-        #: The kinds of the nodes that were tried: a number for each column.
-        self.tried: set[tuple[int, ...]] = set()
-
-    @property
-    def position(self) -> int:
-        """The node."""
-        return int(self.order[self.at])
+    def __init__(self) -> None:
+        self.kind = 0
+        #: The node that was offered last, None where none was, and the kinds of those before it.
+        self.last: int | None = None
+        self.tried: set[bytes] = set()
 
 
 class Trial:
-    """Depth-first search: one class after another, the tightest nodes first, each kind of node once."""
+    """Depth first, the tightest nodes first, each kind of node once; no set of placements is tried twice."""
 
     def __init__(
         self,
@@ -49,118 +43,133 @@ class Trial:
         cluster: Cluster,
         table: ClassTable,
         statement: Statement,
-        tree: Tree,
-        inside: NodeSet,
+        demand: Sequence[Share],
+        slots: Ints,
         budget: Budget,
     ) -> None:
+        """``demand``: the pods by class, the hardest first; ``slots``: the nodes."""
         self._cluster = cluster
         self._table = table
         self._statement = statement
-        self._tree = tree
-        self._inside = inside
+        self._demand = demand
+        self._slots = slots
         self._budget = budget
+        self._any_order = False
+        self._placed = [0] * len(demand)
+        self._classes = [share.pod_class for share in demand]
+        keys = {mask.key: None for share in demand for mask in masks_of(table.domain_filters, share.pods[0])}
+        #: Rows of figures that tell nodes apart whatever is placed on them.
+        self._owners = [cluster.labels.column(key).codes[slots].astype(np.int64) for key in keys]
+        self._places = {slot: place for place, slot in enumerate(slots.tolist())}
+        #: Fingerprints of the sets that were tried, and of the one in hand: a sum, so that order is nothing.
+        self._seen: set[int] = set()
+        self._fingerprint = 0
 
     def ways(
-        self, demand: Sequence[Share], apart: Distinctions | None = None, *, each_node: bool = False
+        self, *, any_order: bool = False, each_node: bool = False, apart: Distinctions | None = None
     ) -> Iterator[None]:
         """Each step places all pods in another way; the way before is undone, and at last the last one.
 
+        ``any_order``: pods of a later class may come first, as they may let those of an earlier one in.
         Nodes that differ as ``apart`` says are never of one kind; with ``each_node`` no two nodes are.
         """
-        pace = self._statement.state.pace
-        supply = Supply(self._cluster, self._table, self._tree, self._inside, demand, pace)
-        apart = Distinctions() if apart is None else apart
-        owners = [
-            tree.owners_of_slots(supply.slots, level)
-            for tree in apart.trees
-            for level in range(tree.node_level)
-        ]
-        if len(apart.held):
-            owners.append(np.where(np.isin(supply.slots, apart.held), supply.slots, -1))
-        others = (
-            Supply(self._cluster, self._table, self._tree, self._inside, apart.demand, pace)
-            if apart.demand
-            else None
-        )
-        # The class of each pod, and how many pods of that class wait when it is placed.
-        pods = [
-            (pod, at, len(share.pods) - number)
-            for at, share in enumerate(demand)
-            for number, pod in enumerate(share.pods)
-        ]
-        mark = self._statement.checkpoint()
-        way: list[_Choice] = []
-        choice = self._first(supply, *pods[0][1:], None)
-        while choice is not None or way:
-            if choice is None:
-                # The pod before goes elsewhere.
-                self._statement.rollback(self._statement.checkpoint() - 1)
+        self._any_order = any_order
+        if each_node:
+            self._owners.append(np.arange(len(self._slots)))
+        if apart is not None:
+            self._distinguish(apart)
+        statement, wanted = self._statement, sum(len(share.pods) for share in self._demand)
+        start = statement.checkpoint()
+        path: list[tuple[int, int]] = []
+        way = [self._options()]
+        while way:
+            options = way[-1]
+            step = None if options is None else self._next(options)
+            if step is not None:
+                kind, slot = step
+                statement.assume_one(self._demand[kind].pods[self._placed[kind]], slot)
+                self._placed[kind] += 1
+                self._fingerprint += _fingerprint(kind, slot)
+                path.append(step)
+                if len(path) < wanted:
+                    way.append(self._options())
+                    continue
+                yield
+                way.append(None)
+            way.pop()
+            if path:
+                kind, slot = path.pop()
+                self._placed[kind] -= 1
+                self._fingerprint -= _fingerprint(kind, slot)
+                statement.rollback(statement.checkpoint() - 1)
                 if not self._budget.take_backtrack():
                     break
-                last = way.pop()
-                at = pods[len(way)][1]
-                choice = last if self._next(supply, at, last, owners, others, each_node=each_node) else None
-                continue
-            pod, at, _ = pods[len(way)]
-            self._statement.assume_one(pod, int(supply.slots[choice.position]))
-            way.append(choice)
-            if len(way) == len(pods):
-                yield
-                choice = None
-                continue
-            _, following, left = pods[len(way)]
-            choice = self._first(supply, following, left, choice if following == at else None)
-        self._statement.rollback(mark)
+        statement.rollback(start)
 
-    def _first(self, supply: Supply, at: int, left: int, before: _Choice | None) -> _Choice | None:
-        """The first node for a pod; None if what is left cannot hold the pods that wait.
+    def _distinguish(self, apart: Distinctions) -> None:
+        for tree in apart.trees:
+            self._owners += [tree.owners_of_slots(self._slots, level) for level in range(tree.node_level)]
+        self._owners.append(np.where(np.isin(self._slots, apart.held), self._slots, -1))
+        self._classes += [share.pod_class for share in apart.demand]
 
-        Equal pods visit the nodes in one fixed order (that of the one ``before``), so that no two ways differ
-        by exchanging equal pods.
-        """
-        self._statement.state.pace.take(200 + len(supply.slots) // 50)
-        if not supply.enough(at, left):
+    def _options(self) -> _Options | None:
+        """What can be done next; None where it was tried before, or is in vain."""
+        if self._fingerprint in self._seen or not self._enough():
             return None
-        room = supply.room(at)
-        order = np.argsort(room, kind="stable") if before is None else before.order
-        start = 0 if before is None else before.at
-        usable = room[order[start:]]
-        if int(usable.sum()) < left:
-            return None
-        return _Choice(order, start + int((usable > 0).argmax()))
+        self._seen.add(self._fingerprint)
+        return _Options()
 
-    def _next(
-        self,
-        supply: Supply,
-        at: int,
-        choice: _Choice,
-        owners: Sequence[Ints],
-        others: Supply | None,
-        *,
-        each_node: bool,
-    ) -> bool:
-        """Moves a choice that was in vain on to a node of another kind; False where there is none."""
-        self._statement.state.pace.take(1_000 + len(supply.slots) // 5)
-        later = choice.order[choice.at + 1 :]
-        if each_node:
-            open_ = np.flatnonzero(supply.room(at)[later] > 0)
-        else:
-            columns = [*supply.columns(at), *owners]
-            if others is not None:
-                columns += others.columns(0)
-            choice.tried.add(_kind(columns, choice.position))
-            open_ = np.flatnonzero(supply.room(at)[later] > 0)
-            while len(open_) and (kind := _kind(columns, int(later[open_[0]]))) in choice.tried:
-                other = np.zeros(len(open_), dtype=np.bool_)
-                for column, value in zip(columns, kind, strict=True):
-                    other |= column[later[open_]] != value
-                open_ = open_[other]
-        if not len(open_):
-            return False
-        choice.at += 1 + int(open_[0])
+    def _next(self, options: _Options) -> tuple[int, int] | None:
+        """The next class and slot that are offered; None where all were."""
+        while options.kind < len(self._demand):
+            kind = options.kind
+            if self._placed[kind] < len(self._demand[kind].pods):
+                options.last = self._node(kind, options)
+                if options.last is not None:
+                    return kind, options.last
+                if not self._any_order:
+                    return None
+            options.kind, options.last, options.tried = kind + 1, None, set()
+        return None
+
+    def _node(self, kind: int, options: _Options) -> int | None:
+        """A node for the next pod of a class, the tightest first, one of each kind; None at the end."""
+        fits = self._table.of(self._demand[kind].pods[self._placed[kind]]).fits[self._slots]
+        usable = np.flatnonzero(fits)
+        if not len(usable):
+            return None
+        if options.last is None:
+            return int(self._slots[usable[np.argmin(fits[usable])]])
+        options.tried.add(self._kinds(np.asarray([self._places[options.last]])).tobytes())
+        usable = usable[np.argsort(fits[usable], kind="stable")]
+        kinds = self._kinds(usable)
+        _, distinct = np.unique(kinds, axis=1, return_index=True)
+        for index in np.sort(distinct).tolist():
+            if kinds[:, index].tobytes() not in options.tried:
+                return int(self._slots[usable[index]])
+        return None
+
+    def _kinds(self, places: Ints) -> Ints:
+        """Rows of figures in which nodes differ, one column for each of some places."""
+        cluster, slots = self._cluster, self._slots[places]
+        rows = [row[places] for row in self._owners]
+        rows += [cluster.free(row, slots) for row in range(len(cluster.row_of))]
+        for pod_class in self._classes:
+            self._table.refresh(pod_class)
+            rows.append(pod_class.fits[slots])
+        return np.stack(rows)
+
+    def _enough(self) -> bool:
+        """Whether what is left could still fit, each class by itself."""
+        for share, placed in zip(self._demand, self._placed, strict=True):
+            if placed < len(share.pods):
+                self._table.refresh(share.pod_class)
+                if int(share.pod_class.fits[self._slots].sum()) < len(share.pods) - placed:
+                    return False
         return True
 
 
-def _kind(columns: Sequence[Ints], position: int) -> tuple[int, ...]:
-    """What columns say of a node."""
-    return tuple([int(column[position]) for column in columns])
+@lru_cache(maxsize=1 << 16)
+def _fingerprint(kind: int, slot: int) -> int:
+    """A number of 128 bits for a pod of a class on a node; sums of such hardly ever meet by chance."""
+    return int.from_bytes(blake2b(f"{kind} {slot}".encode(), digest_size=16).digest())
