@@ -7,7 +7,7 @@ modules that need them: ``WireError`` of the agents, and ``Unusable``, by which 
 
 from collections.abc import Iterable
 
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 
 class ClosebyError(Exception):

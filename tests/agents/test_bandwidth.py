@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from closeby.agents.bandwidth.advertising import AdvertisedNode, Advertiser, Operation, amount, patch_of
 from closeby.agents.bandwidth.interfaces import Speed, default_interface, parse_bandwidth, speed_of
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.bandwidth import BANDWIDTH
 from tests.agents.talking import Lines
 from tests.kube.live import eventually

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from closeby.agents.latency.credentials import PeerCredentials, TlsFiles, parse_tokens
 from closeby.agents.latency.results import PeerLatency
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from tests.agents.talking import LINES, PATIENT, Lines, answering, asking, issued, shared, soon
 from tests.certificates import Authority
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from closeby.agents.latency.delays import Delays, parse_delays
 from closeby.agents.latency.peers import PROBE_PORT, Peer, PeerFile, parse_peers
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from tests.agents.talking import Lines
 
 THREE = """

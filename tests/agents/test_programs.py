@@ -23,7 +23,7 @@ from closeby.agents.latency.programs import (
 )
 from closeby.agents.latency.results import PeerLatency
 from closeby.agents.latency.servers import COMMANDS, ProgramServer
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from tests.agents.programs import free_port
 from tests.agents.talking import Lines, answering, asking, soon
 

@@ -18,7 +18,7 @@ from closeby.agents.latency.results import PeerLatency, Results, latency_of
 from closeby.agents.latency.rounds import LatencyRounds, RoundInputs, RoundSettings
 from closeby.agents.meters import AgentMeters, AgentStatus
 from closeby.kube.metrics.meters import Meters
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from tests.agents.talking import PATIENT, Lines, shared, soon
 from tests.kube.scraping import Scrape, scrape
 

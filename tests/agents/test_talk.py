@@ -30,7 +30,7 @@ from closeby.agents.latency.wire import (
     ask,
     authenticate_to,
 )
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from tests.agents.talking import LINES, PATIENT, TOKEN, answering, asking, shared, soon
 
 #: Of what is given up soon.

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from closeby.objects.applications import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.labels import REGION, ZONE
-from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from tests.worlds import GPU, node, pods, spec

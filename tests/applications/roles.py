@@ -1,8 +1,7 @@
 """Tasks and rules written shortly: ``tasks("ps*2 worker*4")``."""
 
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import PodGroup, RoleRules
 from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.roles import RoleRules
 from closeby.reading.decoding.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER, TASK_TRAFFIC
 from closeby.reading.dialects.task_topology import read_rules
 

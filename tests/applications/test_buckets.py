@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.applications.buckets import Buckets, load_of, make_buckets
-from closeby.objects.natural import natural_key
+from closeby.objects.groups import RoleRules
 from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.roles import RoleRules
+from closeby.objects.words import natural_key
 from tests.applications.roles import rules, task, tasks
 
 #: The rules of the proposal's example.

@@ -15,7 +15,7 @@ from closeby.applications.networks import (
     live_scope,
 )
 from closeby.applications.registry import Applications
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.applications import NetworkTopology
 from closeby.objects.reasons import Condition, Reason
 from tests.applications.networks import network
 

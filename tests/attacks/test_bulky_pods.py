@@ -16,8 +16,8 @@ from closeby.kube.state.feed import Feed
 from closeby.kube.watch.resources import PODS
 from closeby.objects import words
 from closeby.objects.pods import ClaimRequest
+from closeby.objects.quantities import parse_duration
 from closeby.objects.reasons import MOST_CONDITIONS, Reason
-from closeby.objects.times import parse_duration
 from closeby.objects.volumes import PersistentVolume
 from closeby.reading.decoding.keys import SWITCH_LEVEL, SWITCHES
 from closeby.reading.dialects import slurm

@@ -21,7 +21,7 @@ from closeby.agents.latency.credentials import PEER_NAME, TlsFiles
 from closeby.measurements.addresses import Access
 from closeby.measurements.bandwidth import Unavailable
 from closeby.measurements.fetching import Client
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from tests.agents.talking import answering, asking, shared, soon
 from tests.attacks.programs import running
 from tests.certificates import Authority

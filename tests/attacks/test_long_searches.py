@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from closeby.cluster.columns import Batch
 from closeby.objects.arrays import Counts
 from closeby.objects.groups import Layer
-from closeby.objects.labels import HOSTNAME, ZONE
-from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
-from closeby.objects.selectors import (
+from closeby.objects.labels import (
+    HOSTNAME,
+    ZONE,
     LabelRequirement,
     LabelSelector,
     PodAffinity,
@@ -24,6 +24,7 @@ from closeby.objects.selectors import (
     WeightedPodTerm,
     selector_of,
 )
+from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
 from closeby.plugins.inter_pod_affinity import InterPodAffinity
 from closeby.reading.decoding.keys import TASK_AFFINITY
 from closeby.scheduling.engine import Engine

@@ -7,8 +7,7 @@ before.
 from msgspec.structs import replace
 
 from closeby.kube.state.claims_of_pods import ClaimsOfPods
-from closeby.objects.pods import Pod, PodResourceClaim, PodSpec
-from closeby.objects.resource_claims import MOST_CONSUMERS, ResourceClaim
+from closeby.objects.pods import MOST_CONSUMERS, Pod, PodResourceClaim, PodSpec, ResourceClaim
 
 GPU = ResourceClaim(namespace="evil", name="gpu")
 ALLOCATED = replace(GPU, allocated=True)

@@ -5,10 +5,8 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.disruption import PodDisruptionBudget
-from closeby.objects.labels import HOSTNAME
-from closeby.objects.pods import Pod
-from closeby.objects.selectors import LabelSelector, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import HOSTNAME, LabelSelector, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.pods import Pod, PodDisruptionBudget
 from closeby.scheduling.events import BudgetChanged, GroupChanged, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.extension import Undo
 from closeby.scheduling.outcomes import outcomes_of

@@ -6,15 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.labels import HOSTNAME, ZONE
-from closeby.objects.pods import Pod
-from closeby.objects.selectors import (
+from closeby.objects.labels import (
+    HOSTNAME,
+    ZONE,
     LabelRequirement,
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
     WeightedPodTerm,
 )
+from closeby.objects.pods import Pod
 from tests.worlds import node, pods, spec
 
 SELECTOR = LabelSelector((LabelRequirement("app", "In", ("new",)),))

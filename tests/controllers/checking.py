@@ -8,7 +8,7 @@ from closeby.controllers.admission.controller import AdmissionChecks, AdmissionS
 from closeby.controllers.running import ControllerRunner, Running
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.writer import Writer
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 
 
 @contextlib.asynccontextmanager

@@ -9,8 +9,7 @@ from closeby.controllers.statuses import SeenStatus, seen
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.changes import upserted
 from closeby.kube.watch.resources import Resource
-from closeby.objects.applications import AppGroup
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.reasons import Condition
 
 KEP = "scheduling.sigs.k8s.io"

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from closeby.controllers.admission.controller import AdmissionSettings
+from closeby.objects.groups import POD_SET, WORKLOAD
 from closeby.objects.labels import PLACEMENT
-from closeby.objects.places import POD_SET, WORKLOAD
-from closeby.objects.times import utc
+from closeby.objects.quantities import utc
 from tests.control_plane.api import Api, Object
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.definitions import applied, define

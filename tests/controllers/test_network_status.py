@@ -17,7 +17,7 @@ from closeby.controllers.networks.weights import Detour, NetworkPlace, NetworkWe
 from closeby.controllers.statuses import WantedStatus
 from closeby.measurements.latencies import Latencies
 from closeby.measurements.links import Latency, Links
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.applications import NetworkTopology
 from closeby.topology.costs import choose, locate, network_costs
 from closeby.topology.labels import LabelTable
 from tests.controllers.custom import KEP, PUBLISHED_NETWORK, network

@@ -20,9 +20,8 @@ from closeby.controllers.grouping.plan import Plan, plan_of
 from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.changes import upserted
 from closeby.kube.watch.resources import PODS, Resource
-from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import GangTemplate, GangTemplates, PodGroup, Strategy
-from closeby.objects.pods import Pod, WorkloadRef
+from closeby.objects.pods import Pod, ProtectionRequest, WorkloadRef
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, ResourceGroup
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.keys import MANAGED_BY

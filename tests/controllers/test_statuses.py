@@ -8,8 +8,8 @@ import pytest
 from closeby.controllers.statuses import VALID, Fields, WantedStatus, changes_of, seen, validity
 from closeby.kube.watch.changes import upserted
 from closeby.kube.writing.writer import StatusCondition
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.times import utc
 from tests.controllers.custom import KEP, PUBLISHED_APP, resource
 from tests.golden.fixture import Golden
 

@@ -13,7 +13,7 @@ from closeby.agents.latency.peers import LONGEST_NAME, PROBE_PORT, Peer, parse_p
 from closeby.agents.latency.plan import MOST, peers_to_probe
 from closeby.agents.latency.rounds import LATE, UNEXPECTED
 from closeby.agents.latency.wire import NONCE, PROOF, QUESTION, TRIP
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from tests.cli.calling import closeby
 from tests.reading.manifest_text import read_good
 

@@ -15,7 +15,7 @@ from closeby.kube.client.connection import Connection, connection_to
 from closeby.kube.client.errors import TOO_LONG, ApiError
 from closeby.kube.client.transport import LONGEST_REFUSAL, Request, Transport
 from closeby.kube.metrics.asking import LONGEST_STORY, SchedulerAddress, ask_for_story
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.objects.recorded import Story
 from closeby.scheduling.outcomes import ItemKind
 from tests.cli.calling import closeby

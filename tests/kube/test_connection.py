@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from closeby.cli.operating.long_running import lease_of
 from closeby.cli.options import Election
 from closeby.kube.client.connection import Connection, connect
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 
 class Pair:

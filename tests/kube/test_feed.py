@@ -18,8 +18,8 @@ from closeby.kube.watch.resources import (
     SERVICES,
     Resource,
 )
-from closeby.objects.places import WORKLOAD
-from closeby.objects.selectors import Namespace, PodOwner, selector_of
+from closeby.objects.groups import WORKLOAD
+from closeby.objects.labels import Namespace, PodOwner, selector_of
 from closeby.objects.topologies import tier_level
 from closeby.objects.volumes import CSINode, PersistentVolumeClaim
 from closeby.plugins.registry import profile_for

@@ -14,8 +14,8 @@ from closeby.kube.writing.pod_statuses import APP_GROUP_FOUND, PodStatuses
 from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Writer
 from closeby.objects.pods import Pod
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Reason
-from closeby.objects.times import utc
 from closeby.reading.dialects.grouping import held_for_the_grouper
 from closeby.scheduling.outcomes import Binding, Leftover
 from tests.control_plane.api import Api, Object, create_namespace

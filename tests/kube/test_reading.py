@@ -15,7 +15,7 @@ import yaml
 from closeby.kube.state.following import FOLLOWED
 from closeby.kube.state.reading import WholeCluster, read_cluster
 from closeby.kube.watch.resources import NODES, PODS, Discovery
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.report.documents.sentences import BY_THIS_COMMAND
 from tests.cli.calling import closeby
 from tests.control_plane.api import Api, Object

@@ -15,7 +15,7 @@ from closeby.kube.metrics.meters import Meters
 from closeby.kube.metrics.serving import LOCAL, ListenAddress, Server, read_address
 from closeby.kube.watch.reflector import Reflector
 from closeby.kube.watch.resources import NODES, PODS
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from tests.control_plane.cluster import ControlPlane
 from tests.kube.faulty_proxy import Refuse
 from tests.kube.live import following, through_proxy

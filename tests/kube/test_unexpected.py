@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from closeby.kube.client.waiting import in_thread
-from closeby.objects.unexpected import Contained, brief, fields_of
+from closeby.objects.process import Contained, brief, fields_of
 
 
 def stumble() -> int:

@@ -20,7 +20,7 @@ from closeby.kube.writing.writer import (
     WriteResult,
 )
 from closeby.objects.pods import Pod
-from closeby.objects.times import utc
+from closeby.objects.quantities import utc
 from closeby.scheduling.outcomes import Binding
 from tests.control_plane.api import Api, Object
 from tests.control_plane.clouds import COPIED_TO_PODS, binds_with_labels

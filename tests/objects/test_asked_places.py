@@ -2,7 +2,7 @@
 
 import pytest
 
-from closeby.objects.places import AskedPlaces
+from closeby.objects.groups import AskedPlaces
 
 
 @pytest.mark.parametrize(

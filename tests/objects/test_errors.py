@@ -10,7 +10,7 @@ import closeby
 from closeby import errors
 from closeby.errors import ClosebyError, ConfigurationError
 from closeby.objects.bounds import MESSAGE
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 ROOT = Path(closeby.__file__).parent
 #: What interrupts a decision is not an error, and must pass every ``except Exception``.

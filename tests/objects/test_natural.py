@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from closeby.objects.natural import NaturalRanks, natural_key
+from closeby.objects.words import NaturalRanks, natural_key
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_times_are_formatted_in_one_module() -> None:
         for node in ast.walk(module)
         if isinstance(node, ast.Attribute) and node.attr in ("isoformat", "strftime", "fromtimestamp")
     }
-    assert using == {"objects/times.py"}
+    assert using == {"objects/quantities.py"}
 
 
 def test_yaml_is_read_in_one_module_and_kubeconfigs_in_another() -> None:
@@ -69,6 +69,6 @@ def test_a_problem_and_a_line_of_the_log_have_one_shape() -> None:
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, []).append(name)
-    assert classes["Say"] == ["objects/saying.py"]
-    assert classes["Problem"] == ["objects/problems.py"]
+    assert classes["Say"] == ["objects/process.py"]
+    assert classes["Problem"] == ["objects/reasons.py"]
     assert not {"Trouble", "Fault", "Mistake", "ConfigurationMistake", "ManifestError"} & classes.keys()

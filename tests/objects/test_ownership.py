@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.ownership import is_long_running, is_pinned
+from closeby.objects.workloads import is_long_running, is_pinned
 from tests.worlds import pods
 
 

@@ -1,6 +1,6 @@
 """What was reported is reported once, for as long as it lasts."""
 
-from closeby.objects.saying import Reported
+from closeby.objects.process import Reported
 
 
 def test_the_same_is_reported_once_and_again_after_it_was_over() -> None:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from closeby.objects.times import utc
+from closeby.objects.quantities import utc
 
 
 @pytest.mark.parametrize(

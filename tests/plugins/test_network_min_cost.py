@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.applications import traffic
-from closeby.objects.applications import AppGroup, AppWorkload, Dependency
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.applications import AppGroup, AppWorkload, Dependency, NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason

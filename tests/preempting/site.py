@@ -6,11 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import PodGroup
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.pods import Pod, PodSpec, ProtectionRequest
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from closeby.objects.labels import HOSTNAME
+from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, InlineDisk
-from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.preempting.records import EvictionCost
 from closeby.scheduling.preempting.rule import Preemptible
 from tests.preempting.site import NOW, RESTART, Site

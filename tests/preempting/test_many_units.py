@@ -5,10 +5,9 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.disruption import PodDisruptionBudget
 from closeby.objects.groups import Layer
-from closeby.objects.pods import Pod
-from closeby.objects.selectors import selector_of
+from closeby.objects.labels import selector_of
+from closeby.objects.pods import Pod, PodDisruptionBudget
 from closeby.scheduling.events import BudgetChanged, GroupChanged, PodUpserted
 from tests.preempting.site import NOW, Site, names, ways
 from tests.worlds import GPU, gang, node, pods, spec

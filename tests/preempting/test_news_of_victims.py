@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.disruption import PodDisruptionBudget, ProtectionRequest
-from closeby.objects.pods import PriorityClass
-from closeby.objects.selectors import selector_of
+from closeby.objects.labels import selector_of
+from closeby.objects.pods import PodDisruptionBudget, PriorityClass, ProtectionRequest
 from closeby.scheduling.events import (
     BudgetChanged,
     BudgetDeleted,

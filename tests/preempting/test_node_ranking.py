@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.disruption import PodDisruptionBudget
-from closeby.objects.selectors import selector_of
+from closeby.objects.labels import selector_of
+from closeby.objects.pods import PodDisruptionBudget
 from closeby.plugins.default_preemption import DefaultPreemption
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration

@@ -1,6 +1,6 @@
 """An item that lost its plan, or whose victims may be tried once more, is tried again by itself."""
 
-from closeby.objects.selectors import LabelRequirement, LabelSelector, TopologySpreadConstraint
+from closeby.objects.labels import LabelRequirement, LabelSelector, TopologySpreadConstraint
 from closeby.scheduling.events import PodDeleted, PreemptionGivenUp
 from closeby.scheduling.preempting.rule import Preemptible
 from tests.preempting.site import NOW, Site, names

@@ -2,7 +2,7 @@
 
 import pytest
 
-from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
+from closeby.objects.applications import LinkCost, NetworkTopology, WeightSet
 from closeby.reading.manifests import read_manifests
 from tests.reading.manifest_text import read, read_good
 from tests.real_input import shared_data

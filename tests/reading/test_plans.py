@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from closeby.objects.groups import OnPartial, PodGroup
-from closeby.objects.times import parse_duration
+from closeby.objects.quantities import parse_duration
 from closeby.reading.common.plans import PlanWire, planned_nodes, rank_list, read_plan, read_ranks
 from tests.reading.manifest_text import read_good
 from tests.worlds import pods

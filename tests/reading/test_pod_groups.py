@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import Layer, LayerMode, PodGroup, Strategy, SubGroup, TopologyConstraint
+from closeby.objects.pods import ProtectionRequest
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import tier_level
 from tests.golden.fixture import Golden

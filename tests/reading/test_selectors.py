@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from closeby.objects.selectors import (
+from closeby.objects.labels import (
     NAMESPACE_NAME,
     LabelRequirement,
     LabelSelector,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from closeby.objects.groups import RoleRules
 from closeby.objects.reasons import Reason
-from closeby.objects.roles import RoleRules
 from closeby.reading.dialects.task_topology import LONGEST_RULES, MOST_ROLES, asks_for_rules, read_rules
 from tests.applications.roles import KEYS, job, rules
 from tests.golden.fixture import Golden

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from closeby.errors import YamlError
 from closeby.lab.benchmarks.dumps import as_yaml, dumped
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.yaml_lines import BlockReader, DeclinedError, list_text
 from closeby.reading.decoding.yaml_values import yaml_documents
 from closeby.reading.manifests import read_manifests

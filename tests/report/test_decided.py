@@ -4,7 +4,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, AppWorkload
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.objects.recorded import (
     DecisionStatus,
     PodCondition,

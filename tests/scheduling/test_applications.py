@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.applications import WORKLOAD_LABEL, AppGroup, AppWorkload, Dependency
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.applications import WORKLOAD_LABEL, AppGroup, AppWorkload, Dependency, NetworkTopology
 from closeby.objects.nodes import Node
 from closeby.objects.pods import HostPort, Pod
 from closeby.objects.reasons import Reason

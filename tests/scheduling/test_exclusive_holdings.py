@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import Exclusive, Layer, LayerMode, PodGroup
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.ownership import exclusive_kind
 from closeby.objects.pods import Pod
+from closeby.objects.workloads import exclusive_kind
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine

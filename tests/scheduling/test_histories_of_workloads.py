@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from closeby.objects.groups import PodGroup, SubGroup
-from closeby.objects.places import POD_SET
+from closeby.objects.groups import POD_SET, PodGroup, SubGroup
 from closeby.objects.pods import Pod
 from tests.scheduling.workload_histories import QueuedJob, WorkloadHistory
 from tests.worlds import draw

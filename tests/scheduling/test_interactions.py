@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.pods import Pod
-from closeby.objects.selectors import (
+from closeby.objects.labels import (
     LabelRequirement,
     LabelSelector,
     PodAffinity,
@@ -18,6 +17,7 @@ from closeby.objects.selectors import (
     TopologySpreadConstraint,
     matches,
 )
+from closeby.objects.pods import Pod
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.interactions import Interactions
 from closeby.scheduling.judging.pod_classes import Share, masks_of

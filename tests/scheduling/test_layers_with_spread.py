@@ -11,14 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import Layer, LayerMode, PodGroup, Remainder
-from closeby.objects.pods import Pod
-from closeby.objects.reasons import Reason
-from closeby.objects.selectors import (
+from closeby.objects.labels import (
     PodAffinity,
     PodAffinityTerm,
     TopologySpreadConstraint,
     selector_of,
 )
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
 from closeby.scheduling.events import PodDeleted
 from tests.worlds import World, gang, pods, spec, world
 

@@ -11,10 +11,9 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import HOSTNAME, ZONE
-from closeby.objects.nodes import Node, Taint
-from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.selectors import (
+from closeby.objects.labels import (
+    HOSTNAME,
+    ZONE,
     Namespace,
     PodAffinity,
     PodAffinityTerm,
@@ -22,6 +21,8 @@ from closeby.objects.selectors import (
     TopologySpreadConstraint,
     selector_of,
 )
+from closeby.objects.nodes import Node, Taint
+from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.volumes import (
     CSIDriver,
     CSINode,

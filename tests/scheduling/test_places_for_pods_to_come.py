@@ -7,9 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.groups import Exclusive, Layer, PodGroup, Remainder, TopologyConstraint
+from closeby.objects.groups import (
+    POD_SET,
+    WORKLOAD,
+    AskedPlaces,
+    Exclusive,
+    Layer,
+    PlaceSet,
+    PodGroup,
+    Remainder,
+    TopologyConstraint,
+)
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for

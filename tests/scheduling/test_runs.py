@@ -7,10 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import HOSTNAME, ZONE
-from closeby.objects.nodes import Node, Taint
-from closeby.objects.pods import NodeSelectorTerm, Pod, PodSpec, PreferredTerm, Requirement
-from closeby.objects.selectors import (
+from closeby.objects.labels import (
+    HOSTNAME,
+    ZONE,
     LabelRequirement,
     LabelSelector,
     PodAffinity,
@@ -18,6 +17,8 @@ from closeby.objects.selectors import (
     TopologySpreadConstraint,
     WeightedPodTerm,
 )
+from closeby.objects.nodes import Node, Taint
+from closeby.objects.pods import NodeSelectorTerm, Pod, PodSpec, PreferredTerm, Requirement
 from closeby.plugins.configurations import NAMED
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine

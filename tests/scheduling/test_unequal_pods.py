@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.placement import engine_of
 from closeby.objects.groups import PodGroup, Strategy
-from closeby.objects.labels import HOSTNAME
+from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
 from closeby.objects.pods import Pod, PodSpec, Toleration
-from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of
 from tests.worlds import gang, node, pods, spec, world

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from closeby.controllers.admission.kueue_objects import read_workload
 from closeby.controllers.admission.place_requests import places_for
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import POD_SET, WORKLOAD, PlaceSet, PodGroup
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
-from closeby.objects.places import POD_SET, WORKLOAD, PlaceSet
 from closeby.objects.pods import Pod
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.objects.natural import natural_key
+from closeby.objects.words import natural_key
 from closeby.topology.labels import MISSING, LabelTable
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.cluster.columns import Cluster
+from closeby.objects.applications import NetworkTopology, WeightSet
 from closeby.objects.labels import REGION, ZONE
-from closeby.objects.networks import NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.topology.costs import NetworkCosts, choose, locate, network_costs
 from tests.applications.networks import FIVE_NODES, links

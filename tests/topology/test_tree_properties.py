@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from closeby.objects.natural import natural_key
+from closeby.objects.words import natural_key
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 from tests.topology.drawing import Slots
 

@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from closeby.objects.natural import natural_key
+from closeby.objects.groups import RoleRules
 from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.roles import RoleRules
+from closeby.objects.words import natural_key
 
 #: A Mi in bytes. Loads count in parts of a thousandth of a CPU as small as a byte is of a Mi, to stay exact.
 _MI: Final = 1 << 20

@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.applications import NetworkTopology, WeightSet
 from closeby.objects.bounds import some
-from closeby.objects.networks import NetworkTopology, WeightSet
 from closeby.topology.costs import choose
 
 #: Where cluster operators keep what is theirs.

@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from closeby.applications.networks import ALL_NAMESPACES, Counts, Judged, NetworkScope
 from closeby.applications.sorts import TopologyOrder, topology_order
-from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
+from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, NetworkTopology
 from closeby.objects.bounds import quoted
-from closeby.objects.networks import NetworkTopology
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, invalid
 from closeby.objects.words import guess, plural

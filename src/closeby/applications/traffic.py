@@ -9,8 +9,8 @@ from msgspec import Struct
 from closeby.applications.networks import Choice, NetworkWish, choose_network
 from closeby.applications.registry import Application, Applications, Edge
 from closeby.cluster.columns import Cluster
+from closeby.objects.applications import NetworkTopology, WeightSet
 from closeby.objects.arrays import Bools, Costs, Ints
-from closeby.objects.networks import NetworkTopology, WeightSet
 from closeby.topology.costs import Located, NetworkCosts, locate, network_costs
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import ROOT_LEVEL, Tree

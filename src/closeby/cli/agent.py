@@ -8,7 +8,7 @@ from closeby.cli.names import OneOf
 from closeby.cli.options import connects, logs, serves
 
 if TYPE_CHECKING:
-    from closeby.objects.saying import Say
+    from closeby.objects.process import Say
 
 _FILE = click.Path(dir_okay=False)
 _COUNT = click.IntRange(min=1)

@@ -12,7 +12,7 @@ from closeby.cli.options import Election, Metrics, configured, connects, elects,
 if TYPE_CHECKING:
     from closeby.controllers.admission.verdicts import AdmissionLimits
     from closeby.controllers.networks.settings import PrometheusAccess
-    from closeby.objects.saying import Say
+    from closeby.objects.process import Say
 
 #: Who the controllers are in Events and Leases.
 CONTROLLER = "closeby-controllers"

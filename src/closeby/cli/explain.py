@@ -170,7 +170,7 @@ def _meant(
         Unusable: nothing is called so, or several things are.
     """
     from closeby.cli.reading.inputs import Unusable
-    from closeby.objects.places import is_for_places
+    from closeby.objects.groups import is_for_places
     from closeby.report.documents.subjects import Subject, Unclear, find_subject, left_out_as
 
     workloads = inputs.manifests.workloads

@@ -140,8 +140,8 @@ def _asked(
     import threading
 
     from closeby.kube.client.connection import connect
-    from closeby.objects.problems import Problem
-    from closeby.objects.unexpected import Contained
+    from closeby.objects.process import Contained
+    from closeby.objects.reasons import Problem
 
     connection = connect(ctx.params.get("kubeconfig"), ctx.params.get("context"))
     if isinstance(connection, Problem):

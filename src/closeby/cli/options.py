@@ -107,7 +107,7 @@ class Seconds(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from closeby.objects.times import parse_duration
+        from closeby.objects.quantities import parse_duration
 
         if isinstance(value, float):
             return value

@@ -18,7 +18,7 @@ from closeby.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from closeby.objects.saying import Say
+    from closeby.objects.process import Say
 
 
 @click.command(name="scheduler", short_help="Schedule the pods of a live cluster.")

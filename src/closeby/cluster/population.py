@@ -26,8 +26,7 @@ from closeby.cluster.terms import (
 )
 from closeby.cluster.weights import ScoredTerms, TermWeights
 from closeby.objects.arrays import Ints
-from closeby.objects.pods import Pod, PodSpec, all_alike
-from closeby.objects.selectors import (
+from closeby.objects.labels import (
     NAMESPACE_NAME,
     LabelSelector,
     Namespace,
@@ -35,6 +34,7 @@ from closeby.objects.selectors import (
     PodAffinityTerm,
     PodOwner,
 )
+from closeby.objects.pods import Pod, PodSpec, all_alike
 from closeby.topology.labels import LabelTable
 
 #: Classes and selectors beyond what is in use, until all is counted again.

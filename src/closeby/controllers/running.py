@@ -56,10 +56,8 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.work_queue import Key
 from closeby.kube.writing.workers import STUCK_AFTER, Workers, Working
-from closeby.objects.garbage import collector_paused, settle, thaw
+from closeby.objects.process import Contained, Say, collector_paused, fields_of, settle, thaw
 from closeby.objects.reasons import Condition
-from closeby.objects.saying import Say
-from closeby.objects.unexpected import Contained, fields_of
 from closeby.reading.registry import READERS
 
 #: What is under way when the end comes gets so many seconds.

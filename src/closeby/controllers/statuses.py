@@ -15,8 +15,8 @@ from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.statuses import Desired
 from closeby.kube.writing.writer import LONGEST_MESSAGE, Note, Reference, StatusCondition, Writer
 from closeby.objects.bounds import sentences
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Condition
-from closeby.objects.times import utc
 
 #: An object among those of all kinds: its kind, and ``namespace/name``.
 Key = tuple[Resource, str]

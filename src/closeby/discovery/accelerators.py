@@ -8,8 +8,8 @@ from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.source_files import lines_of, shown
 from closeby.errors import UnreadableError
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
+from closeby.objects.words import natural_key
 
 QUERY: Final = "nvidia-smi --query-gpu=fabric.clusterUuid,fabric.cliqueId --format=csv,noheader"
 

@@ -15,8 +15,8 @@ from closeby.discovery.labelling import (
     label_value,
     topology_manifest,
 )
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import natural_key
 from closeby.topology.families import KUBERNETES_NETWORK, TOPOGRAPH_TIERS, and_more, listed
 
 ACCELERATOR_KEY: Final = KUBERNETES_NETWORK + "accelerator"

@@ -16,8 +16,8 @@ from closeby.discovery.labelling import label_value
 from closeby.discovery.source_files import shown
 from closeby.errors import UnreadableError
 from closeby.objects.labels import is_label_name
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import natural_key
 
 #: A switch's part in in-network reduction (SHARP), which looks like an adapter.
 _AGGREGATION: Final = "aggregation node"

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from closeby.discovery.findings import FoundNode, Link, ScanFindings
 from closeby.discovery.labelling import Place
-from closeby.objects.natural import natural_key
+from closeby.objects.words import natural_key
 
 
 class Moved(Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from closeby.discovery.labelling import find
 from closeby.discovery.link_quality import degraded, uplinks
 from closeby.discovery.planes import Trees, grow_trees
 from closeby.errors import UnreadableError
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
+from closeby.objects.words import natural_key
 
 
 class Scans(Struct, frozen=True):

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Final
 
 from closeby.errors import HostlistError
-from closeby.objects.natural import natural_key
+from closeby.objects.words import natural_key
 
 #: Names that one list, or all lists of one file, may stand for.
 MOST_NAMES: Final = 500_000

@@ -8,8 +8,8 @@ from closeby.discovery.device_names import DeviceNames
 from closeby.discovery.fabric import DeviceKind, Fabric
 from closeby.discovery.ranks import Neighbours
 from closeby.discovery.trees import Level
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, invalid
+from closeby.objects.words import natural_key
 from closeby.topology.families import listed
 
 _SWITCHES: Final = {1: "leaves", 2: "spines"}

@@ -8,8 +8,8 @@ import msgspec
 
 from closeby.discovery.findings import FoundNode, Link, LinkQuality, ScanFindings
 from closeby.objects.labels import API_VERSION, HOSTNAME, is_label_name
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import natural_key
 from closeby.topology.families import KUBERNETES_NETWORK, QOS_ANNOTATION
 from closeby.topology.qos import format_bandwidth, format_latency
 

@@ -6,10 +6,9 @@ from typing import NamedTuple
 from closeby.discovery.assembling import warning, with_accelerator
 from closeby.discovery.findings import FoundNode, LinkQuality, ScanFindings
 from closeby.discovery.labelling import label_value, level_names
-from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
-from closeby.objects.words import guess
+from closeby.objects.words import guess, natural_key
 from closeby.topology.families import NETWORK_LABELS, PRESETS, LabelFamily
 from closeby.topology.finding import NetworkLabels, read_network_labels
 

@@ -9,8 +9,8 @@ from closeby.discovery.findings import ScanFindings
 from closeby.discovery.labelling import Place
 from closeby.discovery.source_files import lines_of, shown
 from closeby.errors import UnreadableError
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
+from closeby.objects.words import natural_key
 
 _NAME_LINE: Final = re.compile(r'([^\s=,"]+)(?:\s*[=,]\s*|\s+)"?([^\s=,"]+)"?')
 _COMMENT: Final = re.compile(r"(?:^|\s)#.*")

@@ -10,8 +10,8 @@ from closeby.discovery.assembling import assemble, several, warning
 from closeby.discovery.findings import BlockRow, Link, ScanFindings
 from closeby.discovery.labelling import Place
 from closeby.errors import UnreadableError
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
+from closeby.objects.words import natural_key
 
 #: Slurm gives up on more.
 MOST_LEVELS: Final = 20

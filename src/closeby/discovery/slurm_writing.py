@@ -9,7 +9,7 @@ from msgspec import UNSET
 from closeby.discovery.assembling import has_domains
 from closeby.discovery.findings import ScanFindings
 from closeby.discovery.hostlists import compact, writable
-from closeby.objects.natural import natural_key
+from closeby.objects.words import natural_key
 
 #: Slurm takes no longer names.
 _LONGEST: Final = 64

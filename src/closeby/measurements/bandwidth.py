@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from closeby.objects.problems import Problem
-from closeby.objects.reasons import Condition, invalid
+from closeby.objects.reasons import Condition, Problem, invalid
 
 #: The two figures about one host and one direction of traffic.
 Operator = Literal["average", "deviation"]

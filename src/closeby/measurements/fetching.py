@@ -6,9 +6,10 @@ the resolver does not answer, its thread outlives the request, and only the end 
 """
 
 import asyncio
+import ipaddress
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,6 @@ from msgspec import Struct
 from closeby.measurements.addresses import ANONYMOUS, TIMEOUT, Access, address_of, is_url
 from closeby.measurements.bandwidth import Cause, Unavailable
 from closeby.objects.bounds import is_header_token
-from closeby.objects.proxies import proxy_of
 from closeby.reading.decoding.sources import stamp_of
 
 #: What is read of an answer, in bytes; a longer one is not used at all.
@@ -260,3 +260,33 @@ def _is_https(url: str) -> bool:
 
 def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+#: Never reached through a proxy.
+_LOCAL: Final = ("localhost", "127.0.0.0/8", "::1/128")
+
+
+def proxy_of(scheme: str, host: str, environment: Mapping[str, str]) -> str | None:
+    """The URL of the proxy for a server, unless NO_PROXY leaves its host out; one without a scheme is HTTP.
+
+    A variable in capitals goes before the same one in small letters.
+    """
+    exempt = (*_LOCAL, *_variable("no_proxy", environment).split(","))
+    if any(_covers(entry.strip().lower(), host.lower()) for entry in exempt):
+        return None
+    proxy = _variable(f"{scheme}_proxy", environment)
+    if not proxy:
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _variable(name: str, environment: Mapping[str, str]) -> str:
+    return environment.get(name.upper()) or environment.get(name) or ""
+
+
+def _covers(entry: str, host: str) -> bool:
+    """Whether an entry of NO_PROXY (a name, a domain, an address, a network, ``*``) means this host."""
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return bool(entry) and (entry == "*" or f".{host}".endswith(f".{entry.lstrip('.')}"))

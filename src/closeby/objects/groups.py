@@ -1,4 +1,8 @@
-"""A gang: pods that start together, and where they may be relative to each other."""
+"""A gang: pods that start together, and where they may be relative to each other.
+
+Places may be asked for before the pods are there: those of a Workload that Kueue gave its quota. Such a gang
+is placed with pods that stand in for those to come. Each real pod takes the place of one of them.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,9 +11,91 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.disruption import ProtectionRequest
-from closeby.objects.places import AskedPlaces
+from closeby.objects.pods import Pod, ProtectionRequest
 from closeby.objects.reasons import Condition
+
+#: Annotation of the pods of a Workload: its uid. The admission check has Kueue write it into their template.
+WORKLOAD: Final = "closeby.dev/workload"
+#: Label of the pods of a Workload: which of its pod sets they belong to. Kueue writes it.
+POD_SET: Final = "kueue.x-k8s.io/podset"
+#: No object is called so: no pod can make itself a member of such a gang.
+_PREFIX: Final = "workload:"
+#: Of a uid: so many tell a Workload from an earlier one of its name.
+_DIGITS: Final = 8
+#: Digits of an index that a controller writes.
+_LONGEST_NUMBER: Final = 9
+
+
+class PlaceSet(Struct, frozen=True, kw_only=True):
+    """``count`` places for equal pods; ``template`` is such a pod, but for its name."""
+
+    name: str
+    count: int
+    template: Pod
+    #: Label with the index of a pod; empty: that which its controller is known to write.
+    index_label: str = ""
+    #: Where the pods are those of several jobs of equal size: the label with the number of the job.
+    group_label: str = ""
+    group_size: int = 0
+    #: Pods of the set in all, those that are done among them; 0: as many as places.
+    size: int = 0
+
+    def index_of(self, pod: Pod) -> int | None:
+        """The index of a pod among those of the set; None where it has none."""
+        index = pod.index
+        if self.index_label in pod.labels:
+            index = _number(pod.labels[self.index_label])
+        if index is None or not self.group_label:
+            return index
+        group = _number(pod.labels.get(self.group_label, ""))
+        return None if group is None else group * self.group_size + index
+
+
+class AskedPlaces(Struct, frozen=True, kw_only=True):
+    """What is asked for, and the Workload (by name and uid, in the namespace of its pods) it is for."""
+
+    namespace: str
+    workload: str
+    uid: str
+    sets: tuple[PlaceSet, ...]
+    #: ``namespace/name`` of the PodGroup that asks.
+    asker: str = ""
+
+    @property
+    def group(self) -> str:
+        """What the gang of those that stand in is called, in the namespace of the pods."""
+        return f"{_PREFIX}{self.workload}:{self.uid[:_DIGITS]}"
+
+    def means(self, name: str) -> bool:
+        """Whether a user may mean the Workload by a name, which may be that of its job.
+
+        Kueue calls it after the kind and the name of the job, with some digits at the end. A namespace or a
+        kind may stand before the name.
+        """
+        *before, last = name.split("/")
+        if len(before) > 1 and before[-1] != self.namespace:
+            return False
+        of_job = self.workload.partition("-")[2].rpartition("-")[0]
+        return bool(last) and last in (self.workload, of_job)
+
+    @property
+    def key(self) -> str:
+        """``namespace/name`` of that gang."""
+        return f"{self.namespace}/{self.group}"
+
+
+def is_for_places(group: str) -> bool:
+    """Whether a gang of this name is one of pods that stand in for others."""
+    return group.startswith(_PREFIX)
+
+
+def workload_of(group: str) -> str:
+    """The name of the Workload for whose pods the members of such a gang stand in."""
+    return group.removeprefix(_PREFIX).rpartition(":")[0]
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
 
 
 class Strategy(StrEnum):
@@ -272,3 +358,89 @@ def _after(layers: tuple[Layer, ...], waited: float) -> tuple[Layer, ...]:
         else replace(layer, max_domains=None, relax_after=None)
         for layer in layers
     )
+
+
+#: Two roles in alphabetical order; a role with itself stands for the pods of that role among each other.
+Pair = tuple[str, str]
+
+#: What makes a role go earlier: the greatest that holds for it counts.
+_SELF_ANTI_AFFINITY: Final = 4
+_INTER_AFFINITY: Final = 3
+_SELF_AFFINITY: Final = 2
+_INTER_ANTI_AFFINITY: Final = 1
+
+
+class RoleRules(Struct, frozen=True, kw_only=True):
+    """How the roles of one gang belong together."""
+
+    affinity: frozenset[Pair] = frozenset()
+    anti_affinity: frozenset[Pair] = frozenset()
+    #: Roles that come first, in this order; the others follow.
+    order: tuple[str, ...] = ()
+    #: Traffic between two pods of these roles; pairs that are not in it have none.
+    traffic: Mapping[Pair, float] = {}
+
+    def ranks(self) -> dict[str, int]:
+        """Self-anti-affinity 4, affinity to others 3, self-affinity 2, anti-affinity to others 1.
+
+        Roles that no rule names are not in it; their rank is 0.
+        """
+        found: dict[str, int] = {}
+        for pairs, to_itself, to_others in (
+            (self.anti_affinity, _SELF_ANTI_AFFINITY, _INTER_ANTI_AFFINITY),
+            (self.affinity, _SELF_AFFINITY, _INTER_AFFINITY),
+        ):
+            for one, other in pairs:
+                rank = to_itself if one == other else to_others
+                found[one] = max(found.get(one, 0), rank)
+                found[other] = max(found.get(other, 0), rank)
+        return found
+
+    def place(self, role: str) -> int:
+        """Place in ``order``; roles that are not in it share the last one."""
+        return self.order.index(role) if role in self.order else len(self.order)
+
+    def pulls(self) -> dict[str, dict[str, int]]:
+        """For each role the others with affinity (1) or anti-affinity (-1), where not both are asked for."""
+        found: dict[str, dict[str, int]] = {}
+        for pairs, pull in (
+            (self.affinity - self.anti_affinity, 1),
+            (self.anti_affinity - self.affinity, -1),
+        ):
+            for one, other in pairs:
+                found.setdefault(one, {})[other] = pull
+                found.setdefault(other, {})[one] = pull
+        return found
+
+    def repels(self, one: str, other: str) -> bool:
+        """Whether pods of these roles are to be apart."""
+        return pair_of(one, other) in self.anti_affinity
+
+    def weight(self, one: str, other: str) -> float:
+        """The traffic between two pods of these roles."""
+        return self.traffic.get(pair_of(one, other), 0.0)
+
+    def by_traffic(self, sizes: Mapping[str, int]) -> "RoleRules":
+        """The rules with what traffic adds where the annotations leave something open.
+
+        Without affinity, roles with traffic belong together; without an order either, the role whose pod says
+        most goes first. ``sizes`` holds the number of pods of each role.
+        """
+        if not self.traffic or self.affinity:
+            return self
+        order = self.order or tuple(sorted(sizes, key=lambda role: (-self._traffic_of(role, sizes), role)))
+        return RoleRules(
+            affinity=frozenset(self.traffic),
+            anti_affinity=self.anti_affinity,
+            order=order,
+            traffic=self.traffic,
+        )
+
+    def _traffic_of(self, role: str, sizes: Mapping[str, int]) -> float:
+        """The traffic of one pod of a role with all others."""
+        return sum(self.weight(role, other) * (count - (role == other)) for other, count in sizes.items())
+
+
+def pair_of(one: str, other: str) -> Pair:
+    """Two roles as ``RoleRules`` names them."""
+    return (one, other) if one <= other else (other, one)

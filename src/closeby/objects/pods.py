@@ -1,12 +1,13 @@
 """A pod as the scheduler sees it: who it is, and its needs, which equal pods share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, TypeAlias
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from closeby.objects.selectors import LabelSelector, PodAffinity, TopologySpreadConstraint
+from closeby.objects.labels import LabelSelector, PodAffinity, TopologySpreadConstraint
 
 #: The scheduler of a pod without ``spec.schedulerName``.
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -368,3 +369,81 @@ def all_alike(pods: Sequence[Pod]) -> bool:
         and [pod.node_name for pod in pods].count(first.node_name) == count
         and [pod.terminating for pod in pods].count(first.terminating) == count
     )
+
+
+class PodDisruptionBudget(Struct, frozen=True, kw_only=True):
+    """Of ``min_available`` and ``max_unavailable`` one counts, a number of pods or a percentage.
+
+    With neither the disruption controller allows no eviction; the API server fills in nothing.
+    """
+
+    namespace: str
+    name: str
+    #: None selects no pod, an empty one all of the namespace.
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    #: What the disruption controller worked out: ``status.disruptionsAllowed``; None in plain manifests.
+    allowed: int | None = None
+    #: Whether a pod that does not run yet may be evicted whatever the budget says (``AlwaysAllow``).
+    unhealthy_may_go: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ProtectionRequest(NamedTuple):
+    """Asks that a pod, or the pods of a gang, are not evicted."""
+
+    #: Where that is said, such as ``spec.preemptibility=non-preemptible``.
+    text: str
+    #: Members beyond the minimum of the gang may be evicted. Source: KAI's ``semi-preemptible``.
+    minimum_only: bool = False
+
+
+#: So many pods can share a claim.
+MOST_CONSUMERS: Final = 256
+
+
+class ResourceClaim(Struct, frozen=True, kw_only=True):
+    """A claim for devices."""
+
+    namespace: str
+    name: str
+    allocated: bool = False
+    #: Nodes from which the allocated devices can be used, as alternatives; None where all can.
+    nodes: tuple[NodeSelectorTerm, ...] | None = None
+    #: uids of the pods (or names of other objects) that use it, and names of the upstream PodGroups.
+    reserved_for: frozenset[str] = frozenset()
+    reserved_for_groups: tuple[str, ...] = ()
+    terminating: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def usable(self) -> bool:
+        """Whether pods may use it, as far as there are places."""
+        return self.allocated and not self.terminating
+
+    def reserves(self, pod: Pod) -> bool:
+        """Whether it is reserved for a pod, or for the pod's PodGroup."""
+        return pod.uid in self.reserved_for or pod.group in self.reserved_for_groups
+
+    def serves(self, pod: Pod, places: Container[str]) -> bool:
+        """Whether a pod may use it; ``places`` are uids of pods for which it can still be reserved."""
+        return self.usable and (self.reserves(pod) or pod.uid in places)
+
+    def places(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """uids of those of its pods that have the places left, and for which it is not reserved yet.
+
+        The API server and a controller reserve it for each pod that has its node. So the places are first of
+        the pods with a node, then of those that wait, in this order.
+        """
+        left = MOST_CONSUMERS - len(self.reserved_for) - len(self.reserved_for_groups)
+        unreserved = (pod.uid for pod in pods if not self.reserves(pod))
+        return frozenset(islice(unreserved, max(left, 0)))

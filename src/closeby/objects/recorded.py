@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.objects.words import path_text, plural
 
 #: Pods of a plan that are written with their names; of more their uids alone. etcd keeps no object above

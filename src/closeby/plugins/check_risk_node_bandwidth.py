@@ -35,8 +35,8 @@ from closeby.objects.arrays import Counts, Scores
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.quantities import time_of_day
 from closeby.objects.reasons import Condition, Reason, Rejection
-from closeby.objects.times import time_of_day
 from closeby.reading.decoding.bandwidth import BANDWIDTH
 from closeby.scheduling.extension import Capacity, Handle
 from closeby.scheduling.plugin_view import CycleState, NodeChanges, Nodes

@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable
 from typing import ClassVar, Final
 
-from closeby.objects.natural import natural_key
+from closeby.objects.words import natural_key
 from closeby.scheduling.extension import QueuedItem, QueueSort
 
 #: Kubernetes' classes of service, the best first.

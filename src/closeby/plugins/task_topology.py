@@ -15,10 +15,9 @@ from msgspec import Struct, field
 
 from closeby.applications.buckets import Buckets, RolePlacements, make_buckets
 from closeby.objects.arrays import Counts, Ints, Scores
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import PodGroup, RoleRules
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition
-from closeby.objects.roles import RoleRules
 from closeby.reading.configuration import GREATEST_WEIGHT
 from closeby.reading.dialects.task_topology import asks_for_rules, read_rules
 from closeby.scheduling.extension import Handle, MemberSort, Reserve, Scope, Score, Undo

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from closeby.errors import ConfigurationError, YamlError
-from closeby.objects.problems import Problem
-from closeby.objects.times import parse_duration
+from closeby.objects.quantities import parse_duration
+from closeby.objects.reasons import Problem
 from closeby.objects.words import similar
 from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.yaml_values import YamlDocument, yaml_document

@@ -11,8 +11,8 @@ from itertools import islice, pairwise
 from typing import Final
 
 from closeby.errors import YamlError
-from closeby.objects.garbage import collector_paused
-from closeby.objects.problems import Problem
+from closeby.objects.process import collector_paused
+from closeby.objects.reasons import Problem
 from closeby.reading.collection import Collection
 from closeby.reading.decoding.documents import Document, LineFinder
 from closeby.reading.decoding.result import Manifests

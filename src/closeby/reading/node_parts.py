@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
 from closeby.objects.nodes import Node
-from closeby.objects.problems import Problem
-from closeby.objects.reasons import Condition, invalid
+from closeby.objects.reasons import Condition, Problem, invalid
 from closeby.objects.words import names_text, plural
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.wire import object_id

@@ -7,14 +7,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.objects.applications import AppGroup
-from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.groups import GangTemplates, PodGroup
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.labels import Namespace, PodOwner
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PriorityClass, RuntimeClass
-from closeby.objects.resource_claims import ResourceClaim
-from closeby.objects.selectors import Namespace, PodOwner
+from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass, ResourceClaim, RuntimeClass
 from closeby.objects.topologies import ClusterQueue, HyperNode, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.volumes import StorageObject
 from closeby.objects.workloads import TrainingRuntime, TrainJob, Workload

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from closeby.objects.pods import Pod, PodSpec, RuntimeClass
-from closeby.objects.resource_claims import ResourceClaim
+from closeby.objects.pods import Pod, PodSpec, ResourceClaim, RuntimeClass
 from closeby.objects.workloads import Workload
 
 

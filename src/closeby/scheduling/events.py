@@ -6,14 +6,12 @@ from msgspec import Struct
 
 from closeby.applications.networks import NetworkScope
 from closeby.cluster.volumes_by_class import VolumeFailure
-from closeby.objects.applications import AppGroup
-from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.groups import PodGroup
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.labels import Namespace, PodOwner
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass
 from closeby.objects.reasons import ReasonToken
-from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.objects.volumes import StorageObject
 from closeby.scheduling.preempting.records import Eviction, Preemption

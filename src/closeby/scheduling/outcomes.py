@@ -13,9 +13,9 @@ from closeby.cluster.claims import ClaimedVolume
 from closeby.objects.bounds import line
 from closeby.objects.labels import RANK, TOPOLOGY_DOMAIN
 from closeby.objects.pods import Pod
+from closeby.objects.process import brief
 from closeby.objects.reasons import Condition, Reason, ReasonToken, Rejection
 from closeby.objects.recorded import ReservationStatus
-from closeby.objects.unexpected import brief
 from closeby.objects.words import time_text
 from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
 from closeby.scheduling.preempting.records import NoPreemption, Preemption, PreemptionEnded

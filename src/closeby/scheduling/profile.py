@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.errors import ConfigurationError, PluginLookupError
-from closeby.objects.problems import Problem
-from closeby.objects.reasons import check_token
+from closeby.objects.reasons import Problem, check_token
 from closeby.reading.configuration import Configuration, PluginEntry, did_you_mean
 from closeby.reading.decoding.errors import explain
 from closeby.scheduling.commit_points import Bind, Permit, PostBind, PreBind

@@ -14,13 +14,11 @@ from msgspec import Struct
 
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import STEP_GATE, TASK_SPEC
-from closeby.objects.natural import natural_key
 from closeby.objects.nodes import admission_tolerations, tolerated, tolerates
-from closeby.objects.ownership import Family, families_of, names_of, set_of, top_of
 from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.words import plural
-from closeby.objects.workloads import PodSet, Workload
+from closeby.objects.words import natural_key, plural
+from closeby.objects.workloads import Family, PodSet, Workload, families_of, names_of, set_of, top_of
 from closeby.reading.decoding.keys import PLACEMENT_GATE, QUEUE_KEYS, QUEUE_NAME
 from closeby.reading.dialects.gangs import BY_NATURE, gangs_of, read_ask
 from closeby.reading.dialects.kueue import GATES, queues_of, unknown_references

@@ -14,9 +14,9 @@ from closeby.applications.traffic import EdgeCost
 from closeby.objects.bounds import whole_number
 from closeby.objects.groups import PodGroup
 from closeby.objects.labels import RANK, STEP_GATE
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
 from closeby.objects.reasons import Condition
+from closeby.objects.words import natural_key
 from closeby.plugins.registry import dependency_cost, profile_for
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import Manifests

@@ -7,12 +7,11 @@ from msgspec import Struct
 
 from closeby.objects.bounds import quoted, shown, some
 from closeby.objects.groups import PodGroup
-from closeby.objects.natural import natural_key
+from closeby.objects.labels import PodOwner
 from closeby.objects.nodes import Node
 from closeby.objects.pods import SYSTEM_CLASSES, ClaimName, Pod, PriorityClass
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.selectors import PodOwner
 from closeby.objects.topologies import TopologyLevel
 from closeby.objects.volumes import (
     PersistentVolumeClaim,
@@ -22,7 +21,7 @@ from closeby.objects.volumes import (
     storage_key,
     with_class,
 )
-from closeby.objects.words import guess, plural, similar
+from closeby.objects.words import guess, natural_key, plural, similar
 from closeby.objects.workloads import pod_field
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine

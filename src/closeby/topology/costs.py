@@ -10,9 +10,9 @@ from typing import Final, Literal
 import numpy as np
 from msgspec import Struct
 
+from closeby.objects.applications import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.arrays import Costs, Ints
 from closeby.objects.labels import REGION, ZONE
-from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.reasons import Condition, Reason
 from closeby.topology.labels import MISSING, LabelTable
 from closeby.topology.tree import ROOT_LEVEL, Tree

@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from closeby.objects.labels import is_label_name
-from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.words import plural
+from closeby.objects.words import natural_key, plural
 
 #: Topograph's label of accelerator domains.
 TOPOGRAPH_DOMAIN = "accelerator.topograph.run/domain"

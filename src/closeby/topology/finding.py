@@ -24,10 +24,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.objects.labels import HOSTNAME, is_label_key
-from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node, is_accelerator
 from closeby.objects.reasons import Condition, Reason
 from closeby.objects.topologies import Found, Topology, TopologyLevel
+from closeby.objects.words import natural_key
 from closeby.topology.families import (
     COREWEAVE,
     EKS,

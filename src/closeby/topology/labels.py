@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.natural import NaturalRanks
+from closeby.objects.words import NaturalRanks
 from closeby.topology.families import QOS_ANNOTATION
 
 Codes = NDArray[np.int32]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from closeby.objects.bounds import quoted, some
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition, invalid
+from closeby.objects.words import natural_key
 from closeby.topology.families import QOS_ANNOTATION, NodeGroup, and_more, listed, type_of
 
 #: Nanoseconds per unit of latency (Topograph label standard).

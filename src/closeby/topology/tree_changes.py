@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.labels import HOSTNAME
-from closeby.objects.natural import NaturalKey, natural_key
+from closeby.objects.words import NaturalKey, natural_key
 from closeby.topology.labels import MISSING, LabelTable
 from closeby.topology.tree import DomainOwners, HostValues, Tree, children_of_domains
 

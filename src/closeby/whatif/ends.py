@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.natural import natural_key
-from closeby.objects.ownership import is_long_running, is_pinned
-from closeby.objects.places import is_for_places, workload_of
+from closeby.objects.groups import is_for_places, workload_of
 from closeby.objects.pods import Pod, gang_key
-from closeby.objects.times import utc
-from closeby.objects.words import joined, names_text, plural
+from closeby.objects.quantities import utc
+from closeby.objects.words import joined, names_text, natural_key, plural
+from closeby.objects.workloads import is_long_running, is_pinned
 from closeby.scheduling.fork import Change
 from closeby.scheduling.outcomes import name_of
 from closeby.whatif.records import Counterfactual, JobEntry, Kind

@@ -8,9 +8,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from closeby.cluster.claims import ClaimState
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
-from closeby.objects.words import all_pods, joined, names_text, path_text, plural
+from closeby.objects.words import all_pods, joined, names_text, natural_key, path_text, plural
 from closeby.scheduling.fork import Change
 from closeby.topology.tree import ROOT_LEVEL, Domain
 from closeby.whatif.ends import owners_text, shares

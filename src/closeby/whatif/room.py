@@ -12,12 +12,11 @@ import numpy as np
 
 from closeby.cluster.columns import COMMON, Cluster
 from closeby.objects.arrays import Bools, Counts, Ints
-from closeby.objects.natural import natural_key
-from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod, PodSpec, conflict
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Reason
-from closeby.objects.words import joined
+from closeby.objects.words import joined, natural_key
+from closeby.objects.workloads import is_pinned
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import DependencyCost

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import Application, app_group_key, application
 from closeby.objects.groups import PodGroup
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod, gang_key
-from closeby.objects.words import names_text, path_text, plural, span_text
+from closeby.objects.words import names_text, natural_key, path_text, plural, span_text
 from closeby.plugins.registry import dependency_cost
 from closeby.scheduling.fork import Change
 from closeby.scheduling.gangs.rosters import constraints_of

@@ -11,8 +11,8 @@ from closeby.lab.replay.clusters import GivenCluster, made_up
 from closeby.lab.replay.driver import Policy
 from closeby.lab.workloads.generating import Load, WorkloadOptions
 from closeby.lab.workloads.jobs import CallGraph, Jobs
+from closeby.objects.applications import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
-from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.plugins.configurations import NAMED

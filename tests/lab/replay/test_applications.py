@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from closeby.lab.replay.clusters import GivenCluster
 from closeby.lab.workloads.jobs import CallGraph, Jobs
+from closeby.objects.applications import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
-from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.topologies import Topology, TopologyLevel
 from closeby.scheduling.events import NetworkTopologyChanged, TopologyChanged

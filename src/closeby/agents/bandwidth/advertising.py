@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from closeby.agents.bandwidth.interfaces import Speed
 from closeby.errors import QuantityError
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.bandwidth import BANDWIDTH, bits_per_second
 
 #: One operation of a JSON patch (RFC 6902).

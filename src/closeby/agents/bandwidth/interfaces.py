@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.errors import QuantityError
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.bandwidth import bits_per_second
 
 _MEGABIT: Final = 10**6

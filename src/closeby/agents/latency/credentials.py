@@ -15,8 +15,8 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.sources import stamp_of
 
 #: The token, where it is not in a file.

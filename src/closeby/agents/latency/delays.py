@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from closeby.discovery.source_files import MOST_YAML_BYTES, read_text, read_yaml
 from closeby.errors import UnreadableError
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
+from closeby.objects.reasons import Problem
 
 _REMEDY: Final = "give ZONE=MILLISECONDS, from 0 to 10000"
 _MOST: Final = 10_000.0

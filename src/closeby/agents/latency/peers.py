@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from closeby.discovery.source_files import read_yaml
 from closeby.errors import UnreadableError
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 #: A region and a zone in it; either is empty where nothing is known.
 Area = tuple[str, str]

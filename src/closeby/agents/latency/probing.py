@@ -13,7 +13,7 @@ from closeby.agents.latency.limits import ResponderLimits
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.results import PeerLatency, latency_of
 from closeby.agents.latency.wire import TRIP, Channel, WireError, ask, authenticate_to, problem_of
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 #: Seconds; none at all would mean not to wait.
 _SHORTEST: Final = 0.001

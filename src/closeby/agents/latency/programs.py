@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.results import PeerLatency
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from typing import Final
 from closeby.agents.latency.credentials import PeerCredentials
 from closeby.agents.latency.limits import Bucket, ResponderLimits
 from closeby.agents.latency.wire import Channel, WireError, answer, authenticate_client, problem_of
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
+from closeby.objects.reasons import Problem
 
 #: Connections that the kernel holds until they are looked at.
 _BACKLOG: Final = 64

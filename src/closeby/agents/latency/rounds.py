@@ -18,9 +18,8 @@ from closeby.agents.latency.peers import Peer
 from closeby.agents.latency.plan import MOST, peers_to_probe
 from closeby.agents.latency.probing import Probe
 from closeby.agents.latency.results import Results
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
-from closeby.objects.unexpected import Contained, brief
+from closeby.objects.process import Contained, Say, brief
+from closeby.objects.reasons import Problem
 
 T = TypeVar("T")
 #: The peers now, or why they are not known.

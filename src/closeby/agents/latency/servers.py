@@ -6,8 +6,8 @@ import time
 from threading import Event, Thread
 from typing import Final
 
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
+from closeby.objects.reasons import Problem
 
 #: The option that sets its port, by the name of the program that asks it.
 COMMANDS: Final = {

@@ -30,7 +30,7 @@ from typing import Final
 
 from closeby.agents.latency.peers import LONGEST_NAME
 from closeby.errors import ClosebyError
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 MAGIC: Final = b"closeby1"
 NONCE: Final = 32

@@ -19,7 +19,7 @@ from closeby.objects.reasons import Condition
 from closeby.topology.families import listed
 
 if TYPE_CHECKING:
-    from closeby.objects.saying import Say
+    from closeby.objects.process import Say
 
 _FORBIDDEN: Final = 403
 

@@ -16,8 +16,8 @@ from closeby.agents.latency.peers import LONGEST_NAME, PeerFile
 from closeby.cli.options import Metrics
 from closeby.cli.reading.inputs import Unusable
 from closeby.kube.metrics.serving import ListenAddress, read_address
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
+from closeby.objects.reasons import Problem
 
 T = TypeVar("T")
 

@@ -31,8 +31,8 @@ from closeby.kube.state.endpoints import Endpoints
 from closeby.kube.state.own_node import OwnNode
 from closeby.kube.watch.changes import Troubled
 from closeby.kube.writing.node_status import patch_node_status
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.bandwidth import BANDWIDTH
 
 #: Name of the Service's port.

@@ -29,7 +29,7 @@ from closeby.kube.client.transport import DryTransport, Transport
 from closeby.kube.metrics.health import Health
 from closeby.kube.writing.leading import terms
 from closeby.kube.writing.writer import Writer
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 
 
 class ControllerOptions(Struct, frozen=True, kw_only=True):

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 from aiohttp.http_exceptions import HttpProcessingError
 
 from closeby.objects.bounds import clipped
-from closeby.objects.times import utc
-from closeby.objects.unexpected import Contained, traced
+from closeby.objects.process import Contained, traced
+from closeby.objects.quantities import utc
 
 #: Bytes of one value, as they are written; those of a traceback, which is long by nature.
 LONGEST_VALUE: Final = 2048

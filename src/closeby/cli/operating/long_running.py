@@ -15,7 +15,7 @@ from closeby.kube.client.connection import Connection, connect, told_namespace
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.writing.lease import LeaseSettings
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 T = TypeVar("T")
 Work = Callable[[Transport, asyncio.Event], Awaitable[ApiError | None]]

@@ -20,7 +20,7 @@ from closeby.kube.scheduler.live import CONTROLLER, DEFAULT_NAME, LiveScheduler,
 from closeby.kube.scheduler.scheduler_meters import SchedulerMeters
 from closeby.kube.writing.leading import terms
 from closeby.kube.writing.statuses import ReportingSettings
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 
 
 class LiveSchedulerOptions(Struct, frozen=True, kw_only=True):

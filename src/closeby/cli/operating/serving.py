@@ -12,8 +12,8 @@ from closeby.kube.metrics.certificate import CertificateFiles, FileCertificate, 
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.kube.metrics.serving import LOCAL, Server, read_address
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
+from closeby.objects.reasons import Problem
 
 OFF = "off"
 

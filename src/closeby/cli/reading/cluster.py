@@ -30,8 +30,8 @@ from closeby.kube.state.recorded import read_pods_of, read_recorded
 from closeby.kube.watch.changes import Change
 from closeby.kube.watch.resources import PODS, Resource, is_name
 from closeby.objects.applications import APP_GROUP_LABEL
-from closeby.objects.garbage import settle
-from closeby.objects.problems import Problem
+from closeby.objects.process import settle
+from closeby.objects.reasons import Problem
 from closeby.objects.recorded import SchedulerStatus, Story
 from closeby.objects.words import harmless
 from closeby.reading.manifests import Manifests

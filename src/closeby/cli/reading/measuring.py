@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from closeby.errors import ConfigurationError
 from closeby.measurements.ageing import Known
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.plugins.registry import BUILT_IN, profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine

@@ -50,8 +50,8 @@ from closeby.kube.writing.writer import Reference, StatusCondition, Writer, Writ
 from closeby.kube.writing.writer import WriteResult as Outcome
 from closeby.objects.bounds import clipped
 from closeby.objects.labels import PLACEMENT
-from closeby.objects.saying import Say
-from closeby.objects.times import utc
+from closeby.objects.process import Say
+from closeby.objects.quantities import utc
 from closeby.reading.decoding.keys import MANAGED_BY
 
 #: Kind and ``namespace/name`` of what is to be looked at: a check, or a Workload.

@@ -15,7 +15,7 @@ from closeby.controllers.admission.kueue_objects import (
     Object,
     QueuedWorkload,
 )
-from closeby.objects.places import WORKLOAD
+from closeby.objects.groups import WORKLOAD
 from closeby.reading.decoding.keys import MANAGED_BY
 
 #: Who keeps the PodGroups that ask for places.

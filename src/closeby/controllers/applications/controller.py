@@ -34,8 +34,8 @@ from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.applications import AppGroup
 from closeby.objects.pods import Pod
+from closeby.objects.process import Say
 from closeby.objects.reasons import Condition
-from closeby.objects.saying import Say
 
 #: Pods come and go together: their changes are gathered so long (seconds).
 _GATHERED: Final = 0.5

@@ -9,7 +9,7 @@ from closeby.controllers.counting import Counting
 from closeby.controllers.running import News
 from closeby.kube.state.decoding import Decoded
 from closeby.kube.watch.resources import Resource
-from closeby.objects.networks import NetworkTopology, WeightSet
+from closeby.objects.applications import NetworkTopology, WeightSet
 
 
 class KnownNetworks:

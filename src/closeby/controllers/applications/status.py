@@ -16,8 +16,8 @@ from closeby.controllers.statuses import VALID, SeenStatus, WantedStatus, validi
 from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.applications import AppGroup
 from closeby.objects.pods import Pod
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Condition
-from closeby.objects.times import utc
 
 #: Says that there are too many pods to list them all.
 PODS_LISTED: Final = "PodsListed"

@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from closeby.controllers.grouping.owners import Lineage, Ref
 from closeby.objects.groups import GangTemplates, PodGroup
-from closeby.objects.ownership import names_of, set_of
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.workloads import PodSet, Workload
+from closeby.objects.workloads import PodSet, Workload, names_of, set_of
 from closeby.reading.common.podgroups import with_condition
 from closeby.reading.decoding.keys import ROLE_TOPOLOGY, members_apart
 from closeby.reading.dialects import kai

@@ -33,7 +33,7 @@ from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.objects.groups import GangTemplates, PodGroup, TopologyConstraint
 from closeby.objects.pods import Pod
-from closeby.objects.saying import Reported, Say
+from closeby.objects.process import Reported, Say
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor
 from closeby.reading.dialects.grouping import undecided
 from closeby.reading.dialects.kueue import Queues

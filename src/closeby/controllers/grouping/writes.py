@@ -17,7 +17,7 @@ from closeby.kube.client.transport import APPLY_PATCH, MERGE_PATCH, Request, Tra
 from closeby.kube.watch.resources import PODS
 from closeby.kube.writing.writer import StatusCondition
 from closeby.objects.pods import Pod
-from closeby.objects.times import utc
+from closeby.objects.quantities import utc
 from closeby.reading.decoding.keys import NOT_GROUPED, POD_GROUP, SUBGROUP
 from closeby.reading.dialects.grouping import NO_GROUP
 

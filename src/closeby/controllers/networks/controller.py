@@ -38,10 +38,10 @@ from closeby.kube.writing.writer import Note, Reference, Writer
 from closeby.measurements.addresses import TIMEOUT, Address, read_address
 from closeby.measurements.bandwidth import Cause, Unavailable
 from closeby.measurements.latencies import PrometheusLatencies
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.applications import NetworkTopology
 from closeby.objects.nodes import Node
+from closeby.objects.process import Say
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.saying import Say
 
 #: Objects that are looked at together, and those of them that ask the same server: who waits for one server
 #: leaves room for who asks another.

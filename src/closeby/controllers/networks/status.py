@@ -14,10 +14,10 @@ from closeby.controllers.networks.weights import Detour, NetworkPlace, NetworkWe
 from closeby.controllers.statuses import VALID, SeenStatus, WantedStatus, validity
 from closeby.kube.writing.writer import StatusCondition, moment
 from closeby.measurements.latencies import Latencies
+from closeby.objects.applications import NetworkTopology
 from closeby.objects.bounds import sentences, some
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Condition
-from closeby.objects.times import utc
 
 #: Whether latencies could be read; if not, since when (``lastTransitionTime``).
 MEASURED: Final = "LatenciesMeasured"

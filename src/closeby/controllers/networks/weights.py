@@ -17,8 +17,8 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.measurements.links import Latency
+from closeby.objects.applications import LinkCost
 from closeby.objects.labels import REGION, ZONE
-from closeby.objects.networks import LinkCost
 from closeby.objects.nodes import Node
 from closeby.topology.costs import ALGORITHMS, DIJKSTRA, shortest_paths
 

@@ -7,8 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from closeby.discovery.findings import ScanFindings
-from closeby.objects.natural import natural_key
-from closeby.objects.words import names_text, path_text, plural
+from closeby.objects.words import names_text, natural_key, path_text, plural
 from closeby.report.views.layout import plain_table, worth_knowing
 from closeby.topology.qos import format_bandwidth
 

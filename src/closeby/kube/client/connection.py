@@ -29,9 +29,9 @@ from closeby.kube.client.kubeconfig import (
     chosen_files,
     read_access,
 )
+from closeby.measurements.fetching import proxy_of
 from closeby.objects.bounds import is_header_token
-from closeby.objects.problems import Problem
-from closeby.objects.proxies import proxy_of
+from closeby.objects.reasons import Problem
 
 #: Where the kubelet puts the token, the certificate authority and the namespace of a pod.
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from closeby.objects.bounds import is_header_token
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 #: A token's file is read again after so many seconds, as client-go does.
 REREAD_AFTER: Final = 60.0

@@ -12,7 +12,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 T = TypeVar("T")
 

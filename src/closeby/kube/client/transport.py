@@ -38,7 +38,7 @@ from closeby.kube.client.errors import (
 )
 from closeby.kube.client.sockets import Sockets
 from closeby.kube.client.waiting import Backoff, RequestPace
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 JSON: Final = "application/json"
 JSON_PATCH: Final = "application/json-patch+json"

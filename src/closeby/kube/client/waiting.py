@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from closeby.objects.unexpected import Contained
+from closeby.objects.process import Contained
 
 
 class RequestPace(Struct, frozen=True):

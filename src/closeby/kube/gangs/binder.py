@@ -44,8 +44,7 @@ from closeby.kube.state.gated_pods import GatedPods
 from closeby.kube.state.ownership import OwnGangs
 from closeby.kube.writing.placements import BindingWrites
 from closeby.kube.writing.writer import WriteResult, Written
-from closeby.objects.saying import Say
-from closeby.objects.unexpected import Contained, brief, fields_of
+from closeby.objects.process import Contained, Say, brief, fields_of
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import BindFailed, BindingsWithdrawn
 from closeby.scheduling.outcomes import Binding

@@ -26,8 +26,7 @@ from closeby.kube.writing.evictions import EvictionVerdict, evict
 from closeby.kube.writing.writer import Note
 from closeby.objects.groups import OnPartial, PodGroup
 from closeby.objects.pods import Pod
-from closeby.objects.saying import Reported, Say
-from closeby.objects.unexpected import Contained, fields_of
+from closeby.objects.process import Contained, Reported, Say, fields_of
 
 #: How often is looked (seconds).
 _EVERY: Final = 1.0

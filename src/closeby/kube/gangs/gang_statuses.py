@@ -39,11 +39,10 @@ from closeby.kube.writing.work_queue import Places, WorkQueue
 from closeby.kube.writing.workers import Workers
 from closeby.kube.writing.writer import Note, Reference, StatusCondition, Writer, WriteResult, Written
 from closeby.objects.groups import PodGroup
+from closeby.objects.process import Contained, Say, fields_of
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Reason
 from closeby.objects.recorded import DecisionStatus, EvictionStatus, PreemptionStatus
-from closeby.objects.saying import Say
-from closeby.objects.times import utc
-from closeby.objects.unexpected import Contained, fields_of
 from closeby.reading.common.plans import rank_list
 from closeby.scheduling.outcomes import Released, Reserved
 

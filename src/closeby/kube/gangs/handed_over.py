@@ -16,7 +16,7 @@ from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note, pod_reference
 from closeby.objects.pods import gang_key
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 from closeby.scheduling.outcomes import Binding
 
 #: How often is looked for schedulers that say nothing (seconds).

@@ -22,9 +22,9 @@ from closeby.kube.writing.writer import Reference, StatusCondition, Writer, Writ
 from closeby.objects.bounds import clipped
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
+from closeby.objects.process import Say
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.saying import Say
-from closeby.objects.times import utc
 from closeby.objects.words import plural
 from closeby.reading.common.plans import PlanWire, planned_nodes
 from closeby.scheduling.engine import Engine

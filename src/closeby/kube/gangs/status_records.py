@@ -18,8 +18,8 @@ from closeby.kube.gangs.objects import GangObject, GangObjects
 from closeby.kube.gangs.status import PRIORITY_LIMITED, Said
 from closeby.kube.watch.resources import Resource
 from closeby.kube.writing.writer import DONE, StatusCondition, Writer, WriteResult, Written
+from closeby.objects.process import Say
 from closeby.objects.recorded import DecisionStatus, EvictionStatus, PreemptionStatus, ReservationStatus
-from closeby.objects.saying import Say
 from closeby.reading.common.plans import PlanWire
 from closeby.reading.decoding.keys import MANAGED_BY, MIRROR_OF
 from closeby.reading.registry import OWN_GROUP

@@ -21,8 +21,8 @@ from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.writing.volume_writes import GONE, TAKEN, ClaimReference, VolumeWriter
+from closeby.objects.process import Say
 from closeby.objects.reasons import Reason
-from closeby.objects.saying import Say
 from closeby.objects.volumes import PersistentVolumeClaim
 from closeby.scheduling.outcomes import Binding
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from closeby.kube.client.errors import UNREADABLE, ApiError
 from closeby.kube.client.transport import Request, Retry, Transport
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -23,7 +23,7 @@ from closeby.kube.client.waiting import RequestPace
 from closeby.kube.metrics.serving import FORWARDED_TOKEN
 from closeby.kube.watch.resources import PODS, path_of
 from closeby.objects.bounds import line
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.objects.recorded import Story
 from closeby.scheduling.outcomes import ItemKind
 

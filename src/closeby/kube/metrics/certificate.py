@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.kube.client.credentials import as_file
-from closeby.objects.problems import Problem
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.sources import stamp_of
 
 #: Of a certificate that is made here; the process rarely lives as long.

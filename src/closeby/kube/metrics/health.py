@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from closeby.kube.client.errors import UNREADABLE_ERRORS, ApiError
 from closeby.kube.client.transport import Request, Transport
 from closeby.kube.metrics.access import read_access
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 
 #: Says what is wrong, in a few words; None when all is well.
 Check = Callable[[], str | None]

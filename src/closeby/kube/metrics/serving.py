@@ -17,7 +17,7 @@ from closeby.kube.metrics.access import AccessResult, Authorizer, ProtectedPath
 from closeby.kube.metrics.health import Health
 from closeby.kube.metrics.meters import Meters
 from closeby.objects.bounds import quoted, whole_number
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.scheduling.outcomes import ItemKind
 
 #: kube-scheduler's port for plain HTTP, when it had one.

@@ -12,8 +12,8 @@ import msgspec
 
 from closeby.objects.bounds import line
 from closeby.objects.labels import API_VERSION
+from closeby.objects.quantities import utc
 from closeby.objects.recorded import DecisionStatus, PodDecision, RefusedVolume, Story, StoryLine
-from closeby.objects.times import utc
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.outcomes import ItemKind, Outcome, StoryEntry
 

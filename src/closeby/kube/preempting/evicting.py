@@ -21,8 +21,8 @@ from closeby.kube.preempting.meters import PreemptionMeters
 from closeby.kube.writing.evictions import EvictionVerdict, evict, is_there
 from closeby.kube.writing.writer import Reference
 from closeby.objects.pods import Pod
+from closeby.objects.process import Say
 from closeby.objects.recorded import PreemptionStatus
-from closeby.objects.saying import Say
 from closeby.objects.words import plural
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.intake.budgets import NONE

@@ -10,8 +10,8 @@ from typing import Final
 
 from closeby.kube.gangs.objects import GangObjects
 from closeby.objects.pods import Pod, gang_key
+from closeby.objects.quantities import utc
 from closeby.objects.recorded import EvictionStatus
-from closeby.objects.times import utc
 from closeby.scheduling.events import EvictionsRestored
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.preempting.records import Eviction

@@ -38,10 +38,9 @@ from closeby.kube.writing.events import Events
 from closeby.kube.writing.pod_statuses import PodStatuses
 from closeby.kube.writing.writer import Reference, WriteResult, Written, pod_reference
 from closeby.objects.pods import Pod, gang_key
+from closeby.objects.process import Contained, Say, brief, fields_of
+from closeby.objects.quantities import utc
 from closeby.objects.recorded import PreemptionStatus
-from closeby.objects.saying import Say
-from closeby.objects.times import utc
-from closeby.objects.unexpected import Contained, brief, fields_of
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (
     FlushUnschedulable,

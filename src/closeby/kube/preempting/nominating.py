@@ -13,7 +13,7 @@ from closeby.kube.preempting.records import EVICTING, GIVEN_UP, PLACED, PREEMPTI
 from closeby.kube.writing.pod_statuses import Nomination, PodStatuses
 from closeby.kube.writing.writer import StatusCondition, WriteResult, Written
 from closeby.objects.pods import Pod
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 from closeby.scheduling.engine import Engine
 
 #: Nominations that are sent at the same time: fewer than evictions, which matter more.

@@ -34,9 +34,9 @@ from closeby.kube.writing.pod_statuses import PodStatuses
 from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Writer, Written
 from closeby.objects.pods import gang_key
+from closeby.objects.process import Say
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Reason
-from closeby.objects.saying import Say
-from closeby.objects.times import utc
 from closeby.plugins.volume_binding import VolumeBinding
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (

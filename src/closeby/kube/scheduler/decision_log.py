@@ -7,8 +7,7 @@ import time
 from collections.abc import Container
 from typing import Final
 
-from closeby.objects.saying import Reported, Say
-from closeby.objects.unexpected import fields_of
+from closeby.objects.process import Reported, Say, fields_of
 from closeby.scheduling.outcomes import Decision, Outcome
 
 #: Seconds for which no other pod is said to wait in the very same words: many equal ones may.

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry, Histogram
 
 from closeby.kube.scheduler.queue_meters import PodWait
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
+from closeby.objects.words import natural_key
 from closeby.quality.delays import SIZE_BUCKETS, size_bucket
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
 from closeby.scheduling.engine import Engine

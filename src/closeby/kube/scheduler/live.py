@@ -42,9 +42,7 @@ from closeby.kube.writing.leading import Lead
 from closeby.kube.writing.lease import LeaseSettings
 from closeby.kube.writing.statuses import ReportingSettings
 from closeby.kube.writing.writer import Writer
-from closeby.objects.garbage import collector_paused, settle, spare, thaw
-from closeby.objects.saying import Say
-from closeby.objects.unexpected import Contained
+from closeby.objects.process import Contained, Say, collector_paused, settle, spare, thaw
 from closeby.reading.configuration import Configuration
 from closeby.reading.registry import OWN_GROUP
 from closeby.scheduling.events import Event, FlushUnschedulable, Tick

@@ -23,7 +23,7 @@ from closeby.kube.writing.statuses import Desired, StatusReconciler, nothing
 from closeby.kube.writing.work_queue import WorkQueue
 from closeby.kube.writing.workers import Workers
 from closeby.kube.writing.writer import Note, Reference
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 
 LOST: Final = "MeasurementsLost"
 BACK: Final = "MeasurementsBack"

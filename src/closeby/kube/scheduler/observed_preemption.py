@@ -14,7 +14,7 @@ from closeby.kube.state.ownership import scheduler_of
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.writer import Note
 from closeby.objects.pods import Pod
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.outcomes import Outcome
 from closeby.scheduling.preempting.records import Preemption

@@ -12,8 +12,7 @@ from typing import Final
 from closeby.kube.client.waiting import Backoff, RequestPace, in_thread
 from closeby.kube.scheduler.measurement_events import MeasurementEvents
 from closeby.measurements.ageing import Known, State
-from closeby.objects.saying import Say
-from closeby.objects.unexpected import Contained, fields_of
+from closeby.objects.process import Contained, Say, fields_of
 from closeby.scheduling.events import MeasurementsChanged
 from closeby.scheduling.services import Measured, Measurements, Reading, Source
 

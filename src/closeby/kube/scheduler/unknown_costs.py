@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final, get_args
 
 from closeby.applications.registry import Applications
-from closeby.objects.saying import Reported, Say
+from closeby.objects.process import Reported, Say
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import AppGroupChanged, AppGroupDeleted, Event, NetworkEvent
 from closeby.scheduling.services import DependencyCost

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from closeby.kube.state.decoding import held_for_its_gang
 from closeby.kube.state.ownership import OurPods
-from closeby.objects.groups import PodGroup
-from closeby.objects.places import WORKLOAD, is_for_places
+from closeby.objects.groups import WORKLOAD, PodGroup, is_for_places
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
 from closeby.scheduling.events import PlacesAsked, PlacesWithdrawn

@@ -7,8 +7,7 @@ which they came.
 from itertools import chain
 from typing import Final, TypeAlias
 
-from closeby.objects.pods import NodeSelectorTerm, Pod
-from closeby.objects.resource_claims import ResourceClaim
+from closeby.objects.pods import NodeSelectorTerm, Pod, ResourceClaim
 from closeby.reading.resolving import claim_keys, with_claims
 
 #: From which the devices of a claim can be used, as alternatives; None: from all.

@@ -12,8 +12,8 @@ from closeby.kube.watch.changes import Upserted
 from closeby.kube.watch.resources import ABOUT_OWNERS, Resource
 from closeby.objects.labels import TASK_SPEC
 from closeby.objects.pods import Pod
+from closeby.objects.process import Contained, brief
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.unexpected import Contained, brief
 from closeby.reading.common.exclusive import unmet
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import field_path

@@ -32,15 +32,12 @@ from closeby.kube.watch.resources import (
     SERVICES,
     Resource,
 )
-from closeby.objects.applications import AppGroup
-from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.groups import PodGroup
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.labels import Namespace, PodOwner
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PriorityClass
+from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass, ResourceClaim
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.resource_claims import ResourceClaim
-from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import HYPERNODES, HyperNode, Topology
 from closeby.objects.volumes import StorageObject
 from closeby.reading.dialects.grouping import held_for_the_grouper, undecided

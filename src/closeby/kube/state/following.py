@@ -23,7 +23,7 @@ from closeby.kube.watch.resources import (
     Resource,
     Watched,
 )
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 
 #: Only pods that Kueue has admitted wait for a scheduler, and those carry what their flavor asks for.
 _ADMISSION: Final = frozenset({"ResourceFlavor", "ClusterQueue", "LocalQueue"})

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition
+from closeby.objects.words import natural_key
 from closeby.scheduling.events import TopologyChanged
 from closeby.topology.families import QOS_ANNOTATION
 from closeby.topology.finding import Carried, FoundFamily, choose, find, says_where

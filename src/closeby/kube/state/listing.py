@@ -10,8 +10,8 @@ from msgspec import Struct
 from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Request, Retry, Transport
 from closeby.kube.watch.resources import NAMESPACES, PODS, WATCHED, Discovery, Resource, is_name
-from closeby.objects.ownership import owners_of
 from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.workloads import owners_of
 from closeby.reading.decoding.wire import ObjectWire
 
 #: Objects of one kind that are offered; more would help no user.

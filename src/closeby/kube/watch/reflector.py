@@ -31,7 +31,7 @@ from closeby.kube.watch.changes import (
     upserted,
 )
 from closeby.kube.watch.resources import Resource
-from closeby.objects.garbage import collector_paused
+from closeby.objects.process import collector_paused
 
 
 class Watching(Struct, frozen=True, kw_only=True):

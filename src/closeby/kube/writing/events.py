@@ -11,8 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from closeby.kube.writing.writer import Note, Reference, Writer, WriteResult
-from closeby.objects.saying import Say
-from closeby.objects.unexpected import Contained, fields_of
+from closeby.objects.process import Contained, Say, fields_of
 
 #: Events that are posted at the same time.
 _AT_ONCE: Final = 8

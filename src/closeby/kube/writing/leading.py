@@ -18,7 +18,7 @@ from closeby.kube.client.errors import ApiError
 from closeby.kube.client.transport import Transport
 from closeby.kube.metrics.health import Right, Rights
 from closeby.kube.writing.lease import Elector, LeaseSettings, LeaseStatus
-from closeby.objects.saying import Say
+from closeby.objects.process import Say
 
 #: Token of the error with which the work of a leader ends that does not lead any more.
 LEASE_LOST: Final = "LeaseLost"

@@ -17,7 +17,7 @@ from closeby.kube.client.errors import LATE, UNREADABLE, ApiError
 from closeby.kube.client.transport import Request, Retry, Transport
 from closeby.kube.metrics.health import Right
 from closeby.kube.watch.resources import LEASES
-from closeby.objects.times import utc
+from closeby.objects.quantities import utc
 
 #: client-go lengthens each pause between attempts by up to this factor.
 _JITTER: Final = 1.2

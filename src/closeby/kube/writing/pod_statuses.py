@@ -23,9 +23,9 @@ from closeby.kube.writing.workers import Workers
 from closeby.kube.writing.writer import DONE, Note, Reference, StatusCondition, Writer, Written, pod_reference
 from closeby.objects.bounds import quoted
 from closeby.objects.pods import Pod
+from closeby.objects.process import Say
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Reason, ReasonToken
-from closeby.objects.saying import Say
-from closeby.objects.times import utc
 from closeby.reading.decoding.keys import PLACED_ON
 from closeby.reading.dialects.grouping import awaits_the_grouper
 from closeby.scheduling.outcomes import Binding, Leftover

@@ -23,8 +23,7 @@ from closeby.kube.client.waiting import Backoff, RequestPace
 from closeby.kube.writing.events import Events
 from closeby.kube.writing.work_queue import Key, WorkQueue
 from closeby.kube.writing.writer import DONE, Note, Reference, WriteResult, Written
-from closeby.objects.saying import Reported, Say
-from closeby.objects.unexpected import Contained, brief, fields_of
+from closeby.objects.process import Contained, Reported, Say, brief, fields_of
 
 #: Between two writes of the very same content, and after refusals (seconds).
 INSISTENCE: Final = RequestPace(first=1.0, longest=600.0)

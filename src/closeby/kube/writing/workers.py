@@ -14,8 +14,7 @@ from closeby.kube.writing.events import Events
 from closeby.kube.writing.work_queue import Key, WorkQueue
 from closeby.kube.writing.writer import Note, Reference
 from closeby.objects.bounds import clipped
-from closeby.objects.saying import Reported, Say
-from closeby.objects.unexpected import Contained, brief, fields_of
+from closeby.objects.process import Contained, Reported, Say, brief, fields_of
 
 #: Reason of the Event.
 NOT_RECONCILED: Final = "NotReconciled"

@@ -20,7 +20,7 @@ from closeby.kube.watch.resources import EVENTS, PODS, Resource
 from closeby.objects.bounds import line
 from closeby.objects.labels import is_label
 from closeby.objects.pods import Pod
-from closeby.objects.times import utc
+from closeby.objects.quantities import utc
 from closeby.scheduling.outcomes import Binding
 
 #: What the API server takes in an Event's note, in bytes.

@@ -7,9 +7,17 @@ import numpy as np
 
 from closeby.cluster.columns import Cluster
 from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
-from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, AppWorkload, Dependency
+from closeby.objects.applications import (
+    APP_GROUP_LABEL,
+    WORKLOAD_LABEL,
+    AppGroup,
+    AppWorkload,
+    Dependency,
+    LinkCost,
+    NetworkTopology,
+    WeightSet,
+)
 from closeby.objects.labels import REGION, ZONE
-from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.registry import profile_for

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from closeby.applications.buckets import make_buckets
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
-from closeby.objects.groups import Layer, PodGroup
+from closeby.objects.groups import Layer, PodGroup, RoleRules
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.roles import RoleRules
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.reading.decoding.keys import TASK_AFFINITY, TASK_ANTI_AFFINITY

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import HOSTNAME, ZONE
-from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.selectors import (
+from closeby.objects.labels import (
+    HOSTNAME,
+    ZONE,
     LabelRequirement,
     LabelSelector,
     PodAffinity,
@@ -19,6 +18,8 @@ from closeby.objects.selectors import (
     TopologySpreadConstraint,
     WeightedPodTerm,
 )
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine

@@ -6,15 +6,14 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.lab.workloads.jobs import Jobs
+from closeby.objects.applications import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.arrays import Counts
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
-from closeby.objects.natural import natural_key
-from closeby.objects.networks import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.nodes import Node, admission_tolerations, keeps_off
 from closeby.objects.pods import Pod, Toleration
 from closeby.objects.reasons import Condition
 from closeby.objects.topologies import Topology, TopologyLevel
-from closeby.objects.words import plural
+from closeby.objects.words import natural_key, plural
 from closeby.reading.manifests import Manifests
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import (

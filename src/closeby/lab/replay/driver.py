@@ -32,8 +32,8 @@ from closeby.lab.replay.submitting import Submitter, Wishes, talk_of, tree_of
 from closeby.lab.workloads.generating import CPU
 from closeby.lab.workloads.jobs import Jobs
 from closeby.objects.arrays import Floats
-from closeby.objects.garbage import collector_paused
 from closeby.objects.pods import Pod
+from closeby.objects.process import collector_paused
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from closeby.errors import RemediedError
 from closeby.lab.workloads.jobs import Jobs
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.sources import GZIP
 from closeby.simulator.synthetic import GPUS_PER_HOST
 

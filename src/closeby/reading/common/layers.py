@@ -18,8 +18,8 @@ from closeby.objects.groups import (
     Remainder,
     SubGroup,
 )
+from closeby.objects.quantities import parse_duration
 from closeby.objects.reasons import Condition, few, invalid
-from closeby.objects.times import parse_duration
 from closeby.reading.decoding.wire import Wire, object_id
 
 

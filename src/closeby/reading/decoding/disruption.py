@@ -4,7 +4,7 @@ from typing import Final
 
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted
-from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.pods import PodDisruptionBudget
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.reading import DocumentReading

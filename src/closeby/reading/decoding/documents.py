@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from closeby.errors import FieldError
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.errors import Path, explain, field_path
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import shown
+from closeby.objects.groups import WORKLOAD
 from closeby.objects.labels import PLACEMENT, RANK, TOPOLOGY_DOMAIN
-from closeby.objects.places import WORKLOAD
 from closeby.objects.reasons import MOST_CONDITIONS, Condition, Reason, few
 from closeby.objects.words import similar
 from closeby.reading.decoding.errors import field_path

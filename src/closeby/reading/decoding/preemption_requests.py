@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from closeby.objects.bounds import quoted
-from closeby.objects.disruption import ProtectionRequest
+from closeby.objects.pods import ProtectionRequest
+from closeby.objects.quantities import parse_duration
 from closeby.objects.reasons import Condition, invalid
-from closeby.objects.times import parse_duration
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import (
     KAI_PREEMPTIBILITY,

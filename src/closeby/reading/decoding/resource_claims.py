@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from closeby.objects.resource_claims import ResourceClaim
+from closeby.objects.pods import ResourceClaim
 from closeby.reading.decoding.affinity import RequiredWire, node_selector_terms
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading

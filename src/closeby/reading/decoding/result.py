@@ -5,16 +5,12 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.applications import AppGroup
-from closeby.objects.disruption import PodDisruptionBudget
+from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.groups import GangTemplates, PodGroup
-from closeby.objects.networks import NetworkTopology
+from closeby.objects.labels import Namespace, PodOwner
 from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PriorityClass
-from closeby.objects.problems import Problem
-from closeby.objects.reasons import Condition
-from closeby.objects.resource_claims import ResourceClaim
-from closeby.objects.selectors import Namespace, PodOwner
+from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass, ResourceClaim
+from closeby.objects.reasons import Condition, Problem
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.volumes import StorageObject
 from closeby.objects.workloads import Workload

@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 
 STDIN: Final = "-"
 #: What messages call it.

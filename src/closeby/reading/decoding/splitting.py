@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from closeby.errors import FieldError
-from closeby.objects.problems import Problem
+from closeby.objects.reasons import Problem
 from closeby.reading.decoding.documents import Document, LineFinder, no_line, whole_number
 from closeby.reading.decoding.errors import Path
 

@@ -6,8 +6,8 @@ import msgspec
 
 from closeby.objects.bounds import quoted
 from closeby.objects.groups import Layer, OnPartial, PodGroup
+from closeby.objects.quantities import parse_duration
 from closeby.objects.reasons import Reason
-from closeby.objects.times import parse_duration
 from closeby.reading.common.layers import LayerWire, read_layers
 from closeby.reading.common.plans import read_plan, read_ranks
 from closeby.reading.common.podgroups import (

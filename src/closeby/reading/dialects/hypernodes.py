@@ -13,10 +13,10 @@ import msgspec
 
 from closeby.errors import FieldError
 from closeby.objects.bounds import quoted, some
-from closeby.objects.natural import natural_key
 from closeby.objects.nodes import Node
 from closeby.objects.reasons import Condition, few, invalid
 from closeby.objects.topologies import HYPERNODES, HyperMember, HyperNode, Topology, TopologyLevel, tier_level
+from closeby.objects.words import natural_key
 from closeby.reading.common.patterns import takes_too_long
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading

@@ -17,8 +17,8 @@ from closeby.objects.groups import (
     Remainder,
     TopologyConstraint,
 )
+from closeby.objects.quantities import parse_duration
 from closeby.objects.reasons import Condition, Reason, invalid
-from closeby.objects.times import parse_duration
 from closeby.reading.common.layers import WHOLE_NUMBER, size_of
 from closeby.reading.common.podgroups import (
     ConstraintWire,

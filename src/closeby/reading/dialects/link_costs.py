@@ -6,9 +6,9 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.errors import QuantityError
+from closeby.objects.applications import LinkCost, WeightSet
 from closeby.objects.bounds import quoted
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
-from closeby.objects.networks import LinkCost, WeightSet
 from closeby.objects.quantities import QuantityText, Rounding
 from closeby.reading.common.findings import Findings
 from closeby.reading.decoding.bandwidth import bits_per_second

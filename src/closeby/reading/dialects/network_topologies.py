@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.applications import NetworkTopology
 from closeby.objects.bounds import quoted
 from closeby.objects.labels import HOSTNAME, REGION, ZONE
-from closeby.objects.networks import NetworkTopology
 from closeby.objects.quantities import QuantityText
 from closeby.reading.common.findings import Findings
 from closeby.reading.common.spelling import KnownFields, check_spelling

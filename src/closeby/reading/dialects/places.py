@@ -9,8 +9,16 @@ from typing import Any, Final
 import msgspec
 
 from closeby.objects.bounds import quoted
-from closeby.objects.groups import MOST_PODS, Layer, PodGroup, Remainder
-from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet
+from closeby.objects.groups import (
+    MOST_PODS,
+    POD_SET,
+    WORKLOAD,
+    AskedPlaces,
+    Layer,
+    PlaceSet,
+    PodGroup,
+    Remainder,
+)
 from closeby.objects.pods import ClaimName, Pod, PodClaim
 from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.objects.workloads import PodSet, Workload

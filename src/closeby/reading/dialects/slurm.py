@@ -16,8 +16,8 @@ from closeby.objects.groups import (
     Layer,
     TopologyConstraint,
 )
+from closeby.objects.quantities import parse_duration
 from closeby.objects.reasons import Condition, invalid
-from closeby.objects.times import parse_duration
 from closeby.reading.common.layers import WHOLE_NUMBER, size_of
 from closeby.reading.common.podgroups import PlacementAsk
 from closeby.reading.decoding.keys import (

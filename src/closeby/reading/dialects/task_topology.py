@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from closeby.objects.bounds import quoted, some
-from closeby.objects.groups import PodGroup
+from closeby.objects.groups import Pair, PodGroup, RoleRules, pair_of
 from closeby.objects.reasons import Condition, Reason, few
-from closeby.objects.roles import Pair, RoleRules, pair_of
 from closeby.reading.configuration import GREATEST_WEIGHT
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import (

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from closeby.objects.groups import PodGroup, Strategy
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
-from closeby.objects.words import path_text
+from closeby.objects.words import natural_key, path_text
 from closeby.report.documents.scheduling import by_frequency
 from closeby.scheduling.judging.lacking import ResourceLack
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod, gang_key
+from closeby.objects.words import natural_key
 from closeby.quality.gangs import GangGauge, GangMeasures, Members
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import API_VERSION
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, gang_key
 from closeby.objects.reasons import Condition, Reason, ReasonToken
 from closeby.objects.recorded import ReservationStatus
+from closeby.objects.words import natural_key
 from closeby.plugins.configurations import DEFAULT
 from closeby.quality.model import DEFAULT_MODEL, Model
 from closeby.report.documents.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of

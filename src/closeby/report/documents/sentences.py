@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from closeby.objects.groups import PodGroup, Strategy
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.recorded import ReservationStatus
-from closeby.objects.words import all_pods, names_text, path_text, plural, plural_noun, time_text
+from closeby.objects.words import all_pods, names_text, natural_key, path_text, plural, plural_noun, time_text
 from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.decided import DecidedEntry, GangView, Live, Origin, PodDecidedEntry
 from closeby.report.documents.lines import DomainLine, NodeLine

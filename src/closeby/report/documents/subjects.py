@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from closeby.objects.ownership import owners_of
 from closeby.objects.pods import Pod, gang_key
-from closeby.objects.problems import Problem
-from closeby.objects.reasons import Condition
+from closeby.objects.reasons import Condition, Problem
 from closeby.objects.words import plural_noun
-from closeby.objects.workloads import Workload
+from closeby.objects.workloads import Workload, owners_of
 from closeby.scheduling.outcomes import ItemKind
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from msgspec import UNSET, Struct, UnsetType
 from closeby.cluster.columns import EVERYTHING, Cluster, main_resources, offered, taking_pods
 from closeby.objects.arrays import Amounts, Bools, Counts
 from closeby.objects.labels import API_VERSION, HOSTNAME
-from closeby.objects.natural import natural_key
 from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, admission_tolerations, tolerated
 from closeby.objects.pods import PodSpec, Toleration, gang_key
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import natural_key
 from closeby.quality.placements import NODE_LEVEL, level_names
 from closeby.simulator.runs import Run
 from closeby.topology.constraints import write_command

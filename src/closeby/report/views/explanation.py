@@ -7,9 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.bounds import clipped
-from closeby.objects.natural import natural_key
 from closeby.objects.recorded import Recorded
-from closeby.objects.words import counts_text, names_text, path_text, runs_of
+from closeby.objects.words import counts_text, names_text, natural_key, path_text, runs_of
 from closeby.report.documents.decided import Origin, PodDecidedEntry
 from closeby.report.documents.explanations import Explanation, NotAsked
 from closeby.report.documents.lines import DomainLine

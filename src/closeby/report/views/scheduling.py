@@ -8,9 +8,17 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.bounds import clipped
-from closeby.objects.natural import natural_key
 from closeby.objects.reasons import Condition
-from closeby.objects.words import Names, counts_text, names_text, path_text, plural, runs_of, span_text
+from closeby.objects.words import (
+    Names,
+    counts_text,
+    names_text,
+    natural_key,
+    path_text,
+    plural,
+    runs_of,
+    span_text,
+)
 from closeby.plugins.configurations import DEFAULT
 from closeby.quality.placements import NODE_LEVEL
 from closeby.reading.registry import NOT_YET, NOTED

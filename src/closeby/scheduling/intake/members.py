@@ -7,9 +7,9 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import SYSTEM_CLASSES, Pod, PodSpec, PriorityClass
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import natural_key
 from closeby.objects.workloads import pod_field
 from closeby.reading.common.trees import children_of
 from closeby.reading.dialects.volcano import GROUP_SOURCE as VOLCANO

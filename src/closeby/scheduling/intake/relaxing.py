@@ -6,7 +6,7 @@ A gang has waited since the oldest of its members was created, so that a schedul
 from collections.abc import Iterable
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.times import utc
+from closeby.objects.quantities import utc
 from closeby.objects.words import plural
 from closeby.scheduling.outcomes import Relaxation
 

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from closeby.applications.registry import Applications, app_group_key
 from closeby.objects.groups import Exclusive, Layer, PodGroup
-from closeby.objects.ownership import exclusive_kind, is_long_running, top_of
 from closeby.objects.pods import Pod, gang_key
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.workloads import exclusive_kind, is_long_running, top_of
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted, PriorityClassChanged, PriorityClassDeleted
 from closeby.scheduling.extension import QueuedItem
 from closeby.scheduling.intake.budgets import Budgets

@@ -11,11 +11,10 @@ from msgspec import Struct
 from closeby.cluster.columns import Cluster, offered
 from closeby.objects.arrays import Amounts, Bools, Ints
 from closeby.objects.bounds import shown
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
 from closeby.objects.quantities import format_amount
 from closeby.objects.topologies import tier_of
-from closeby.objects.words import plural
+from closeby.objects.words import natural_key, plural
 from closeby.topology.labels import MISSING
 
 #: Resources that a message names, and names that are proposed for one that no node offers.

@@ -12,9 +12,9 @@ import numpy as np
 
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Exclusive, Layer, PodGroup
-from closeby.objects.ownership import exclusive_kind
 from closeby.objects.pods import Pod, gang_key
 from closeby.objects.words import path_text
+from closeby.objects.workloads import exclusive_kind
 from closeby.scheduling.extension import Undo
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import Layering

@@ -13,8 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from closeby.objects.bounds import whole_number
-from closeby.objects.groups import Layer, PodGroup, Remainder
-from closeby.objects.places import POD_SET, WORKLOAD, AskedPlaces, PlaceSet, is_for_places
+from closeby.objects.groups import (
+    POD_SET,
+    WORKLOAD,
+    AskedPlaces,
+    Layer,
+    PlaceSet,
+    PodGroup,
+    Remainder,
+    is_for_places,
+)
 from closeby.objects.pods import Pod, gang_key
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 

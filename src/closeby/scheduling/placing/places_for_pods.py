@@ -10,8 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from closeby.objects.arrays import Bools
-from closeby.objects.groups import LayerMode, PodGroup
-from closeby.objects.places import WORKLOAD, AskedPlaces
+from closeby.objects.groups import WORKLOAD, AskedPlaces, LayerMode, PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.placing.place_records import PlaceRecords

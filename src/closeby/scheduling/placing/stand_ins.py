@@ -20,8 +20,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Bools
-from closeby.objects.groups import PodGroup
-from closeby.objects.places import POD_SET, WORKLOAD, PlaceSet
+from closeby.objects.groups import POD_SET, WORKLOAD, PlaceSet, PodGroup
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
 from closeby.scheduling.gangs.places import split_part

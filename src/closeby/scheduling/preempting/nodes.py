@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Ints
-from closeby.objects.natural import NaturalKey, natural_key
 from closeby.objects.pods import Pod
+from closeby.objects.words import NaturalKey, natural_key
 from closeby.scheduling.placing.tools import Placed, Tools
 from closeby.scheduling.preempting.clearing import Clearing, FoundVictims
 from closeby.scheduling.preempting.domain_room import DomainRoom

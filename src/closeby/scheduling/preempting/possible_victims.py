@@ -8,8 +8,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
+from closeby.objects.words import natural_key
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.circles import Evictions

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Reason, ReasonToken
-from closeby.objects.times import utc
 from closeby.reading.decoding.preemption_requests import preemption_delay
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.gangs.rosters import missing

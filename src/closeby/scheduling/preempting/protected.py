@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from closeby.objects.arrays import Ints
-from closeby.objects.natural import natural_key
-from closeby.objects.words import plural
+from closeby.objects.words import natural_key, plural
 from closeby.scheduling.preempting.records import KeptPods
 from closeby.scheduling.preempting.running_pods import Protection, RunningPods
 from closeby.scheduling.preempting.victims import Victims

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from closeby.objects.pods import Pod
-from closeby.objects.times import parse_duration
+from closeby.objects.quantities import parse_duration
 from closeby.scheduling.extension import Handle, PostFilter
 from closeby.scheduling.plugin_view import CycleState
 

@@ -14,11 +14,9 @@ from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Ints, Scores
-from closeby.objects.disruption import ProtectionRequest
-from closeby.objects.groups import PodGroup
-from closeby.objects.ownership import is_pinned
-from closeby.objects.places import POD_SET
-from closeby.objects.pods import Pod, PodSpec, gang_key
+from closeby.objects.groups import POD_SET, PodGroup
+from closeby.objects.pods import Pod, PodSpec, ProtectionRequest, gang_key
+from closeby.objects.workloads import is_pinned
 from closeby.reading.decoding.keys import QUEUE_NAME
 from closeby.reading.decoding.preemption_requests import protection_request
 from closeby.scheduling.gangs.rosters import leaf_names

@@ -8,11 +8,10 @@ import numpy as np
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools, Ints, Scores, widen
-from closeby.objects.disruption import ProtectionRequest
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import is_accelerator
-from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec, gang_key
-from closeby.objects.times import parse_duration
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec, ProtectionRequest, gang_key
+from closeby.objects.quantities import parse_duration
 from closeby.reading.decoding.preemption_requests import minimum_request
 from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState

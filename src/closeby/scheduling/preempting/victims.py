@@ -8,8 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from closeby.objects.arrays import Amounts, Bools, Ints, Scores
-from closeby.objects.natural import natural_key
 from closeby.objects.pods import Pod
+from closeby.objects.words import natural_key
 from closeby.scheduling.placing.exclusive import OwnedDomain
 from closeby.scheduling.preempting.node_room import NodeRoom, columns, fits
 from closeby.scheduling.preempting.owners import owners_in

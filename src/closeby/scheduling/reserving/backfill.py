@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from closeby.cluster.columns import Cluster, Demand
 from closeby.objects.arrays import Ints
-from closeby.objects.ownership import is_long_running
-from closeby.objects.places import is_for_places
+from closeby.objects.groups import is_for_places
 from closeby.objects.pods import Pod
+from closeby.objects.workloads import is_long_running
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.tools import Tools, WaitingGang
 

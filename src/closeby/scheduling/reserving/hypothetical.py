@@ -12,9 +12,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from closeby.objects.arrays import Bools, Counts, Ints
-from closeby.objects.ownership import is_pinned
 from closeby.objects.pods import Pod
-from closeby.objects.unexpected import Contained
+from closeby.objects.process import Contained
+from closeby.objects.workloads import is_pinned
 from closeby.scheduling.by_domain import DomainFilter
 from closeby.scheduling.commit_points import TryOnly
 from closeby.scheduling.extension import Handle, Scope

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from closeby.objects.arrays import Ints
 from closeby.objects.nodes import is_accelerator
+from closeby.objects.process import Contained
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Reason
-from closeby.objects.times import utc
-from closeby.objects.unexpected import Contained
 from closeby.scheduling.intake.active_queue import SortKey
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState

@@ -6,8 +6,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
+from closeby.objects.process import Contained
 from closeby.objects.reasons import Reason
-from closeby.objects.unexpected import Contained
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Outcome, failed, kind_of, name_of
 from closeby.scheduling.placing.deciding import CycleResult, Decider

@@ -11,7 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from greenlet import getcurrent, greenlet
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.unexpected import Contained
+from closeby.objects.process import Contained
 from closeby.scheduling.intake.cluster_events import NO_EVENT, ClusterEvent
 from closeby.scheduling.outcomes import namespace_of
 from closeby.scheduling.pace import Outdated, Pace, Suspendable
