@@ -1,6 +1,6 @@
 """Changes one module in hundreds of small ways and says which changes no test notices.
 
-``make mutants MODULE=src/closeby/scheduling/pace.py TESTS=tests/scheduling/test_pace.py``
+``make mutants MODULE=src/closeby/scheduling/steps.py TESTS=tests/scheduling/test_budgets.py``
 
 mutmut makes the changes and runs the tests in a copy of the repository. It is no part of the development
 environment: this installs it into ``.venv/.mutmut`` once.

@@ -1,8 +1,6 @@
 """Which item is next: the queue's order, and turns between throttled namespaces and all others."""
 
-from closeby.scheduling.intake.active_queue import ActiveQueue
-
-ALLOWANCE = 100
+from closeby.scheduling.intake.active_queue import ALLOWANCE, ActiveQueue
 
 
 def queue(*keys: str) -> ActiveQueue:
@@ -25,12 +23,13 @@ def pops(made: ActiveQueue, count: int = 99) -> list[str]:
     return found
 
 
-def in_vain(made: ActiveQueue, key: str, steps: int) -> None:
-    made.charge(key, steps, ALLOWANCE, in_vain=True)
+def in_vain(made: ActiveQueue, key: str, percent: int) -> None:
+    """A decision took so much of the allowance."""
+    made.charge(key, percent * ALLOWANCE // 100, in_vain=True)
 
 
-def placed(made: ActiveQueue, key: str, steps: int) -> None:
-    made.charge(key, steps, ALLOWANCE, in_vain=False)
+def placed(made: ActiveQueue, key: str, percent: int) -> None:
+    made.charge(key, percent * ALLOWANCE // 100, in_vain=False)
 
 
 def test_without_charges_all_come_in_the_queues_order() -> None:
@@ -45,9 +44,10 @@ def test_a_namespace_that_used_up_its_allowance_goes_after_the_others() -> None:
     assert pops(made) == ["b/2", "c/4", "a/3"]
 
 
-def test_decisions_that_place_something_are_not_charged() -> None:
+def test_short_decisions_that_place_something_are_not_charged() -> None:
     made = queue("a/1", "b/2")
-    placed(made, "a/0", 1000)
+    for _ in range(10):
+        placed(made, "a/0", 99)
     in_vain(made, "a/0", 99)
     assert pops(made) == ["a/1", "b/2"]
 
@@ -66,17 +66,30 @@ def test_they_take_turns_by_steps() -> None:
 
 def test_steps_while_alone_need_not_be_made_up_for() -> None:
     made = queue("a/1", "b/2", "b/3", "a/4")
-    in_vain(made, "a/0", 100)
-    in_vain(made, "a/0", 1000)  # Nobody else had anything to do.
+    in_vain(made, "a/0", 1000)
+    in_vain(made, "a/0", 100)  # Nobody else had anything to do.
     assert pops(made, 1) == ["b/2"]
     placed(made, "b/2", 100)
+    assert pops(made, 1) == ["a/1"]
+
+
+def test_for_one_long_decision_the_others_get_as_much() -> None:
+    made = queue("a/1", "b/2", "b/3", "a/4")
+    in_vain(made, "a/0", 1000)
+    assert pops(made, 1) == ["b/2"]
+    for _ in range(18):
+        placed(made, "b/2", 50)
+    assert pops(made, 1) == ["b/3"]
+    placed(made, "b/3", 50)
+    placed(made, "b/3", 50)
     assert pops(made, 1) == ["a/1"]
 
 
 def test_nor_do_the_others_gain_a_credit_while_they_are_alone() -> None:
     made = queue("b/1", "a/2", "a/3", "b/4")
     in_vain(made, "a/0", 100)
-    placed(made, "b/0", 1000)
+    for _ in range(20):
+        placed(made, "b/0", 50)
     assert pops(made, 1) == ["a/2"]
     placed(made, "a/2", 1)
     assert pops(made, 1) == ["b/1"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from closeby.scheduling.pace import BACKTRACKS, CANDIDATES, GROWTHS, STEPS, Budget
+from closeby.scheduling.steps import BACKTRACKS, CANDIDATES, GROWTHS, STEPS, Budget
 
 
 @pytest.mark.parametrize(

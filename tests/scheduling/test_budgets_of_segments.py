@@ -15,7 +15,7 @@ from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
-from closeby.scheduling.pace import CANDIDATES, SEGMENT_CANDIDATES, Budget
+from closeby.scheduling.steps import CANDIDATES, SEGMENT_CANDIDATES, Budget
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, world
 
 NAMES = ("block", "rack", HOSTNAME)

@@ -14,7 +14,7 @@ from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import PodUpserted
-from closeby.scheduling.pace import Budget
+from closeby.scheduling.steps import Budget
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
 
 LEADER = spec(cpu=4)

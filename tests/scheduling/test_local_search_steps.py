@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from closeby.scheduling.moving import local_search
 from closeby.scheduling.moving.layout import Layout, Sites
 from closeby.scheduling.moving.local_search import Neighbourhood, _Search, improve, place_all
-from closeby.scheduling.pace import UNPACED, Pace
 from closeby.scheduling.services import Traffic
+from closeby.scheduling.steps import Steps
 from tests.scheduling.test_local_search import laid_out, layouts
 
 INF = float("inf")
@@ -73,7 +73,7 @@ def search(about: Traffic, on: Sites, at: Sequence[int | None] = ()) -> _Search:
     for pod, site in enumerate(at):
         if site is not None:
             layout.place(pod, site)
-    return _Search(layout, UNPACED)
+    return _Search(layout, Steps())
 
 
 class TestFirstSites:
@@ -263,7 +263,7 @@ def test_descending_ends_where_no_move_and_no_swap_saves(case: tuple[Traffic, Si
     for at_once in (True, False):
         layout = laid_out(*case)
         before = layout.cost()
-        _Search(layout, UNPACED, Neighbourhood(about, on, layout) if at_once else None)._descend()
+        _Search(layout, Steps(), Neighbourhood(about, on, layout) if at_once else None)._descend()
         rounding = max(layout.epsilon, abs(layout.cost()) * 1e-9)
         for pod in range(len(at)):
             assert layout.best_move(pod)[0] >= -rounding
@@ -444,13 +444,13 @@ class TestWandering:
 def test_each_pod_that_is_put_on_its_first_site_is_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many kinds on many sites each takes several: here one for each of its four costs."""
     monkeypatch.setattr(local_search, "FIGURES_A_STEP", 1)
-    given, pace, placed = traffic([[0, 1], [1, 0]], silent(2)), Pace(), Layout.place
+    given, steps, placed = traffic([[0, 1], [1, 0]], silent(2)), Steps(), Layout.place
     seen: list[int] = []
 
     def place(self: Layout, pod: int, site: int) -> None:
-        seen.append(pace.steps)
+        seen.append(steps.taken)
         placed(self, pod, site)
 
     monkeypatch.setattr(Layout, "place", place)
-    improve(given, sites([[2, 2]], [[1], [1]]), [0, 1], pace)
+    improve(given, sites([[2, 2]], [[1], [1]]), [0, 1], steps)
     assert seen[:2] == [5, 10]

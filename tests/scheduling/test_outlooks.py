@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.search import MANY_GROUPS, Feasibility, outlook
+from closeby.scheduling.steps import Budget
 
 
 def budget(steps: int | None = None) -> Budget:

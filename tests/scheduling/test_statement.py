@@ -8,7 +8,6 @@ import pytest
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Handle, NoArguments, Reserve, Undo
-from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.plugin_view import CycleState
 from tests.plugins.asking import handle_of
@@ -41,7 +40,7 @@ def on_two_nodes() -> tuple[Statement, Notes, Cluster]:
     """A statement on two nodes of four GPUs."""
     handle = handle_of(draw("zone-a rack-1 : a1=4 a2=4"))
     notes = Notes(handle)
-    statement = Statement(handle.cluster, [notes], CycleState(), Pace(), lambda state, pod, slot: True)
+    statement = Statement(handle.cluster, [notes], CycleState(), lambda state, pod, slot: True)
     return statement, notes, handle.cluster
 
 

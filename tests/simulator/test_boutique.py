@@ -8,9 +8,9 @@ from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.moving.layout import Sites
 from closeby.scheduling.moving.local_search import Searched, improve
 from closeby.scheduling.outcomes import Improvement
-from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing import application_cycle
 from closeby.scheduling.services import Traffic
+from closeby.scheduling.steps import Steps
 from closeby.simulator.runs import Run, simulate
 from tests.simulator.boutique import NODES_A_ZONE, Boutique, boutique, small_boutique
 from tests.simulator.least_cost import least_cost
@@ -56,9 +56,9 @@ def test_small_ones_cost_at_most_5_percent_more_than_the_optimum(
     assert needs_several_zones(instance)
     least: list[float | None] = []
 
-    def solved(traffic: Traffic, sites: Sites, start: Sequence[int | None], pace: Pace) -> Searched:
+    def solved(traffic: Traffic, sites: Sites, start: Sequence[int | None], steps: Steps) -> Searched:
         least.append(least_cost(traffic, sites))
-        return improve(traffic, sites, start, pace)
+        return improve(traffic, sites, start, steps)
 
     monkeypatch.setattr(application_cycle, "improve", solved)
     run = placed_entirely(simulate(instance.manifests, Configuration()))

@@ -127,7 +127,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
         network = self._distances.network(pod.namespace)
         application, limits = self._limits_of(pod)
-        state.pace.take(len(limits) // 2)
+        state.steps.take(len(limits) // 2)
         allowed = nodes.all(True)
         if application is not None and limits:
             reach = self._within_reach(application, application.workload_of(pod) or "", network)
@@ -155,7 +155,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """Minus the cost, so that higher is better."""
         application, network = self._applications.of(pod), self._distances.network(pod.namespace)
-        state.pace.take(len(self._pulls_of(pod)) // 2)
+        state.steps.take(len(self._pulls_of(pod)) // 2)
         if application is None:
             return np.zeros(len(nodes))
         total = self._cost(application, network, self._pulls_of(pod))
@@ -202,7 +202,7 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
             application = self._applications.get(app_key) if workload else None
             if application is None:
                 continue
-            state.pace.take(50 + 2 * len(application.edges_of[workload]))
+            state.steps.take(50 + 2 * len(application.edges_of[workload]))
             cost = self._cost(application, network, self._pulls(application, workload))
             standing[kind] = 0.0 if cost is None else cost
             if application.limits_of[workload]:

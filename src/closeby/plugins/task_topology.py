@@ -80,13 +80,6 @@ class TaskTopology(MemberSort, Score, Reserve, TrafficCost):
         self._plan = _plan(group, waiting, tuple(running))
         return None if self._plan is None else self._plan.buckets.order
 
-    def set_aside(self) -> object:
-        plan, self._plan = self._plan, None
-        return plan
-
-    def take_up(self, kept: object) -> None:
-        self._plan = kept if isinstance(kept, _Plan) else None
-
     def gang_conditions(
         self, group: PodGroup, waiting: tuple[Pod, ...], running: Sequence[tuple[Pod, int]]
     ) -> tuple[Condition, ...]:

@@ -245,8 +245,8 @@ class FlushUnschedulable(Struct, frozen=True):
 class Tick(Struct, frozen=True):
     """Decide now. ``limit`` bounds how many work items are taken (None: all that are ready).
 
-    ``steps`` bounds how much work is done for one item: a longer search is suspended, which ends the tick.
-    Later ticks resume it in turn with the items of other namespaces. None: every search is run to its end.
+    ``steps`` bounds how much is searched for one item, which is undecided then; namespaces whose items take
+    many steps in vain take turns with the others. None: every search is run to its end, in the queue's order.
 
     ``now`` is in seconds, by any clock that only goes forward: with it an item that was refused backs off
     before it is tried again, longer with each refusal. Without it nothing backs off, and nothing is reserved.

@@ -160,13 +160,6 @@ class MemberSort(Plugin):
         """Members that belong on one node, for explanations; None when the plugin makes no such sets."""
         return None
 
-    def set_aside(self) -> object:
-        """The gang's cycle is interrupted by others: give up and return what is held of it."""
-        return None
-
-    def take_up(self, kept: object) -> None:
-        """The cycle goes on, with what was set aside."""
-
 
 class PreFilter(Plugin):
     """Looks at a work item once, before any node."""

@@ -217,13 +217,6 @@ class Decision(Struct, frozen=True):
         return self.outcome.bindings
 
 
-class Suspended(Struct, frozen=True):
-    """The decision about an item was suspended after so many steps; a later tick resumes it."""
-
-    key: str
-    steps: int
-
-
 class Relaxation(Struct, frozen=True, kw_only=True):
     """A requirement of a gang that counts for a time only, and when it falls."""
 
@@ -307,7 +300,7 @@ class Released(Struct, frozen=True):
 
 
 #: What ``Engine.handle`` returns, in the order in which it happened.
-Output = Decision | Suspended | Reserved | Released | PreemptionEnded
+Output = Decision | Reserved | Released | PreemptionEnded
 
 
 def outcomes_of(outputs: Iterable[Output]) -> list[Outcome]:

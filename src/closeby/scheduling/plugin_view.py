@@ -11,7 +11,7 @@ from closeby.objects.arrays import Amounts, Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PortOrDisk
-from closeby.scheduling.pace import UNPACED
+from closeby.scheduling.steps import Steps
 from closeby.topology.labels import MISSING, LabelColumn
 from closeby.topology.tree import Tree
 
@@ -218,7 +218,7 @@ class NodeColumn(Generic[Value]):
 class CycleState:
     """Scratch of one cycle; plugins keep what they computed in ``data`` under their own name."""
 
-    __slots__ = ("anchors", "data", "group", "more_filters", "pace", "placed", "tree")
+    __slots__ = ("anchors", "data", "group", "more_filters", "placed", "steps", "tree")
 
     def __init__(
         self, group: PodGroup | None = None, tree: Tree | None = None, anchors: tuple[int, ...] = ()
@@ -232,7 +232,7 @@ class CycleState:
         #: Members placed in this cycle so far, in order, with their slot; the cycle's statement keeps it.
         self.placed: list[tuple[Pod, int]] = []
         #: Counts the work done; plugins whose work grows with their input count theirs.
-        self.pace = UNPACED
+        self.steps = Steps()
         self.data: dict[Hashable, object] = {}
         #: Filters of this cycle alone; they are asked after the profile's.
         self.more_filters: tuple[Filter, ...] = ()

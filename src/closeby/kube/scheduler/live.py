@@ -46,7 +46,7 @@ from closeby.objects.process import Contained, Say, collector_paused, settle, sp
 from closeby.reading.configuration import Configuration
 from closeby.reading.registry import OWN_GROUP
 from closeby.scheduling.events import Event, FlushUnschedulable, Tick
-from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Suspended, outcomes_of
+from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, outcomes_of
 from closeby.scheduling.preempting.records import PreemptionEnded
 
 #: Who we are in Events.
@@ -56,9 +56,9 @@ DEFAULT_NAME: Final = "closeby"
 _TURN: Final = 0.05
 #: Seconds in which the requests for the next pages of lists are sent.
 _REQUESTS_SENT: Final = 0.002
-#: Steps of one decision after which it is suspended (see ``closeby.scheduling.pace``): some 20 ms of work, so
-#: that even where the processor is shared by many no decision holds the loop for 200 ms.
-STEPS: Final = 20_000
+#: Steps of one decision after which it searches no more (see ``closeby.scheduling.steps``): some 0.3 s, for
+#: which bindings, changes and probes wait.
+STEPS: Final = 300_000
 #: Seconds after which all that waits is looked at again, should something happen that no watch reports:
 #: what is said may be that old, and users do not see the same in other words more often.
 _LOOK_AT_ALL_EVERY: Final = 60.0
@@ -165,7 +165,7 @@ class LiveScheduler:
         self._broken: Exception | None = None
         #: When everything that waits is looked at again (monotonic seconds).
         self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
-        #: Whether more is left to decide than there was time for, and whether a search was ever suspended.
+        #: Whether more is left to decide than there was time for, and whether one decision ever took a turn.
         self._more = self._searches = False
         #: Whether starts that were cut off are being carried on.
         self._resumed = False
@@ -358,10 +358,7 @@ class LiveScheduler:
             took, now = time.monotonic() - now, time.monotonic()
             self._meters.decided(outcomes_of(outputs), took)
             self._carry_out(outputs)
-            for suspended in (one for one in outputs if isinstance(one, Suspended)):
-                self._meters.suspended(suspended.key, took)
-                self._searches = True
-                return True
+            self._searches |= took > _TURN
         return True
 
     def _catch_up(self) -> bool:

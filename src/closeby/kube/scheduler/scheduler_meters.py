@@ -30,9 +30,6 @@ _MANY: Final = 15
 #: What single nodes are called among the levels, whatever alias a topology gives them.
 _NODE: Final = "hostname"
 
-#: Decisions under way of which the time is kept; those of items that are gone may be among them.
-_MOST_SUSPENDED: Final = 1_000
-
 
 def _doubling(first: float, count: int) -> tuple[float, ...]:
     return tuple(first * 2.0**power for power in range(count))
@@ -53,8 +50,6 @@ class SchedulerMeters(Meters):
         self.profile = profile
         #: By uid.
         self.waits: dict[str, PodWait] = {}
-        #: By work item: seconds that its decision took before it was suspended.
-        self._suspended: dict[str, float] = {}
         self.engine: Engine | None = None
         self.use: UsageMeters | None = None
         self.in_flight: Callable[[], tuple[int, int]] = lambda: (0, 0)
@@ -189,18 +184,11 @@ class SchedulerMeters(Meters):
         else:
             wait.over = True
 
-    def suspended(self, key: str, seconds: float) -> None:
-        """The decision about a work item was interrupted; its seconds count when it ends."""
-        if len(self._suspended) >= _MOST_SUSPENDED:
-            self._suspended.clear()
-        self._suspended[key] = self._suspended.get(key, 0.0) + seconds
-
     def decided(self, outcomes: Iterable[Outcome], seconds: float) -> None:
         """What one batch of decisions came to; each work item counts with an equal share of ``seconds``."""
         batch = tuple(outcomes)
         if not batch:
             return
-        seconds += sum(self._suspended.pop(item_key(one.kind, one.key), 0.0) for one in batch)
         self._rounds.observe(seconds)
         for outcome in batch:
             self._decided(outcome, seconds / len(batch))
@@ -294,7 +282,6 @@ class SchedulerMeters(Meters):
     def shows(self, engine: Engine) -> None:
         """The caches and queues of this engine are shown, which knows of no pod yet."""
         self.waits.clear()
-        self._suspended.clear()
         self.engine = engine
         self.use = UsageMeters(engine)
         self.gangs.shows(engine)

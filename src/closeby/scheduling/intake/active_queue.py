@@ -15,6 +15,9 @@ Entry = tuple[SortKey, str]
 FEW: Final = 8
 #: Items that were taken and are still in the list.
 TAKEN: Final = 1024
+#: Steps in vain, or of one decision, after which a namespace is throttled. For what it takes then the others
+#: get as much.
+ALLOWANCE: Final = 20_000
 
 
 class _Ordered:
@@ -75,7 +78,7 @@ class ActiveQueue:
         self._ordinary = _Ordered()
         #: The items of throttled namespaces, by namespace.
         self._throttled: dict[str, _Ordered] = {}
-        #: By namespace: steps of decisions that placed nothing, since nothing of it was active or suspended.
+        #: By namespace: steps of decisions that placed nothing, since nothing was active.
         self._used: dict[str, int] = {}
         #: Steps that throttled namespaces may use before the others; below 0 it is the others' turn.
         self._credit = 0
@@ -95,24 +98,24 @@ class ActiveQueue:
             return self._throttled[min(self._throttled, key=self._turn)].pop()
         return self._ordinary.pop()
 
-    def charge(self, key: str, steps: int, allowance: int, *, in_vain: bool) -> None:
-        """A decision about an item took so many steps; ``in_vain``: it placed nothing (yet)."""
+    def charge(self, key: str, steps: int, *, in_vain: bool) -> None:
+        """A decision about an item took so many steps; ``in_vain``: it placed nothing."""
         namespace = namespace_of(key)
         was_throttled = namespace in self._throttled
-        if in_vain or was_throttled:
+        if in_vain or steps >= ALLOWANCE or was_throttled:
             self._used[namespace] = self._used.get(namespace, 0) + steps
-            if self._used[namespace] >= allowance and not was_throttled:
+            if self._used[namespace] >= ALLOWANCE and not was_throttled:
                 self._throttle(namespace)
         if namespace in self._throttled:
             # Bounded: however long they were alone, the others need not make up for all of it.
-            self._credit = max(self._credit - steps, -allowance)
+            self._credit = max(self._credit - steps, -max(steps, ALLOWANCE))
         elif self._throttled:
             self._credit = min(self._credit + steps, 0)
         if not self._throttled:
             self._credit = 0
 
     def settle(self) -> None:
-        """Nothing is active or suspended: no namespace is throttled any more."""
+        """Nothing is active: no namespace is throttled any more."""
         self._throttled.clear()
         self._used.clear()
         self._credit = 0

@@ -48,8 +48,6 @@ class SchedulingQueue:
         self._items: dict[str, _Queued] = {}
         #: The active items in order; may also hold some that are no longer active.
         self._active = ActiveQueue()
-        #: Active items whose decision is suspended.
-        self._suspended: set[str] = set()
         self._active_keys: set[str] = set()
         self._classes: dict[Hashable, ItemClass] = {}
         #: Unschedulable item -> its equivalence class, in the order in which they were refused.
@@ -196,13 +194,7 @@ class SchedulingQueue:
                 continue
             self._active_keys.remove(key)
             item_class = self._trying.get(key)
-            if (
-                key in self._suspended
-                or item_class is None
-                or item_class.may_preempt
-                or not self._in_vain(item_class)
-            ):
-                self._suspended.discard(key)
+            if item_class is None or item_class.may_preempt or not self._in_vain(item_class):
                 return key
             # The item before it took the room: there is nothing to decide.
             del self._trying[key]
@@ -213,18 +205,9 @@ class SchedulingQueue:
         self._active.settle()
         return None
 
-    def charge(self, key: str, steps: int, allowance: int, *, in_vain: bool) -> None:
-        """A decision about an item took so many steps of the allowance of a turn."""
-        self._active.charge(key, steps, allowance, in_vain=in_vain)
-
-    def suspended(self, key: str) -> bool:
-        """Whether the decision about an active item is suspended."""
-        return key in self._suspended
-
-    def suspend(self, key: str) -> None:
-        """The decision about an item was suspended: the item keeps its place and stays active."""
-        self._suspended.add(key)
-        self._add_active(key)
+    def charge(self, key: str, steps: int, *, in_vain: bool) -> None:
+        """A decision about an item took so many steps."""
+        self._active.charge(key, steps, in_vain=in_vain)
 
     def add_unschedulable(
         self,
@@ -265,7 +248,7 @@ class SchedulingQueue:
         False, and nothing was done, where they can't share their class.
         """
         item_class = self._waiting.get(other)
-        if item_class is None or item_class.key == other or self._suspended or key in self._trying:
+        if item_class is None or item_class.key == other or key in self._trying:
             return False
         queued = self._items[key]
         if queued.priority != self._items[other].priority:
@@ -277,7 +260,7 @@ class SchedulingQueue:
     def take_like(self, other: str, alike: Callable[[str], bool]) -> Iterator[str]:
         """Take the items that come first as long as they are ``alike``; each waits like the ``other`` one."""
         item_class = self._waiting.get(other)
-        if item_class is None or item_class.key == other or self._suspended:
+        if item_class is None or item_class.key == other:
             return
         items, priority = self._items, self._items[other].priority
         active, waiting, trying, pop = self._active_keys, self._waiting, self._trying, self._active.pop
@@ -321,7 +304,6 @@ class SchedulingQueue:
             self._forget_if_empty(item_class)
         self._items.pop(key, None)
         self._active_keys.discard(key)
-        self._suspended.discard(key)
         self._end_trial(key)
 
     def validate(self, settled: bool) -> None:
@@ -344,7 +326,6 @@ class SchedulingQueue:
             )
         assert sum(sum(1 for _ in item_class) for item_class in self._classes.values()) == len(self._waiting)
         assert self._trying.keys() <= self._active_keys, "an item is tried, but not active"
-        assert self._suspended <= self._active_keys, "a decision is suspended, but its item is not active"
         entries = set(self._active)
         assert all((self._items[key].place, key) in entries for key in self._active_keys), (
             "an active item is missing from the heaps"
@@ -359,7 +340,6 @@ class SchedulingQueue:
             item_class.retry_all = True
             self._back_off(item_class)
             return
-        self._suspended.discard(key)
         self.activate(key)
 
     def _move(

@@ -5,7 +5,7 @@ up to date.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -22,7 +22,6 @@ from closeby.scheduling.judging.interactions import Interactions, KnownInteracti
 from closeby.scheduling.judging.keys import ClassKeys, ToldApart, all_equal
 from closeby.scheduling.judging.pod_classes import PodClass, Share, masks_of
 from closeby.scheduling.judging.reserved import ReservedMask
-from closeby.scheduling.pace import UNPACED, Pace
 
 #: Sets of pods of which it is remembered what classes they are of.
 _REMEMBERED_PODS: Final = 64
@@ -37,12 +36,8 @@ class ClassTable:
         filters: Sequence[Filter],
         scorers: Sequence[Weighted],
         reserved: ReservedMask | None = None,
-        pace: Pace = UNPACED,
     ) -> None:
-        """``reserved``: pods that must keep off reserved nodes are of other classes while it applies.
-
-        ``pace`` counts work that can't be suspended.
-        """
+        """``reserved``: pods that must keep off reserved nodes are of other classes while it applies."""
         self._cluster = cluster
         self._filters = tuple(filters)
         #: Scorers whose scores are never kept: they depend on other nodes or on what was placed.
@@ -60,7 +55,6 @@ class ClassTable:
         self.domain_filters = tuple(one for one in self._filters if isinstance(one, DomainFilter))
         #: None: none are known.
         self._interactions: KnownInteractions | None = None
-        self._pace = pace
         self._reserved = ReservedMask() if reserved is None else reserved
         #: By keys of pods, as long as they are in use.
         self._by_key: WeakValueDictionary[Hashable, PodClass] = WeakValueDictionary()
@@ -128,7 +122,11 @@ class ClassTable:
 
     def interactions(self, demand: Sequence[Share]) -> Interactions | None:
         """How pods that are placed together constrain each other; None: none of them has a constraint."""
-        return self._among(demand, self._pace.note)
+        if not self._constrained(share.pods[0] for share in demand):
+            return None
+        if self._interactions is None:
+            self._interactions = KnownInteractions(self._cluster.population, self.domain_filters)
+        return self._interactions.among(demand)
 
     def affect_each_other(self, demand: Sequence[Share]) -> bool:
         """Whether a placement of one of these pods may change where others of them may go."""
@@ -136,19 +134,6 @@ class ClassTable:
             return False
         found = self.interactions(demand)
         return found is not None and found.any
-
-    def compare_terms(self, pods: Sequence[Pod], pace: Pace) -> None:
-        """See how pods constrain each other before it is asked: this may be suspended."""
-        among = self._among(self.shares(pods), pace.take) if self._constrained(pods) else None
-        if among is not None:
-            among.compare()
-
-    def _among(self, demand: Sequence[Share], steps: Callable[[int], None]) -> Interactions | None:
-        if not self._constrained(share.pods[0] for share in demand):
-            return None
-        if self._interactions is None:
-            self._interactions = KnownInteractions(self._cluster.population, self.domain_filters)
-        return self._interactions.among(demand, steps)
 
     def _constrained(self, pods: Iterable[Pod]) -> bool:
         return any(plugin.constrained(pod) for pod in pods for plugin in self.domain_filters)

@@ -4,7 +4,7 @@ Each constraint is compared once with all classes of labels, in columns, however
 thousands of different pods are not compared pair by pair.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -24,9 +24,6 @@ _REMEMBERED: Final = 64
 _MOST_KEYS: Final = 4
 _MOST_KINDS: Final = 2048
 #: Classes of labels with which a constraint is compared in one step.
-_PER_STEP: Final = 1000
-
-_Steps = Callable[[int], None]
 
 
 class Apart(NamedTuple):
@@ -56,12 +53,10 @@ class Interactions:
     """How the pods of one demand constrain each other."""
 
     def __init__(
-        self, population: Population, filters: Sequence[DomainFilter], demand: Sequence[Share], steps: _Steps
+        self, population: Population, filters: Sequence[DomainFilter], demand: Sequence[Share]
     ) -> None:
-        """``steps`` is called with the number of steps that comparing takes."""
         self._population = population
         self._filters = filters
-        self._steps = steps
         self._demand = tuple(demand)
         #: The classes of labels with their places, and by place how many pods have each.
         self._labels: dict[LabelClass, int] = {}
@@ -90,11 +85,6 @@ class Interactions:
             ):
                 return True
         return False
-
-    def compare(self) -> None:
-        """Compare all constraints with all labels, as far as that has not been done. This takes the steps."""
-        for constraint in range(len(self._list)):
-            self._selected(constraint)
 
     def helpers(self, place: int, *, own: bool = True) -> Iterator[Pod]:
         """Pods that count for those of a share, other than by anti-affinity: for each set of constraints one.
@@ -172,7 +162,6 @@ class Interactions:
         known = self._packed.get(constraint)
         if known is None:
             terms = self._list[constraint].terms
-            self._steps(1 + len(terms) * count // _PER_STEP)
             rows = [self._matcher.classes_for(self._matcher.add_term(term)) for term in terms]
             known = self._packed[constraint] = np.packbits(np.logical_and.reduce(rows))
         return np.unpackbits(known, count=count).view(np.bool_)
@@ -234,11 +223,8 @@ class KnownInteractions:
         #: The population's when these were seen.
         self._epoch: object = None
 
-    def among(self, demand: Sequence[Share], steps: _Steps) -> Interactions:
-        """How pods that are placed together constrain each other.
-
-        ``steps`` is called with the number of steps that it takes.
-        """
+    def among(self, demand: Sequence[Share]) -> Interactions:
+        """How pods that are placed together constrain each other."""
         population = self._population
         key = tuple([id(share.pods) for share in demand])
         if self._epoch is not population.epoch or len(self._known) >= _REMEMBERED:
@@ -246,7 +232,7 @@ class KnownInteractions:
         found = self._known.get(key)
         while found is None:
             self._epoch = population.epoch
-            found = Interactions(population, self._filters, demand, steps)
+            found = Interactions(population, self._filters, demand)
             if self._epoch is not population.epoch:
                 found = None  # Labels became known by which pods differ that did not before.
         self._known[key] = found

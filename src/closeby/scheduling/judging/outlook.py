@@ -17,7 +17,6 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason, Rejection
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.pace import Pace
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.services import Traffic
 
@@ -33,10 +32,7 @@ class Outlook:
     By kind as in ``Traffic``: K kinds, L locations.
     """
 
-    def __init__(
-        self, cluster: Cluster, table: ClassTable, traffic: Traffic, pods: Sequence[Pod], pace: Pace
-    ) -> None:
-        self._pace = pace
+    def __init__(self, cluster: Cluster, table: ClassTable, traffic: Traffic, pods: Sequence[Pod]) -> None:
         self._traffic = traffic
         self._kind_of = dict(zip((pod.uid for pod in pods), traffic.kinds.tolist(), strict=True))
         self._one_of = {kind: pod for pod, kind in zip(pods, traffic.kinds.tolist(), strict=True)}
@@ -59,6 +55,7 @@ class Outlook:
         kind = self._kind_of[pod.uid]
         found = self._known.get(kind)
         if found is None:
+            state.steps.take(50 + self._could.size // 20)
             found = np.ones(self._could.shape[1], dtype=np.bool_)
             for _, masks in self._masks(kind):
                 found &= masks.all(axis=0)
@@ -96,7 +93,6 @@ class Outlook:
             self._could, self._left = self._first.copy(), self._counts.copy()
             self._known.clear()
         for pod, slot in placed[count:]:
-            self._pace.take(20 + self._could.size // 500)
             kind = self._kind_of[pod.uid]
             self._left[kind] -= 1
             peers = np.flatnonzero(self._bounded[kind])
@@ -120,7 +116,6 @@ class Outlook:
         if not len(peers):
             return
         locations, size = self._traffic.locations, len(self._traffic.between)
-        self._pace.take(50 + len(peers) * (len(locations) + size * size) // 500)
         has = self._by_location(self._could)
         near = np.zeros((len(peers), size), dtype=np.bool_)
         for equal, within in self._by_limit(self._traffic.limits[kind, peers]):
@@ -165,12 +160,11 @@ class Outlook:
         rules = [
             (pairs.astype(np.float32), np.maximum(within, here)) for pairs, within in self._by_limit(limits)
         ]
-        before, (cases, kinds, places) = -1, found.shape
+        before = -1
         while (count := int(found.sum())) != before:
             before = count
             broken = np.zeros(found.shape, dtype=np.bool_)
             for pairs, within in rules:
-                self._pace.take(20 + cases * kinds * places * (kinds + places) // 5000)
                 out_of_reach = found.astype(np.float32) @ within == 0
                 broken |= pairs @ out_of_reach.astype(np.float32) > 0
             found &= ~broken
@@ -236,7 +230,7 @@ def look_ahead(
     """Whether what was placed leaves others of these pods no node at all; ``LooksAhead`` minds that then."""
     if not np.isfinite(traffic.limits).any():
         return False
-    outlook = Outlook(cluster, table, traffic, pods, state.pace)
+    outlook = Outlook(cluster, table, traffic, pods)
     if not outlook.strands(state):
         return False
     state.more_filters = (LooksAhead(outlook, cluster),)

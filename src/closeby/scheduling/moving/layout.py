@@ -12,7 +12,6 @@ from closeby.objects.arrays import Amounts, Bools, Costs, Counts, Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.pace import UNPACED, Pace
 from closeby.scheduling.services import Traffic
 from closeby.topology.tree import Tree
 
@@ -44,7 +43,6 @@ def sites_of(
     pods: Sequence[Pod],
     keep: Iterable[int],
     flat_tree: Tree,
-    pace: Pace = UNPACED,
 ) -> Sites:
     """The nodes worth looking at for pods of which none has a node now; ``keep`` are among them.
 
@@ -55,7 +53,7 @@ def sites_of(
     class_of = {pod.uid: place for place, share in enumerate(shares) for pod in share.pods}
     fits = np.stack([share.pod_class.fits for share in shares])
     positions = flat_tree.position_of
-    slots = _worth_looking_at(shares, traffic, len(pods), keep, positions, pace)
+    slots = _worth_looking_at(shares, traffic, len(pods), keep, positions)
     slots = slots[np.argsort(positions[slots], kind="stable")]
     demands = [cluster.demand(pod.spec) for pod in pods]
     rows = sorted({row for demand in demands for row in demand.rows})
@@ -77,7 +75,7 @@ def sites_of(
 
 
 def _worth_looking_at(
-    shares: Sequence[Share], traffic: Traffic, count: int, keep: Iterable[int], positions: Ints, pace: Pace
+    shares: Sequence[Share], traffic: Traffic, count: int, keep: Iterable[int], positions: Ints
 ) -> Ints:
     fits = np.stack([share.pod_class.fits for share in shares])
     usable = np.flatnonzero((fits > 0).any(axis=0))
@@ -89,7 +87,6 @@ def _worth_looking_at(
     near = np.where(allowed, traffic.standing, farthest).sum(axis=0)
     chosen = [kept]
     for share in shares:
-        pace.take(50 + len(positions) // 10)
         room = share.pod_class.fits
         slots = np.flatnonzero(room > 0)
         locations = traffic.locations[slots]

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from closeby.objects.arrays import Bools, Floats
 from closeby.scheduling.moving.layout import Layout, Sites, Snapshot
-from closeby.scheduling.pace import UNPACED, Pace
 from closeby.scheduling.services import Traffic
+from closeby.scheduling.steps import Steps
 
 #: Moves and swaps in all up to which looking at all of them is quicker than looking at one pod after another.
 AT_ONCE_UP_TO = 50_000
@@ -157,17 +157,19 @@ class Searched(Struct, frozen=True, kw_only=True):
     spent: bool
 
 
-def improve(traffic: Traffic, sites: Sites, before: Sequence[int | None], pace: Pace = UNPACED) -> Searched:
+def improve(
+    traffic: Traffic, sites: Sites, before: Sequence[int | None], steps: Steps | None = None
+) -> Searched:
     """Lower the cost of traffic among pods; ``before`` holds the slot of each, None for those without one."""
     active = [pod for pod, slot in enumerate(before) if slot is not None]
     layout = Layout(traffic, sites, active)
     small = len(active) * (len(active) + len(sites.slots)) <= AT_ONCE_UP_TO
-    search = _Search(layout, pace, Neighbourhood(traffic, sites, layout) if small else None)
+    search = _Search(layout, steps or Steps(), Neighbourhood(traffic, sites, layout) if small else None)
     at = {slot: site for site, slot in enumerate(sites.slots.tolist())}
     return search.run([at[slot] for slot in before if slot is not None], len(before))
 
 
-def place_all(traffic: Traffic, sites: Sites, pace: Pace = UNPACED) -> tuple[int | None, ...] | None:
+def place_all(traffic: Traffic, sites: Sites, steps: Steps | None = None) -> tuple[int | None, ...] | None:
     """A slot for each pod, none of which has a place now, with all limits kept; None when none was found.
 
     For pods of which some found no place one after another: those before stood in their way.
@@ -175,17 +177,17 @@ def place_all(traffic: Traffic, sites: Sites, pace: Pace = UNPACED) -> tuple[int
     if sites.pinned.any() or not len(sites.slots):
         return None
     layout = Layout(traffic, sites, range(len(traffic.kinds)))
-    return _Search(layout, pace).place_all()
+    return _Search(layout, steps or Steps()).place_all()
 
 
 class _Search:
-    def __init__(self, layout: Layout, pace: Pace, neighbourhood: Neighbourhood | None = None) -> None:
+    def __init__(self, layout: Layout, steps: Steps, neighbourhood: Neighbourhood | None = None) -> None:
         """``neighbourhood`` is that of the layout; None when there is none worth looking at as a whole.
 
-        The ``pace`` counts each look and each change. Nothing here is seen by others, or sees them.
+        Each look and each change takes some of the decision's ``steps``.
         """
         self._layout = layout
-        self._pace = pace
+        self._steps = steps
         pods, sites_, kinds = len(layout.pods), len(layout.locations), len(layout.costs)
         #: Steps of a look at all moves and swaps of one pod, or of the whole layout at once, and of a change.
         self._look = 40 + (pods + sites_) // 20
@@ -199,14 +201,14 @@ class _Search:
 
     @property
     def _spent(self) -> bool:
-        return self._layout.evaluated >= self._budget
+        return self._layout.evaluated >= self._budget or self._steps.over
 
     def run(self, start: Sequence[int], count: int) -> Searched:
         """From a first placement to the best one found."""
         layout = self._layout
         each = 1 + layout.costs.size // FIGURES_A_STEP
         for pod, site in enumerate(start):
-            self._pace.take(each)
+            self._steps.take(each)
             layout.place(pod, site)
         cost_before = layout.cost()
         self._descend()
@@ -238,7 +240,7 @@ class _Search:
         here, cost, idle, stuck, elsewhere = best, least, 0, 0, False
         while idle < PATIENCE and not self._spent and least > layout.epsilon and len(self._movable) > 1:
             idle, stuck = idle + 1, stuck + 1
-            self._pace.take(100 + 10 * self._change)
+            self._steps.take(100 + 10 * self._change)
             if stuck > STUCK:
                 elsewhere, stuck = not elsewhere, 0
                 if elsewhere and self._gather(self._random.randrange(len(layout.locations))):
@@ -265,6 +267,8 @@ class _Search:
         best, least = None, np.inf
         for largest_first in (False, True):
             for site in self._first_sites():
+                if self._steps.over:
+                    break
                 gathered = self._gather(site, largest_first=largest_first)
                 if gathered and not layout.keeps_limits():
                     self._descend()  # A broken limit costs more than all traffic.
@@ -277,16 +281,16 @@ class _Search:
         """Moves and swaps that save, until none is left."""
         layout, neighbourhood = self._layout, self._neighbourhood
         if neighbourhood is not None:
-            self._pace.take(self._look_at_all)
+            self._steps.take(self._look_at_all)
             while not self._spent and (step := neighbourhood.best()) is not None:
                 step.take(layout)
-                self._pace.take(self._look_at_all + 2 * self._change)
+                self._steps.take(self._look_at_all + 2 * self._change)
             return
         saved = True
         while saved and not self._spent:
             saved = False
             for pod in self._movable:
-                self._pace.take(self._look + 2 * self._change)
+                self._steps.take(self._look + 2 * self._change)
                 change, site = layout.best_move(pod)
                 swapped, other = layout.best_swap(pod)
                 if min(change, swapped) >= -layout.epsilon:
@@ -329,7 +333,7 @@ class _Search:
         sizes = layout.sizes() if largest_first else None
         first = True
         while len(waiting):
-            self._pace.take(self._look + self._change)
+            self._steps.take(self._look + self._change)
             equal = waiting
             for figures in (ties, everyone) if sizes is None else (sizes, ties, everyone):
                 own = figures[equal]
@@ -359,7 +363,7 @@ class _Search:
     def _exchange(self) -> bool:
         """The pods of one site against those of another; False (and nothing changed) when they don't fit."""
         layout, draw = self._layout, self._random
-        self._pace.take(20 + len(self._movable) // 10)
+        self._steps.take(20 + len(self._movable) // 10)
         used = sorted(set(layout.at[self._movable].tolist()))
         here, there = draw.choice(used), draw.randrange(len(layout.locations))
         if here == there:
@@ -367,7 +371,7 @@ class _Search:
         before = layout.snapshot()
         moving = [(pod, there) for pod in self._movable if layout.at[pod] == here]
         moving += [(pod, here) for pod in self._movable if layout.at[pod] == there]
-        self._pace.take(2 * self._change * len(moving))
+        self._steps.take(2 * self._change * len(moving))
         for pod, _ in moving:
             layout.lift(pod)
         for pod, site in moving:

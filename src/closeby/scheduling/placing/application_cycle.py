@@ -96,7 +96,7 @@ class _ApplicationCycle:
             kind = tools.table.key_of(pod)
             if kind not in seen:
                 seen.add(kind)
-                tools.pace.take(50 + tools.cluster.capacity // 100)
+                tools.steps.take(50 + tools.cluster.capacity // 100)
                 tools.table.of(pod)
         kinds = need_of_any(tools.table, pods).some
         return [tools.rooms.takes(want, keep_off=tools.reserved.applies) for want in kinds]
@@ -123,7 +123,7 @@ class _ApplicationCycle:
                 kept_out.clear()
                 continue
             if kind not in kept_out:
-                self._state.pace.take(100 + self._tools.cluster.capacity // 50)
+                self._state.steps.take(100 + self._tools.cluster.capacity // 50)
                 why = self._tools.diagnosis.why_no_node(self._state, pod)
                 kept_out[kind] = why.reason, why.message
             left.append((pod, *kept_out[kind]))
@@ -135,10 +135,10 @@ class _ApplicationCycle:
         before = tuple(self._state.placed)
         self._statement.discard()
         slots, flat = [slot for _, slot in before], tools.topologies.flat()
-        sites = sites_of(tools.cluster, tools.table, traffic, pods, slots, flat, tools.pace)
-        start = place_all(traffic, sites, tools.pace)
+        sites = sites_of(tools.cluster, tools.table, traffic, pods, slots, flat)
+        start = place_all(traffic, sites, tools.steps)
         if start is not None:
-            found = improve(traffic, sites, start, tools.pace)
+            found = improve(traffic, sites, start, tools.steps)
             wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
             if self._assume_again(wanted):
                 return _improvement(found, found.cost)
@@ -151,8 +151,8 @@ class _ApplicationCycle:
         before = tuple(self._state.placed)
         home, flat = {pod.uid: slot for pod, slot in before}, tools.topologies.flat()
         self._statement.discard()
-        sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), flat, tools.pace)
-        found = improve(traffic, sites, [home.get(pod.uid) for pod in pods], tools.pace)
+        sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), flat)
+        found = improve(traffic, sites, [home.get(pod.uid) for pod in pods], tools.steps)
         wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
         final = found.cost
         if not self._assume_again(wanted):
@@ -172,7 +172,7 @@ class _ApplicationCycle:
         self._statement.discard()
         as_wanted = True
         for pod, slot in wanted:
-            self._state.pace.take(50 + self._tools.cluster.capacity // 500)
+            self._state.steps.take(50 + self._tools.cluster.capacity // 500)
             self._note(pod)
             allowed = self._tools.allows(self._state, pod, slot)
             as_wanted &= allowed

@@ -22,7 +22,7 @@ from closeby.topology.tree import Domain, Tree
 
 #: Fewer equal pods than this are placed one by one: to prepare a run takes as long as two pods.
 LEAST_RUN = 4
-#: Nodes looked at in one go, over the pods of a run; then the decision may be suspended.
+#: Nodes looked at in one go, over the pods of a run.
 MOST_LOOKED_AT = 200_000
 
 
@@ -85,7 +85,7 @@ class ByScore:
         nodes = self._cluster.capacity if allowed is None else int(np.count_nonzero(allowed))
         while len(left) >= LEAST_RUN and self._may_run(left):
             size = min(len(left), max(MOST_LOOKED_AT // (nodes + 200), 16))
-            self._state.pace.take(60 + size * (3 + nodes // 500))
+            self._state.steps.take(60 + size * (3 + nodes // 500))
             run = self._run(left[:size], allowed)
             if run is None:
                 break
@@ -118,7 +118,7 @@ class ByScore:
 
     def best_node(self, pod: Pod, allowed: Bools | None) -> int | None:
         """The feasible slot with the greatest total, of equals the first by name; None if there is none."""
-        self._state.pace.take(50 + self._cluster.capacity // 500)
+        self._state.steps.take(50 + self._cluster.capacity // 500)
         pod_class = self._table.of(pod)
         filters = (*pod_class.blind_filters, *self._state.more_filters)
         fleeting = active_scorers(self._table.fleeting, self._state, pod)

@@ -114,7 +114,6 @@ class CountedSegments:
         self._attempt = attempt
         self._capacity = attempt.tools.cluster.capacity
         self._table = attempt.tools.table
-        self._pace = attempt.tools.pace
         self._strategy = attempt.group.strategy
         self._statement = attempt.statement
         self._rules = rules
@@ -180,9 +179,8 @@ class CountedSegments:
             inside = scope if candidate is None else scope.narrowed(candidate, self._capacity)
             before = self._statement.checkpoint()
             narrowed = replace(run, inside=inside)
-            # What was counted before a suspension may have been taken since.
             same = inside.mask is scope.mask and inside.tree in (None, self._tree)
-            known = room if same and not self._pace.disturbed else None
+            known = room if same else None
             if used is not None and known is None:
                 known = self._room(narrowed, strict=strict, used=used)
             verdict = self._place(narrowed, known, strict=strict)
@@ -356,9 +354,7 @@ class CountedSegments:
                 shares = room.share_out(domain, depth, run.wanted, self._strategy, means)
                 shares = None if shares is None else first_of(shares, len(run.pods))
             else:
-                shares, exact = room.share_out_sizes(
-                    domain, depth, sizes.tolist(), self._strategy, means, self._pace
-                )
+                shares, exact = room.share_out_sizes(domain, depth, sizes.tolist(), self._strategy, means)
         if shares is not None and self._into(run, shares):
             return Verdict.FEASIBLE
         return Verdict.INFEASIBLE if exact else Verdict.UNDECIDED

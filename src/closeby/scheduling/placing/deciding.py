@@ -143,7 +143,7 @@ def place_pod(tools: Tools, pod: Pod, allowed: Bools | None = None) -> Attempt:
     statement = tools.statement(state)
     slot = tools.filler(statement).best_node(pod, allowed)
     if slot is None:
-        tools.pace.take(200 + tools.cluster.capacity // 50)
+        tools.steps.take(200 + tools.cluster.capacity // 50)
         tools.post_filter(state, (pod,))
         inside = None if allowed is None else np.flatnonzero(allowed & tools.cluster.alive[: len(allowed)])
         why = tools.diagnosis.why_no_node(state, pod, inside)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
+from typing import Final
 
 import numpy as np
 
@@ -14,10 +15,8 @@ from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import EVERYWHERE, Distinctions, NodeSet, mean_scores, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.by_score import ByScore
 from closeby.scheduling.placing.descent import descend
-from closeby.scheduling.placing.many_kinds import steps_beyond
 from closeby.scheduling.placing.mutual import Mutual
 from closeby.scheduling.placing.statement import Checkpoint, Statement
 from closeby.scheduling.placing.sums import Sums
@@ -25,7 +24,11 @@ from closeby.scheduling.placing.trial import Trial
 from closeby.scheduling.placing.unequal import UnequalFill
 from closeby.scheduling.solving.best_fit import Fit
 from closeby.scheduling.solving.program import Verdict
+from closeby.scheduling.steps import Budget
 from closeby.topology.tree import Domain, Tree
+
+#: Steps for each further kind of pods in one candidate.
+_PER_KIND: Final = 100
 
 
 class Filler:
@@ -60,7 +63,7 @@ class Filler:
     ) -> bool:
         """Place all pods inside a candidate (None: anywhere in the scope); False leaves nothing placed."""
         demand = self._table.shares(pods)
-        self._state.pace.note(steps_beyond(len(demand)))
+        self._state.steps.take(_PER_KIND * len(demand[1:]))
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         tree = inside.tree or self._flat_tree()
         mark = self._statement.checkpoint()
@@ -299,7 +302,7 @@ class Filler:
     @cached_property
     def sums(self) -> Sums:
         """What sums of resources say about unequal pods."""
-        return Sums(self._cluster, self._table, self._state.pace)
+        return Sums(self._cluster, self._table)
 
     @cached_property
     def _by_score(self) -> ByScore:

@@ -1,7 +1,7 @@
 """One cycle for a gang: its minimum in one go or nothing, then what fits of the rest."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -26,18 +26,20 @@ from closeby.scheduling.gangs.rosters import Constraints, parts, tree_of
 from closeby.scheduling.judging.needs import Need, need_of
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.outcomes import Improvement
-from closeby.scheduling.pace import BACKTRACKS, Budget, Outdated
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.growth import Growth, move_together, used_domains
-from closeby.scheduling.placing.many_kinds import judge_one_by_one
 from closeby.scheduling.placing.refusing import GangRefusal, Refusing, SearchInVain
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.segment_refusals import certainly_short
-from closeby.scheduling.placing.segment_rules import others_came
 from closeby.scheduling.placing.tools import Attempt, Left, Tools, WaitingGang, gang_refusal
 from closeby.scheduling.plugin_view import CycleState
 from closeby.scheduling.services import Traffic
+from closeby.scheduling.steps import BACKTRACKS, Budget
 from closeby.topology.constraints import Levels
+
+#: Steps to judge all nodes for one more kind of pods, and for how many nodes one more.
+_JUDGING: Final = 100
+_NODES: Final = 20
 
 
 def place_gang(tools: Tools, gang: WaitingGang) -> Attempt:
@@ -74,7 +76,7 @@ class _GangCycle:
         self._explaining = Explaining(tools, gang, self._statement) if wanted else None
         record = None if self._explaining is None else self._explaining.record
         self._filler = tools.filler(self._statement, record)
-        self._budget = Budget(tools.pace)
+        self._budget = Budget(tools.steps)
         self._growth = Growth(tools, gang, self._statement, self._filler, self._budget)
         #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
         self._most = 0
@@ -84,11 +86,10 @@ class _GangCycle:
     def run(self, minimum: Part) -> Attempt:
         """``minimum``: the gang as a tree of parts with what must find a place."""
         table, waiting = self._tools.table, self._gang.waiting
-        nodes = self._tools.cluster.capacity
         needed = minimum.needed()
-        judge_one_by_one(table, needed, nodes, self._tools.pace)
         refusal = self._tools.pre_filter(self._state, waiting)
         demand = table.beside_each_other(needed)
+        self._tools.steps.take(len(demand[1:]) * (_JUDGING + self._tools.cluster.capacity // _NODES))
         if refusal is not None:
             claims = any(pod.spec.claims for share in demand for pod in share.pods[:1])
             need = self._need(minimum, demand) if claims else None
@@ -123,9 +124,6 @@ class _GangCycle:
             return Attempt(refusal=refusal, domains=domains, tree=self._state.tree)
         explanations = () if self._explaining is None else self._explaining.pods()
         slots = self._statement.slots
-        if self._tools.pace.disturbed and others_came(self._tools, self._gang, placed):
-            self._statement.discard()
-            raise Outdated
         self._statement.commit()
         return Attempt(
             placed=placed,
@@ -222,7 +220,7 @@ class _GangCycle:
 
     def _limited(self, part: Part, share: int = 8) -> Budget:
         """A new budget for a part; where segments are searched one in ``share`` of what that is worth."""
-        budget = Budget(self._tools.pace)
+        budget = Budget(self._tools.steps)
         self._limit_to_segments(budget, part, share)
         return budget
 
@@ -324,7 +322,7 @@ class _GangCycle:
 
     def _fits_anywhere(self) -> bool | None:
         """Whether the pods fit beside each other without any topology; None: the search did not tell."""
-        budget = Budget(self._tools.pace)
+        budget = Budget(self._tools.steps)
         budget.backtracks = BACKTRACKS // 16
         anywhere = parts(self._group, self._members, Constraints(levels={}), everyone=False)
         found = self._search(without_layers(anywhere), budget)

@@ -15,12 +15,12 @@ from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.moving.layout import sites_of
 from closeby.scheduling.moving.local_search import improve
 from closeby.scheduling.outcomes import Improvement
-from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Left, Tools, WaitingGang
 from closeby.scheduling.services import Traffic
+from closeby.scheduling.steps import Budget
 from closeby.topology.tree import Domain
 
 
@@ -61,14 +61,14 @@ def move_together(
     home = {pod.uid: slot for pod, slot in statement.state.placed}
     statement.rollback(0)
     flat = tools.topologies.flat()
-    sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), flat, tools.pace)
+    sites = sites_of(tools.cluster, tools.table, traffic, pods, home.values(), flat)
     allowed = sites.allowed[sites.class_of]
     for row, pod in enumerate(pods):
         mask = confines(pod)
         if mask is not None:
             allowed[row] &= mask[sites.slots]
     sites = replace(sites, allowed=allowed, class_of=np.arange(len(pods)))
-    found = improve(traffic, sites, [home.get(pod.uid) for pod in pods], tools.pace)
+    found = improve(traffic, sites, [home.get(pod.uid) for pod in pods], tools.steps)
     wanted = [(pod, slot) for pod, slot in zip(pods, found.slots, strict=True) if slot is not None]
     final = found.cost
     if found.cost >= found.cost_before or not statement.assume_where_allowed(wanted):
@@ -90,7 +90,7 @@ class Growth:
         self._filler = filler
         self._budget = budget
         #: For all segments beyond the minimum that are searched, besides two domains for each.
-        self._rest = Budget(tools.pace)
+        self._rest = Budget(tools.steps)
         self._rest.limit_to_segments(0, 2)
 
     def inside(self, search: Search, minimum: Part) -> tuple[Left, ...]:
@@ -253,7 +253,7 @@ class Growth:
         """Why pods beyond the minimum find no node: their own reason, else that of the gang's domain."""
         tools, pod = self._tools, share.pods[0]
         tools.table.refresh(share.pod_class)
-        tools.pace.take(100 + tools.cluster.capacity // 50)
+        tools.steps.take(100 + tools.cluster.capacity // 50)
         beyond = "beyond the minimum: "
         if share.pod_class.total == 0:
             why = tools.diagnosis.why_no_node(self._state, pod)

@@ -19,7 +19,6 @@ from closeby.scheduling.gangs.parts import NodeSet, Part, mean_scores, scoped_co
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.figures import MeanScores
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.pace import HalfBudget
 from closeby.scheduling.placing.counted_segments import Proposes, SegmentedPart
 from closeby.scheduling.placing.descent import fewest
 from closeby.scheduling.placing.packing import first_of
@@ -32,6 +31,7 @@ from closeby.scheduling.placing.segment_bounds import (
 )
 from closeby.scheduling.placing.segment_room import SegmentRoom
 from closeby.scheduling.placing.segment_rules import SegmentPlacer
+from closeby.scheduling.steps import HalfBudget
 from closeby.topology.tree import Domain
 
 #: After so many domains that hold fewer segments than sums say, mixtures of pods are judged.
@@ -166,7 +166,7 @@ class LikeSegments(SegmentPlacer):
     def _again(self, like: _Like, pods: Sequence[Pod], classes: Ints, domain: Domain) -> bool:
         """Place pods in a domain as others of their classes were before, if there were any."""
         filled = like.filled.get(domain)
-        if filled is None or self._pace.disturbed or not np.array_equal(filled.classes, classes):
+        if filled is None or not np.array_equal(filled.classes, classes):
             return False
         for one in np.unique(classes):
             places = np.flatnonzero(classes == one)
@@ -232,7 +232,7 @@ class LikeSegments(SegmentPlacer):
     def _counts(self, like: _Like, inside: NodeSet) -> SegmentCounts:
         layering = like.layering
         level = layering.layers[-1].level
-        return most_segments(self._cluster, self._table, like.kind, layering.tree, level, inside, self._pace)
+        return most_segments(self._cluster, self._table, like.kind, layering.tree, level, inside)
 
     def _room(self, like: _Like, counts: SegmentCounts) -> SegmentRoom:
         layering = like.layering

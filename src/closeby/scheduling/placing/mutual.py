@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
@@ -23,19 +22,14 @@ from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.interactions import Apart
 from closeby.scheduling.judging.pod_classes import Share, masks_of
-from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.descent import descend
 from closeby.scheduling.placing.limits import bounds, capped, exceed_domains, finest_first, room_of
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.sums import Sums
 from closeby.scheduling.placing.trial import Trial
 from closeby.scheduling.solving.best_fit import MOST_KINDS, Fit, Rule
+from closeby.scheduling.steps import Budget
 from closeby.topology.tree import Tree
-
-#: Nodes for which the room of a kind of pods is looked at in one step.
-_PER_STEP: Final = 1000
-#: Steps for bringing a kind of pods up to date.
-_JUDGING: Final = 3
 
 
 class Mutual:
@@ -234,7 +228,6 @@ class Mutual:
         number_by_usable: Counter[bytes] = Counter()
         for place, number in apart.pods.items():
             share = self._demand[place]
-            self._statement.state.pace.note(1 + len(slots) // _PER_STEP)
             self._table.refresh(share.pod_class)
             usable = np.zeros(len(there), dtype=np.bool_)
             usable[codes[share.pod_class.fits[slots] > 0]] = True

@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -25,19 +26,20 @@ from closeby.scheduling.gangs.parts import (
     scoped_fits,
 )
 from closeby.scheduling.judging.pod_classes import Share, masks_of
-from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.like_parts import LikeParts
 from closeby.scheduling.placing.limits import most_apart, most_inside
-from closeby.scheduling.placing.many_kinds import steps_to_look_ahead
 from closeby.scheduling.placing.segment_rules import SegmentAttempt
 from closeby.scheduling.placing.segment_search import SegmentSearch
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.steps import Budget
 from closeby.topology.tree import Tree
 
 #: More groups than this are not judged exactly: the check goes one call deeper per group.
 MANY_GROUPS = 128
+#: Steps to look ahead of the groups of one kind.
+_LOOK_AHEAD: Final = 40
 
 
 class Feasibility(Enum):
@@ -324,8 +326,7 @@ class Search:
                 judged.setdefault(key, []).append(len(share.pods))
                 if key not in rooms:
                     rooms[key] = self._rooms(share, levels.tree, levels.required, scope)
-        domains = max(map(len, rooms.values()), default=0)
-        self._state.pace.note(steps_to_look_ahead(len(rooms), domains))
+        self._state.steps.take(_LOOK_AHEAD * len(rooms))
         outlooks = {outlook(sizes, rooms[key], self.budget) for key, sizes in judged.items()}
         if len(outlooks) == 1:
             return outlooks.pop()

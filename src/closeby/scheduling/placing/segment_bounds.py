@@ -17,20 +17,15 @@ from closeby.scheduling.gangs.parts import NodeSet, Part, scoped_counts
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.sums import Sums
 from closeby.scheduling.solving.best_fit import UnequalPods
 from closeby.scheduling.solving.program import Verdict
+from closeby.scheduling.steps import SOLVER
 from closeby.topology.tree import Domain, Tree
 
 #: Of so many kinds of domains, and of no more segments in one, mixtures of pods are looked at.
 FEW: Final = 256
 MANY: Final = 64
-#: Steps for mixtures in all domains together, and for each to look at it.
-MOST_STEPS: Final = 200_000
-_PER_DOMAIN: Final = 10
-#: Figures of nodes that are read in one step.
-_FIGURES: Final = 4_000
 #: Of so many pods of a segment one need not be in all segments: the first one may have a launcher.
 _ONE_OF: Final = 8
 #: Of segments of which nothing is known: more than any gang has.
@@ -174,14 +169,10 @@ def most_segments(
     tree: Tree,
     level: int,
     inside: NodeSet,
-    pace: Pace,
 ) -> SegmentCounts:
-    """Pods in whole segments that fit in the domains of a level at the most, as if they were counted.
-
-    ``pace`` counts the steps; the decision may be suspended in between.
-    """
+    """Pods in whole segments that fit in the domains of a level at the most, as if they were counted."""
     segment = [Share(share.pod_class, share.pods[:number]) for share, number in kind.shares]
-    sums = Sums(cluster, table, pace)
+    sums = Sums(cluster, table)
 
     def most(level: int) -> Counts:
         return (
@@ -196,13 +187,13 @@ def most_segments(
             scoped_counts(table, share.pod_class, tree, inside, cluster.capacity).of(tree.node_level)
             for share in segment
         ]
-        return _by_mixtures(cluster, kind, tree.slot_at, ends, found, np.stack(room), pace)
+        return _by_mixtures(cluster, kind, tree.slot_at, ends, found, np.stack(room))
 
     return SegmentCounts(tree, level, kind.size, most, closer)
 
 
 def _by_mixtures(
-    cluster: Cluster, kind: SegmentKind, slots: Ints, ends: Ints, found: Counts, room: Counts, pace: Pace
+    cluster: Cluster, kind: SegmentKind, slots: Ints, ends: Ints, found: Counts, room: Counts
 ) -> Counts:
     """Fewer where mixtures of pods show that so many segments don't fit beside each other.
 
@@ -210,26 +201,26 @@ def _by_mixtures(
     """
     needs = [(cluster.demand(share.pod_class.pod.spec), number) for share, number in kind.shares]
     free = np.stack([cluster.free(row, slots) for row in UnequalPods(needs).rows])
-    pace.note(free.size // _FIGURES)
     first_of_kind, kinds = _kinds_of_domains(np.concatenate([free, room]), ends)
     if len(first_of_kind) > FEW:
         return found
     bounds: dict[int, UnequalPods] = {}
+    left = SOLVER
 
     def exceeded(number: int, nodes: slice) -> bool:
+        nonlocal left
         if number not in bounds:
             bounds[number] = UnequalPods([(demand, count * number) for demand, count in needs])
         beside = bounds[number]
         usable = beside.binding(free[:, nodes], room[:, nodes])
-        return beside.decide(usable, room[:, nodes], 200).verdict is Verdict.INFEASIBLE
+        fit = beside.decide(usable, room[:, nodes], min(left, 200))
+        left -= fit.steps
+        return fit.verdict is Verdict.INFEASIBLE
 
-    most, began = found[first_of_kind], pace.steps
+    most = found[first_of_kind]
     for at, domain in enumerate(first_of_kind.tolist()):
-        if pace.steps - began > MOST_STEPS:
-            break
         if not 0 < most[at] <= MANY:
             continue
-        pace.take(_PER_DOMAIN)
         nodes, low, high = slice(ends[domain], ends[domain + 1]), 0, int(most[at])
         while low < high:
             middle = (low + high + 1) // 2

@@ -48,7 +48,7 @@ def _at_most(tools: Tools, part: Part, layering: Layering, demand: Sequence[Shar
     if kind is None:
         return None
     tree, level = layering.tree, layering.layers[-1].level
-    return most_segments(tools.cluster, tools.table, kind, tree, level, EVERYWHERE, tools.pace)
+    return most_segments(tools.cluster, tools.table, kind, tree, level, EVERYWHERE)
 
 
 def _room(tools: Tools, group: PodGroup, layering: Layering, counts: PodCounts) -> SegmentRoom | None:

@@ -14,7 +14,6 @@ from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.groups import Exclusive, Strategy
 from closeby.scheduling.gangs.segments import Layering, TreeLayer
 from closeby.scheduling.judging.figures import MeanScores
-from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.descent import LevelCounts, fewest
 from closeby.scheduling.placing.packing import cut, evenly, first_of, for_the_smaller, pack
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
@@ -183,9 +182,8 @@ class SegmentRoom:
         sizes: Sequence[int],
         strategy: Strategy,
         means: MeanScores | None,
-        pace: Pace,
     ) -> tuple[list[tuple[Domain, int]] | None, bool]:
-        """The same for unequal segments of a layer, and whether that is exact; ``pace`` counts the work."""
+        """The same for unequal segments of a layer, and whether that is exact."""
         layer = self.layers[depth]
         inner = depth + 1 < len(self.layers)
         unit = self._unit(depth + 1) if inner else 1
@@ -197,7 +195,6 @@ class SegmentRoom:
             rooms = self._open(depth, self._units(depth))[order]
         items = [-(-size // unit) for size in sizes]
         packed = pack(items, rooms, spread=layer.spread, alone=layer.exclusive is Exclusive.KIND)
-        pace.note(packed.steps * (20 + len(rooms) // 2))
         exact = packed.exact and all(size % unit == 0 for size in sizes)
         if packed.bins is None:
             return None, exact

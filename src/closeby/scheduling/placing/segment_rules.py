@@ -1,20 +1,17 @@
 """What layers demand of the domains of segments: which are open, and whether segments keep to them."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from msgspec import Struct
 
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Exclusive, PodGroup
-from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NO_NUMBERS, NodeSet, Part
 from closeby.scheduling.gangs.segments import Layering
-from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.placing.tools import Tools, WaitingGang
+from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.steps import Budget
 
 #: The candidate that holds a placed leaf, with the scope it was found in, by the name of the leaf.
 Chosen = dict[str, tuple[Candidate | None, NodeSet]]
@@ -113,7 +110,6 @@ class SegmentPlacer:
     def __init__(self, attempt: SegmentAttempt, rules: SegmentRules) -> None:
         self._cluster = attempt.tools.cluster
         self._table = attempt.tools.table
-        self._pace = attempt.tools.pace
         self._group = attempt.group
         self._statement = attempt.statement
         self._filler = attempt.filler
@@ -127,23 +123,6 @@ class SegmentPlacer:
         """The nodes that a candidate offers of a scope, and whether figures of the scope hold for them."""
         inside = scope if candidate is None else scope.narrowed(candidate, self._cluster.capacity)
         return inside, inside.mask is scope.mask and (inside.tree is None or inside.tree is layering.tree)
-
-
-def others_came(tools: Tools, gang: WaitingGang, placed: Sequence[tuple[Pod, int]]) -> bool:
-    """Whether others are in a domain that begins to be the gang's own: they came while it was suspended."""
-    if tools.taken is None:
-        return False
-    held = np.asarray(gang.members.anchors, dtype=np.intp)
-    for leaf, layering in gang.constraints.layerings.items():
-        if all(layer.exclusive is Exclusive.NONE for layer in layering.layers):
-            continue
-        own = np.asarray([slot for pod, slot in placed if not leaf or pod.subgroup == leaf], dtype=np.intp)
-        for layer, mask in zip(layering.layers, tools.taken(gang.group, layering), strict=True):
-            owners = layering.tree.owners_of_slots(own, layer.level)
-            begun = np.setdiff1d(owners, layering.tree.owners_of_slots(held, layer.level))
-            if mask is not None and mask[begun[begun >= 0]].any():
-                return True
-    return False
 
 
 def running(part: Part) -> Ints:

@@ -12,7 +12,6 @@ from closeby.objects.arrays import Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.extension import Reserve, Undo
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.pace import Outdated, Pace
 from closeby.scheduling.plugin_view import CycleState
 
 #: A point in the log to which ``rollback`` can return.
@@ -27,18 +26,14 @@ class Statement:
     """One attempt's placements, in order."""
 
     def __init__(
-        self, cluster: Cluster, listeners: Sequence[Reserve], state: CycleState, pace: Pace, allows: Allows
+        self, cluster: Cluster, listeners: Sequence[Reserve], state: CycleState, allows: Allows
     ) -> None:
         self._cluster = cluster
         self._listeners = listeners
-        self._pace = pace
         self._allows = allows
         #: The cycle that is placing; its ``placed`` follows this statement.
         self.state = state
         self._log: list[tuple[Batch, list[Undo]]] = []
-        #: While it is suspended: what it held.
-        self._suspended: tuple[Batch, ...] = ()
-        pace.holds.append(self)
 
     def checkpoint(self) -> Checkpoint:
         """The present point."""
@@ -80,41 +75,8 @@ class Statement:
         self.rollback(0)
 
     def commit(self) -> None:
-        """Make the placements final: they can't be undone any more.
-
-        Raises:
-            Outdated: the cluster changed during the suspension, and has no room for one of them now.
-        """
-        if self._pace.disturbed:
-            self._confirm()
-        if self._log:
-            self._pace.settle()
+        """Make the placements final: they can't be undone any more."""
         self._log.clear()
-
-    def suspend(self) -> None:
-        """Undo everything until ``resume``."""
-        self._suspended = tuple(self.since(0))
-        self.rollback(0)
-
-    def resume(self) -> None:
-        """Place what was suspended as it was.
-
-        Raises:
-            Outdated: there is no room for it any more.
-        """
-        self.assume_again(self._suspended)
-        self._suspended = ()
-        if self._pace.disturbed and self._overcommits():
-            self.rollback(0)
-            raise Outdated
-
-    def _overcommits(self) -> bool:
-        """Whether a node that took any of the pods has less than nothing left."""
-        if not self._log:
-            return False
-        slots = np.unique(np.concatenate([batch.slots for batch in self.since(0)]))
-        cluster = self._cluster
-        return bool((cluster.requested[:, slots] > cluster.allocatable[:, slots]).any())
 
     def assume_where_allowed(self, wanted: Sequence[tuple[Pod, int]]) -> bool:
         """Place pods where all filters let them go to their slot, in any order; False if some stay without.
@@ -131,14 +93,6 @@ class Statement:
                 else:
                     left.append((pod, slot))
         return not left
-
-    def _confirm(self) -> None:
-        """Place everything again, each pod only where all filters let it go."""
-        placed = tuple(self.state.placed)
-        self.rollback(0)
-        if not self.assume_where_allowed(placed):
-            self.rollback(0)
-            raise Outdated
 
     @property
     def slots(self) -> Ints:

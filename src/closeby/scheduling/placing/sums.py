@@ -12,12 +12,10 @@ from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.pace import Budget, Pace
 from closeby.scheduling.solving.best_fit import Fit, UnequalPods
+from closeby.scheduling.steps import Budget
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
-#: Figures that are read in one step.
-_PER_STEP: Final = 4_000
 #: As often as nothing keeps pods from.
 _OFTEN: Final = float(MOST)
 #: After so many changes of nodes sums are made again as a whole.
@@ -42,10 +40,9 @@ class _Times(Struct, frozen=True, kw_only=True, eq=False):
 class Sums:
     """Asks about unequal pods on the nodes of domains, as they are now."""
 
-    def __init__(self, cluster: Cluster, table: ClassTable, pace: Pace) -> None:
+    def __init__(self, cluster: Cluster, table: ClassTable) -> None:
         self._cluster = cluster
         self._table = table
-        self._pace = pace
         #: By the needs of unequal pods.
         self._pods: dict[Needs, UnequalPods] = {}
         #: By the needs of unequal pods, the name of a tree and a level.
@@ -58,7 +55,6 @@ class Sums:
 
         Where they take volumes from each other, or keep off each other, that is at the most what fits.
         """
-        self._pace.take(500)
         capacity = self._cluster.capacity
         counts = [scoped_counts(self._table, share.pod_class, tree, inside, capacity) for share in demand]
         pods, free, room = self.columns(demand, tree, inside.domain_in(tree), counts)
@@ -113,7 +109,6 @@ class Sums:
         else:
             slots, first = tree.slots_of(level, domains)
             starts = np.append(first, len(slots))
-        self._pace.note(len(pods.rows) * len(slots) // _PER_STEP)
         free = self._free(pods, slots)
         usable = free if allowed is None else np.where(allowed[slots], free, 0)
         times = np.full(len(starts) - 1, _OFTEN)
@@ -140,7 +135,6 @@ class Sums:
         known = self._limiting.get((pods, row, tree.name))
         if known is not None:
             return known
-        self._pace.note(len(demand) * len(tree.slot_at) // _PER_STEP)
         free = self._free(pods, tree.slot_at)[[row]]
         limits = True
         for kind, share in enumerate(demand):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,6 @@ from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken
-from closeby.scheduling.extension import MemberSort
 from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.places import SegmentOrder
 from closeby.scheduling.gangs.rosters import Constraints, Roster, constraints_of, parts, roster
@@ -26,12 +26,12 @@ from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
 from closeby.scheduling.judging.needs import Need, RoomIndex
 from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
-from closeby.scheduling.pace import Pace
 from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.services import Traffic
+from closeby.scheduling.steps import Steps
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
 
@@ -75,21 +75,6 @@ Taken = Callable[[PodGroup, Layering], list[Bools | None]]
 TakenByOwn = Callable[[PodGroup, str, Sequence[Placed]], Ints]
 
 
-class _Cycle:
-    """What plugins keep of the cycle in hand."""
-
-    def __init__(self, plugins: Sequence[MemberSort]) -> None:
-        self._plugins = plugins
-        self._kept: list[object] = []
-
-    def suspend(self) -> None:
-        self._kept = [plugin.set_aside() for plugin in self._plugins]
-
-    def resume(self) -> None:
-        for plugin, kept in zip(self._plugins, self._kept, strict=True):
-            plugin.take_up(kept)
-
-
 class Tools:
     """Shared by all cycles of one engine."""
 
@@ -109,9 +94,9 @@ class Tools:
         self.profile = profile
         self.reserved = ReservedMask() if reserved is None else reserved
         self._pod_by_pod = profile.pod_by_pod
-        #: Counts the work of the decision in hand.
-        self.pace = Pace()
-        self.table = ClassTable(cluster, profile.filters, profile.scores, self.reserved, self.pace)
+        #: Of the decision in hand.
+        self.steps = Steps()
+        self.table = ClassTable(cluster, profile.filters, profile.scores, self.reserved)
         self.rooms = RoomIndex(cluster, self.table, topologies, self.reserved)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
         #: Per layer the domains that a gang may not have for itself; None where no gang wants any.
@@ -124,15 +109,14 @@ class Tools:
     def for_fork(self) -> "Tools":
         """The same with the same caches, for decisions that are only tried: nothing is explained or bound."""
         twin = copy(self)
-        twin.pace = Pace()
         twin.profile = replace(self.profile, post_filters=(), pre_binds=(), binds=(), post_binds=())
         twin._explain, twin.explain_everything = False, False
         return twin
 
     def statement(self, state: CycleState) -> Statement:
         """An empty statement that reports what it does to the plugins and the cycle's state."""
-        state.pace = self.pace
-        return Statement(self.cluster, self.profile.reserves, state, self.pace, self.allows)
+        state.steps = self.steps
+        return Statement(self.cluster, self.profile.reserves, state, self.allows)
 
     def filler(self, statement: Statement, before_pod: Callable[[Pod], None] | None = None) -> Filler:
         """Places pods on a statement; ``before_pod`` is called with each pod that is placed on its own."""
@@ -145,10 +129,11 @@ class Tools:
             pod_by_pod=self._pod_by_pod,
         )
 
-    def begin(self, pods: int) -> None:
-        """A decision about so many pods begins."""
-        self.pace.holds.append(_Cycle(self.profile.member_sorts))
-        self.pace.take(DECISION + POD * pods)
+    def begin(self, pods: int, limit: float = inf) -> Steps:
+        """A decision about so many pods begins; after ``limit`` steps it searches no more."""
+        self.steps = Steps(limit)
+        self.steps.take(DECISION + POD * pods)
+        return self.steps
 
     @property
     def explains_any(self) -> bool:

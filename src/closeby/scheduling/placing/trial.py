@@ -15,8 +15,11 @@ from closeby.objects.arrays import Ints
 from closeby.scheduling.gangs.parts import Distinctions
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import Share, masks_of
-from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.steps import Budget
+
+#: Steps to look for a node, and for how many nodes one more; and to see whether pods of a kind fit yet.
+_LOOK, _NODES, _JUDGING = 100, 10, 3
 
 
 class _Options:
@@ -134,6 +137,7 @@ class Trial:
 
     def _node(self, kind: int, options: _Options) -> int | None:
         """A node for the next pod of a class, the tightest first, one of each kind; None at the end."""
+        self._statement.state.steps.take(_LOOK + len(self._slots) // _NODES)
         fits = self._table.of(self._demand[kind].pods[self._placed[kind]]).fits[self._slots]
         usable = np.flatnonzero(fits)
         if not len(usable):
@@ -161,6 +165,7 @@ class Trial:
 
     def _enough(self) -> bool:
         """Whether what is left could still fit, each class by itself."""
+        self._statement.state.steps.take(_JUDGING * len(self._demand))
         for share, placed in zip(self._demand, self._placed, strict=True):
             if placed < len(share.pods):
                 self._table.refresh(share.pod_class)

@@ -15,10 +15,10 @@ from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.pace import Budget
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.sums import Sums
 from closeby.scheduling.solving.program import Verdict
+from closeby.scheduling.steps import Budget
 from closeby.topology.tree import Tree
 
 #: Domains of a level that are tried in a row where the first ones do not hold the pods.

@@ -17,6 +17,7 @@ from closeby.scheduling.placing.exclusive import Exclusives, OwnedDomain
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
+from closeby.scheduling.steps import Steps
 
 #: What the search for one item's victims may cost in trials, and as much again to spare some of them. In
 #: steps of a decision; each pod that is lifted counts as one.
@@ -62,13 +63,13 @@ class PreemptionTrials:
     def place(self, item: WaitingGang | Pod, gone: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the item's pods would go without the pods that are gone; None if it does not fit."""
         self._trial.placed = None
-        self._tools.pace.begin()
+        steps = self._tools.steps = Steps()
         with self._without(gone, item):
             if isinstance(item, Pod):
                 place_pod(self._tools, item)
             else:
                 place_gang(self._tools, item)
-        self.steps += self._tools.pace.steps
+        self.steps += steps.taken
         return self._trial.placed
 
     def most(

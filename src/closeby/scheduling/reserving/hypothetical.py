@@ -5,7 +5,7 @@ for bit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -21,12 +21,11 @@ from closeby.scheduling.extension import Handle, Scope
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.diagnosis import Diagnosis
-from closeby.scheduling.pace import Outdated, Pace
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 
-#: Steps of all trials for one question (see ``closeby.scheduling.pace``): they run within one turn.
+#: Steps of all trials for one question (see ``closeby.scheduling.steps``): they run within one turn.
 STEPS: Final = 40_000
 
 
@@ -96,14 +95,14 @@ class HypotheticalCluster:
             trial_tools = Tools(
                 tools.cluster, tools.topologies, profile, explain=False, explain_everything=False
             )
-            with Contained() as placing, suppress(Outdated):
-                _in_steps(trial_tools.pace, self.left)
+            trial_tools.steps.limit = self.left
+            with Contained() as placing:
                 place_gang(trial_tools, gang)
             if placing.error is not None:
                 if self._give_back is not None:
                     self._give_back(gang.waiting)
                 raise placing.error
-            self.left = max(0, self.left - trial_tools.pace.steps)
+            self.left = max(0, self.left - trial_tools.steps.taken)
         if trial.placed is None:
             return None
         return np.asarray(sorted({slot for _, slot in trial.placed}), dtype=np.intp)
@@ -115,14 +114,3 @@ class HypotheticalCluster:
         stay = {pod.uid: (pod, slot) for pod, slot in (*own, *staying)}
         with self._tools.cluster.hypothetical(stay.values(), inside):
             yield
-
-
-def _in_steps(pace: Pace, limit: int) -> None:
-    """Stop what runs at this pace after so many steps; everything it holds is released."""
-
-    def end() -> None:
-        for held in reversed(pace.holds):
-            held.suspend()
-        raise Outdated
-
-    pace.allow(limit, end)

@@ -1,15 +1,15 @@
-"""One attempt at one item: its scheduling cycle, within the steps of a turn, and the plan to preempt."""
+"""One attempt at one item: its scheduling cycle, within a limit of steps, and the plan to preempt."""
 
 from collections.abc import Sequence
-from functools import partial
+from math import inf
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.process import Contained
-from closeby.objects.reasons import Reason
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import Decision, Outcome, failed, kind_of, name_of
+from closeby.scheduling.outcomes import Decision, failed
 from closeby.scheduling.placing.deciding import CycleResult, Decider
 from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.places_for_pods import HeldForPods
@@ -18,7 +18,17 @@ from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import Preemptor, plans_of
 from closeby.scheduling.preempting.records import NoPreemption, Preemption
 from closeby.scheduling.rounds.pending import PendingItems
-from closeby.scheduling.rounds.suspending import RESTARTS, SearchProgress
+
+
+class Attempted(NamedTuple):
+    """What an attempt came to."""
+
+    result: CycleResult
+    #: Those of the cycle.
+    steps: int
+    #: With those of the search for victims, which count for whose turn it is, and not for the backoff, which
+    #: no victim that leaves ends.
+    all_steps: int
 
 
 class Attempts:
@@ -54,11 +64,8 @@ class Attempts:
         """Whether the last cycle left places free that were held for the pods of its item."""
         return self._decider.gave_places_up()
 
-    def run(self, key: str, allowance: int | None) -> SearchProgress[CycleResult]:
-        """Start or resume the cycle of an item, for at most ``allowance`` steps (None: to its end).
-
-        Where it is not suspended it has a result.
-        """
+    def run(self, key: str, limit: int | None) -> Attempted:
+        """Run the cycle of an item, which searches no more after ``limit`` steps (None: no limit)."""
         reserved, pending = self._tools.reserved, self._pending
         # A pod that has a place may take it, whatever was reserved there since.
         has_places = self.has_places(key)
@@ -68,21 +75,19 @@ class Attempts:
             pending.preemptor.keep_off(key, pending.queue.priority(key))
         if self._state.exclusive and not has_places:
             self._exclusives.keep_off(key)
-        ground = self._tools.cluster.structure, reserved.key
-        done = pending.suspensions.run(key, partial(self._cycle, key), allowance, ground)
+        result = self._cycle(key, inf if limit is None else limit)
+        steps = self._tools.steps.taken
         # Nothing is evicted from reserved nodes for what only fills the time until they are needed.
         reserved.applies = kept
-        done = self._preempted(key, done)
+        result, trials = self._preempted(key, result)
         reserved.applies = False
         if reserved.owned is not None:
             self._exclusives.release()
-        if done.result is None and not done.suspended:
-            done = done._replace(result=self._changed_too_often(key))
-        return done
+        return Attempted(result, steps, steps + trials)
 
-    def _cycle(self, key: str) -> CycleResult:
+    def _cycle(self, key: str, limit: float) -> CycleResult:
         turn = self._state.turn(key)
-        self._tools.begin(len(turn.pods))
+        self._tools.begin(len(turn.pods), limit)
         decided = self._decide(key, turn.pods)
         return decided._replace(behind=True) if turn.behind else decided
 
@@ -95,18 +100,16 @@ class Attempts:
         self._give_back(waiting)
         return CycleResult(failed(key, waiting, deciding.error))
 
-    def _preempted(self, key: str, done: SearchProgress[CycleResult]) -> SearchProgress[CycleResult]:
-        """What was decided, with the plans for what was refused."""
+    def _preempted(self, key: str, result: CycleResult) -> tuple[CycleResult, int]:
+        """What was decided, with the plans for what was refused, and the steps that these took."""
         preemptor = self._pending.preemptor
         if preemptor is None:
-            return done
-        if done.result is not None and not done.suspended and done.result.decision.fault is None:
-            before = preemptor.steps
-            result = self._with_plans(preemptor, key, done.result)
-            # They count for whose turn it is, and not for the backoff, which no victim that leaves ends.
-            done = done._replace(result=result, steps=done.steps + preemptor.steps - before)
+            return result, 0
+        before = preemptor.steps
+        if result.decision.fault is None:
+            result = self._with_plans(preemptor, key, result)
         preemptor.release()
-        return done
+        return result, preemptor.steps - before
 
     def _with_plans(self, preemptor: Preemptor, key: str, result: CycleResult) -> CycleResult:
         """The same, with the plans for what was refused; a fault in looking for victims refuses the item."""
@@ -121,16 +124,6 @@ class Attempts:
         if outcome.bindings:
             return result._replace(decision=Decision(outcome, looking.error))
         return result._replace(decision=failed(key, waiting, looking.error), need=None)
-
-    def _changed_too_often(self, key: str) -> CycleResult:
-        outcome = Outcome(
-            key=name_of(key),
-            kind=kind_of(key),
-            refused=self._state.turn(key).pods,
-            reason=Reason.SEARCH_BUDGET_EXHAUSTED,
-            message=f"the cluster changed {RESTARTS + 1} times during a long search; it is tried again later",
-        )
-        return CycleResult(Decision(outcome))
 
 
 def _with(said: Sequence[Preemption | NoPreemption], decision: Decision) -> Decision:

@@ -4,7 +4,7 @@ from math import inf
 
 from closeby.scheduling.events import Tick
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import Output, Suspended
+from closeby.scheduling.outcomes import Output
 from closeby.scheduling.placing.places_for_pods import HeldForPods
 from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Tools
@@ -62,8 +62,6 @@ class Rounds:
             self._decide_item(outputs, key, tick.steps, time)
             if refusals.kept:
                 refusals.forget_outdated()
-            if pending.queue.suspended(key):
-                return
 
     def _begin(self, outputs: list[Output], time: TickTime) -> None:
         """Queue what is due by the time, and what changed since the last tick."""
@@ -80,25 +78,19 @@ class Rounds:
         pending.queue_changes(time.moment)
         self._outcomes.review_reservations(outputs, time.moment)
 
-    def _decide_item(self, outputs: list[Output], key: str, allowance: int | None, time: TickTime) -> None:
-        queue = self._pending.queue
+    def _decide_item(self, outputs: list[Output], key: str, limit: int | None, time: TickTime) -> None:
         self._pending.refusals.begin()
         if key in self._state.relaxing.written and time.clock is not None:
             self._relax(key, time.clock)
-        done = self._attempts.run(key, allowance)
+        attempted = self._attempts.run(key, limit)
         if self._attempts.gave_places_up():
             self._outcomes.room_came(time.moment)
-        if done.result is None:
-            queue.suspend(key)
-            outputs.append(Suspended(key, done.steps))
-        else:
-            self._outcomes.handle(outputs, key, done.result, done, time)
-        if allowance is not None:
-            placed = done.result is not None and bool(done.result.decision.bindings)
-            queue.charge(key, done.steps, allowance, in_vain=not placed)
+        self._outcomes.handle(outputs, key, attempted.result, attempted.steps, time)
+        if limit is not None:
+            in_vain = not attempted.result.decision.bindings
+            self._pending.queue.charge(key, attempted.all_steps, in_vain=in_vain)
 
     def _relax(self, key: str, clock: float) -> None:
         """What a gang requires for a time only may count no more."""
         if self._state.relax(key, clock):
-            self._pending.suspensions.cancel(key)
             self._tell(key, "what it requires for a time only has changed", None)

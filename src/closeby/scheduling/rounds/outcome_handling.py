@@ -14,7 +14,6 @@ from closeby.scheduling.placing.deciding import CycleResult
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.reserving.reservations import Moment
 from closeby.scheduling.rounds.pending import PendingItems
-from closeby.scheduling.rounds.suspending import SearchProgress
 
 #: Adds to the story of an item what happened, with the outcome if it was decided.
 Tell = Callable[[str, str, Outcome | None], None]
@@ -46,14 +45,9 @@ class OutcomeHandler:
         self._tell = tell
 
     def handle(
-        self,
-        outputs: list[Output],
-        key: str,
-        result: CycleResult,
-        progress: SearchProgress[CycleResult],
-        time: TickTime,
+        self, outputs: list[Output], key: str, result: CycleResult, steps: int, time: TickTime
     ) -> None:
-        """An item was decided: ``progress`` says with how many steps, and which events came meanwhile."""
+        """An item was decided, in so many steps."""
         decision, need, behind = result
         pending, moment = self._pending, time.moment
         if pending.preemptor is not None and pending.preemptor.decided(key, decision.outcome):
@@ -77,12 +71,8 @@ class OutcomeHandler:
             whole = need if need is not None and (need.some or not outcome.left) else None
             now = pending.backoff_from(moment)
             preempts = bool(outcome.preemptions)
-            pending.queue.add_unschedulable(
-                key, self._hints(outcome), now, whole, progress.total, preempts=preempts
-            )
+            pending.queue.add_unschedulable(key, self._hints(outcome), now, whole, steps, preempts=preempts)
             self._tools.table.forget_pods()
-            if progress.missed:
-                pending.queue.move_item_to_active_or_backoff(key, progress.missed, now)
             if decision.bindings and pending.reservations.backfills(key):
                 # The others may have been kept off reserved nodes by those that were placed.
                 pending.queue.move_item_to_active_or_backoff(key, ClusterEvent.CAPACITY, now)
@@ -117,7 +107,6 @@ class OutcomeHandler:
         """Nodes that were kept free, or held, are so no more: retry what waits for room."""
         pending = self._pending
         pending.queue.move_to_active_or_backoff(ClusterEvent.CAPACITY, pending.backoff_from(moment))
-        pending.suspensions.note_event(ClusterEvent.CAPACITY)
 
     def _until(self, key: str, outcome: Outcome, time: TickTime) -> Outcome:
         """What was decided, with the requirement that falls next."""

@@ -19,7 +19,6 @@ from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import namespace_of
-from closeby.scheduling.placing.deciding import CycleResult
 from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import Preemptor
@@ -28,7 +27,6 @@ from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.reserving.reservations import Moment, Reservations
 from closeby.scheduling.rounds.refusals import SharedRefusals
-from closeby.scheduling.rounds.suspending import Suspensions
 
 #: Of items that need the same so many are asked whether they may backfill, the first in the queue: as Slurm's
 #: ``bf_max_job_test`` (500 of all by default), it bounds what a long queue costs each time that a pod ends.
@@ -38,7 +36,7 @@ MAX_BACKFILL_TESTS: Final = 100
 class PendingItems:
     """The owner of all that is kept about an item until it is placed or gone.
 
-    That is its place in the queue, its suspended search, its reservation and its plan of preemption.
+    That is its place in the queue, its reservation and its plan of preemption.
     """
 
     def __init__(
@@ -60,7 +58,6 @@ class PendingItems:
         self._backoff = backoff
         #: Makes plans for what is refused; None: nothing is preempted.
         self.preemptor: Preemptor | None = None
-        self.suspensions: Suspensions[CycleResult] = Suspensions(tools.pace, tools.cluster)
         self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks, self._not_kept_off)
         chooser = Chooser(tools, HypotheticalCluster(tools, state, handle, give_back))
         self.reservations = Reservations(
@@ -85,7 +82,6 @@ class PendingItems:
     def requeue(self, key: str) -> None:
         """A work item changed: the next tick queues it, when all events are known."""
         if self._state.waits(key):
-            self.suspensions.cancel(key)
             self.changed[key] = None
             self.reservations.renewed(key)
 
@@ -117,10 +113,7 @@ class PendingItems:
     def note_event(self, event: ClusterEvent) -> None:
         """A cluster event: the next tick queues the items that it may help."""
         self._events |= event
-        self.suspensions.note_event(event)
         if event & ~(ClusterEvent.CAPACITY | ClusterEvent.PLACED | ClusterEvent.VICTIMS):
-            # What a suspended search has worked out, from costs for instance, is outdated.
-            self.suspensions.cancel_all()
             self.reservations.doubt()
 
     def note_room(self, pods: Iterable[Pod] | None = None) -> None:
@@ -149,12 +142,10 @@ class PendingItems:
         It concerns the items of its namespace only, so only those are tried again.
         """
         self._changed_applications.add(namespace)
-        self.suspensions.cancel_all(namespace)
 
     def note_owner_change(self, namespace: str) -> None:
         """A Service or workload selects other pods: default spread goes by that, of pods beside it alone."""
         self._changed_owners.add(namespace)
-        self.suspensions.cancel_all(namespace)
         kept = self.reservations.current
         if kept is not None and namespace_of(kept.key) == namespace:
             self.reservations.doubt()
@@ -163,13 +154,10 @@ class PendingItems:
         """Something about volumes changed, which concerns the items of these keys (None: all)."""
         self._tools.rooms.forget()
         if keys is None:
-            # Searches go on: what they place is checked where nodes have changed meanwhile.
             self._events |= event
-            self.suspensions.note_event(event)
             return
         for key in keys:
             self._volumes_of[key] = None
-            self.suspensions.cancel(key)
 
     def note_preemption(self, event: PreemptionEvent) -> None:
         """What the caller says of a plan."""
@@ -208,12 +196,8 @@ class PendingItems:
         return ended
 
     def flush_unschedulable(self) -> None:
-        """Every unschedulable item is tried again at the next tick, in case a helpful event was missed.
-
-        Suspended searches continue: nothing is known to have changed.
-        """
+        """Every unschedulable item is tried again at the next tick, in case a helpful event was missed."""
         self._events |= ANY_EVENT
-        self.suspensions.note_event(ANY_EVENT)
         self.reservations.doubt()
 
     # What a round asks
@@ -291,7 +275,6 @@ class PendingItems:
     def drop(self, key: str) -> None:
         """Take an item out of the queue, with all that is kept about it."""
         self.queue.delete(key)
-        self.suspensions.forget(key)
         self.reservations.gone(key)
         if (
             self.preemptor is not None
@@ -308,8 +291,6 @@ class PendingItems:
         settled = self._label_keys_version == self._tools.cluster.population.label_keys_version
         changed = self.changed or self._changed_applications or self._changed_owners
         self.queue.validate(settled and not self._events and not changed)
-        for key in self.suspensions.keys:
-            assert self.queue.suspended(key), f"{key} is suspended but not queued to be resumed"
         for key in self._state.item_keys():
             assert key in self.changed or self.queue.knows(key), f"{key} waits but is not queued"
 

@@ -42,7 +42,7 @@ class SharedRefusals:
         self._begun_at: tuple[int, ...] = ()
 
     def begin(self) -> None:
-        """A cycle begins, or is resumed: if the item is refused, that is by what is known now."""
+        """A cycle begins: if the item is refused, that is by what is known now."""
         self._begun_at = self._table.stamp
 
     def like(self, pod: Pod) -> Refused | None:

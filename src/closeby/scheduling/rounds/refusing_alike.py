@@ -55,15 +55,13 @@ class RefusedAlike:
             return not self._may_preempt(before.outcome, pod)
 
         refused = 0
-        # Its own decision may be suspended, which no other's is that comes next (``take_like``).
-        self._pending.suspensions.cancel(first)
         for key in chain((first,), self._pending.queue.take_like(before.key, alike)):
             refused += 1
             outcome = before.shared.of_pod(key.removeprefix(PLAIN), waiting[key])
             outputs.append(Decision(outcome))
             self._tell(key, "decided", outcome)
             if steps is not None:
-                self._pending.queue.charge(key, DECISION + POD, steps, in_vain=True)
+                self._pending.queue.charge(key, DECISION + POD, in_vain=True)
             if refused >= most:
                 break
         return refused

@@ -1,79 +1,9 @@
-"""How much work a decision does, in steps: where it may be suspended, and how much a search may try.
+"""How much work a decision does, in steps of about a microsecond, and how much a search may try.
 
 Everything is a count, never a clock, so that results repeat.
 """
 
-from collections.abc import Callable
 from math import inf
-from typing import Final, Protocol
-
-
-class Outdated(BaseException):
-    """The cluster changed so much while a search was suspended that it must begin again.
-
-    No ``Exception``: nothing on the way may take it for a fault.
-    """
-
-
-class Suspendable(Protocol):
-    """What a search holds on the cluster while it runs."""
-
-    def suspend(self) -> None:
-        """Give it back for now."""
-
-    def resume(self) -> None:
-        """Take it again; raises ``Outdated`` if it is not to be had any more."""
-
-
-class Pace:
-    """Counts the steps of the decision in hand."""
-
-    __slots__ = ("_allowed", "_suspend", "disturbed", "holds", "steps")
-
-    def __init__(self) -> None:
-        #: Steps of the present decision.
-        self.steps = 0
-        #: What the present decision holds on the cluster, in the order in which it was taken.
-        self.holds: list[Suspendable] = []
-        #: Usage or nodes changed while the present decision was suspended: its result is to be checked.
-        self.disturbed = False
-        self._allowed: float = inf
-        self._suspend: Callable[[], None] | None = None
-
-    def take(self, steps: int) -> None:
-        """Some work is about to be done. Where this is called, the decision may be suspended for a while.
-
-        So nothing that others may change can be relied on across the call, but what the decision holds.
-        """
-        self.steps += steps
-        if self.steps >= self._allowed and self._suspend is not None:
-            self._suspend()
-
-    def note(self, steps: int) -> None:
-        """Some work was done that could not be suspended: it counts when the next is about to be."""
-        self.steps += steps
-
-    def begin(self) -> None:
-        """A decision begins."""
-        self.steps, self.holds, self.disturbed = 0, [], False
-
-    def end(self) -> None:
-        """The decision ended: what it held is in its result, or given back."""
-        self.holds = []
-
-    def settle(self) -> None:
-        """Something is final: what is left of this decision is done in the same turn."""
-        self.allow(None, None)
-
-    def allow(self, steps: int | None, suspend: Callable[[], None] | None) -> None:
-        """``suspend`` is called when so many more steps were taken; None: never."""
-        self._allowed = inf if steps is None else self.steps + steps
-        self._suspend = suspend
-
-
-#: For work outside decisions. It is never suspended.
-UNPACED: Final = Pace()
-
 
 #: Candidates (domains) tried.
 CANDIDATES = 4096
@@ -91,14 +21,34 @@ STEPS = 100_000
 SOLVER = 2_000
 
 
+class Steps:
+    """Counts the work of one decision, and knows when its searches must come to an end."""
+
+    __slots__ = ("limit", "taken")
+
+    def __init__(self, limit: float = inf) -> None:
+        """After ``limit`` steps nothing more is searched; what takes its course is still done."""
+        self.taken = 0
+        self.limit = limit
+
+    def take(self, steps: int) -> None:
+        """So much work follows, or was done."""
+        self.taken += steps
+
+    @property
+    def over(self) -> bool:
+        """Whether the limit is reached."""
+        return self.taken >= self.limit
+
+
 class Budget:
-    """Counts down what is left. ``spent`` becomes True when something was left untried."""
+    """Counts down what is left to a search. ``spent`` becomes True when something was left untried."""
 
-    __slots__ = ("_pace", "_undivided", "backtracks", "candidates", "growths", "solver", "spent", "steps")
+    __slots__ = ("_steps", "_undivided", "backtracks", "candidates", "growths", "solver", "spent", "steps")
 
-    def __init__(self, pace: Pace = UNPACED) -> None:
-        """The ``pace`` counts all that is taken."""
-        self._pace = pace
+    def __init__(self, steps: Steps | None = None) -> None:
+        """``steps`` are those of the decision."""
+        self._steps = Steps() if steps is None else steps
         self.candidates = CANDIDATES
         self.backtracks = BACKTRACKS
         self.growths = GROWTHS
@@ -132,38 +82,40 @@ class Budget:
 
     def take_candidate(self) -> bool:
         """One more domain; False when that budget is used up."""
-        if self.candidates <= 0:
-            self.spent = True
+        if self._out(self.candidates, 50):
             return False
         self.candidates -= 1
-        self._pace.take(50)
         return True
 
     def take_backtrack(self) -> bool:
         """One more pod taken back; False when that budget is used up."""
-        if self.backtracks <= 0:
-            self.spent = True
+        if self._out(self.backtracks, 50):
             return False
         self.backtracks -= 1
-        self._pace.take(50)
         return True
 
     def take_growth(self) -> bool:
         """One more choice of domains to grow in; False when that budget is used up."""
-        if self.growths <= 0:
-            self.spent = True
+        if self._out(self.growths, 200):
             return False
         self.growths -= 1
-        self._pace.take(200)
         return True
 
     def take_step(self) -> bool:
         """One more step of a check; False when that budget is used up. Nothing is left untried by that."""
-        if self.steps <= 0:
+        if self.steps <= 0 or self._steps.over:
             return False
         self.steps -= 1
-        self._pace.take(4)
+        self._steps.take(4)
         return True
+
+    def _out(self, left: int, steps: int) -> bool:
+        """Whether nothing is left, or the decision has taken all its steps; else so many are taken."""
+        if left <= 0 or self._steps.over:
+            self.spent = True
+            return True
+        self._steps.take(steps)
+        return False
 
 
 class HalfBudget:
