@@ -32,7 +32,7 @@ APPLICATIONS, WORKLOADS, GANG = 6, 40, 8
 TAINT = {"key": "tests.closeby.dev/good", "value": "true", "effect": "NoSchedule"}
 TOLERATION = {"key": TAINT["key"], "operator": "Exists"}
 #: Steps that may be taken beyond the limit, where what was found is put in place.
-BEYOND = 50_000
+BEYOND = 100_000
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
