@@ -40,7 +40,6 @@ from closeby.scheduling.events import (
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.fork import Fork
 from closeby.scheduling.intake.cluster_events import ClusterEvent
-from closeby.scheduling.intake.invariants import assert_state_and_cluster_agree
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.reserved import ExclusiveDomains, ReservedMask, ReservedNodes
 from closeby.scheduling.outcomes import (
@@ -263,7 +262,7 @@ class Engine:
 
     def validate_state(self) -> None:
         """Assert every invariant across the indices."""
-        assert_state_and_cluster_agree(self.state, self.cluster)
+        self.state.validate(self.cluster)
         self._pending.validate()
 
     # Events

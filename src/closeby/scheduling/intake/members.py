@@ -1,5 +1,6 @@
 """The members of one gang, in which order they are placed, and at which priority a work item is decided."""
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
@@ -9,20 +10,20 @@ from msgspec import Struct
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import SYSTEM_CLASSES, Pod, PodSpec, PriorityClass
 from closeby.objects.reasons import Condition, Reason
-from closeby.objects.words import natural_key
+from closeby.objects.words import NaturalKey, natural_key
 from closeby.objects.workloads import pod_field
 from closeby.reading.common.trees import children_of
 from closeby.reading.dialects.volcano import GROUP_SOURCE as VOLCANO
 from closeby.scheduling.events import PriorityClassChanged, PriorityClassDeleted
 
 #: Sort key of the members of one gang.
-MemberOrder = tuple[int, int, float, tuple[tuple[int, str], ...], str]
+MemberOrder = tuple[int, int, float, NaturalKey, str, str]
 
 
 class Members:
     """The pods that name one gang, waiting and placed, by uid."""
 
-    __slots__ = ("_in_order", "_keys", "_ordered", "done", "placed", "ranks", "version", "waiting")
+    __slots__ = ("_in_order", "_ordered", "done", "placed", "ranks", "version", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[str, Pod] = {}
@@ -33,66 +34,54 @@ class Members:
         self.ranks: dict[str, int] = {}
         #: Grows whenever members come, go, get a node or lose it.
         self.version = 0
-        self._keys: dict[str, MemberOrder] = {}
-        #: The waiting members in order; None when that must be worked out again.
-        self._ordered: list[Pod] | None = []
-        #: The same as it was asked for last; None when members came or went since.
+        #: The waiting members in order, and the same as it was asked for since members came or went.
+        self._ordered: list[Pod] = []
         self._in_order: tuple[Pod, ...] | None = None
 
     def copy(self) -> "Members":
         """The same members in the same order."""
         twin = Members()
-        for name in ("waiting", "placed", "done", "ranks", "_keys"):
+        for name in ("waiting", "placed", "done", "ranks"):
             setattr(twin, name, dict(getattr(self, name)))
-        twin._ordered = None if self._ordered is None else list(self._ordered)
+        twin._ordered = list(self._ordered)
         return twin
 
     def add(self, pod: Pod, placed: bool, rank: int | None) -> None:
         """Note a member that waits or holds a node."""
-        if pod.uid in self._keys:
-            self.remove(pod.uid)
-        key = member_order(pod)
-        self.version += 1
-        self._keys[pod.uid] = key
-        self._in_order = None
+        self.remove(pod.uid)
         if placed:
             self.placed[pod.uid] = pod
             if rank is not None:
                 self.ranks[pod.uid] = rank
-            return
-        self.waiting[pod.uid] = pod
-        ordered = self._ordered
-        if ordered is not None and (not ordered or self._keys[ordered[-1].uid] < key):
-            ordered.append(pod)
         else:
-            self._ordered = None
+            self.waiting[pod.uid] = pod
+            insort(self._ordered, pod, key=member_order)
 
     def settle(self, pods: Sequence[Pod], ranks: Iterable[int]) -> None:
         """Waiting members got their nodes and ranks."""
-        uids = [pod.uid for pod in pods]
         self.version += 1
-        if not self.placed and uids == list(self.waiting):
-            self.placed, self.waiting = self.waiting, {}
-        else:
-            self.placed.update(zip(uids, map(self.waiting.pop, uids), strict=True))
-        self.ranks.update(zip(uids, ranks, strict=True))
-        self._ordered = self._in_order = None
+        for pod, rank in zip(pods, ranks, strict=True):
+            self.placed[pod.uid] = self.waiting.pop(pod.uid)
+            self.ranks[pod.uid] = rank
+        self._ordered = [pod for pod in self._ordered if pod.uid in self.waiting]
+        self._in_order = None
 
     def remove(self, uid: str) -> None:
         """Forget a member."""
         self.version += 1
-        if self.waiting.pop(uid, None) is not None:
-            self._ordered = self._in_order = None
+        self._in_order = None
+        if (pod := self.waiting.pop(uid, None)) is not None:
+            del self._ordered[bisect_left(self._ordered, member_order(pod), key=member_order)]
         self.placed.pop(uid, None)
         self.ranks.pop(uid, None)
-        self._keys.pop(uid, None)
 
     def labelled_ranks(self, pods: Iterable[Pod], taken: Iterable[int]) -> dict[str, int]:
         """By uid, the ranks that labels of these members say, as far as the gang may have given them.
 
         None of them is in ``taken``, given twice, or beyond the number of members.
         """
-        count, taken, found = len(self._keys) + len(self.done), set(taken), dict[str, int]()
+        count = len(self.waiting) + len(self.placed) + len(self.done)
+        taken, found = set(taken), dict[str, int]()
         for pod in sorted((one for one in pods if one.labelled_rank is not None), key=member_order):
             rank = pod.labelled_rank
             if rank is not None and rank < count and rank not in taken:
@@ -102,9 +91,6 @@ class Members:
 
     def in_order(self) -> tuple[Pod, ...]:
         """The waiting members in the order of ``member_order``; the same tuple as long as none changes."""
-        if self._ordered is None:
-            uids = sorted(self.waiting, key=self._keys.__getitem__)
-            self._ordered = [self.waiting[uid] for uid in uids]
         if self._in_order is None:
             self._in_order = tuple(self._ordered)
         return self._in_order
@@ -115,8 +101,8 @@ def member_order(pod: Pod) -> MemberOrder:
     numbers.
     """
     if pod.index is not None:
-        return pod.part, pod.job, float(pod.index), (), pod.name
-    return pod.part, pod.job, inf, natural_key(pod.name), pod.uid
+        return pod.part, pod.job, float(pod.index), (), pod.name, pod.uid
+    return pod.part, pod.job, inf, natural_key(pod.name), pod.name, pod.uid
 
 
 _CLASS_FIELD: Final = "spec.priorityClassName"
@@ -158,12 +144,6 @@ class Priorities:
         self.version = 0
         #: The priority of a pod that names no class.
         self._default = 0
-        #: The pods that were found to have one spec last: a turn is asked for several times.
-        self._equal: tuple[Pod, ...] = ()
-
-    def forget_pods(self) -> None:
-        """Pods that were asked about are decided, or gone: they are not kept for that any longer."""
-        self._equal = ()
 
     def trust(self, namespaces: Collection[str] | None) -> None:
         """The class that a group names counts in these namespaces; None means all, as in the beginning."""
@@ -276,7 +256,7 @@ class Priorities:
     def _admitted(self, gang: PriorityInput) -> int:
         """The priority that the members' own priorities give the gang."""
         members = (*gang.waiting, *gang.others) if gang.others else gang.waiting
-        if self._alike(members):
+        if _alike(members):
             return self.of(members[0])
         waiting = [pod for pod in gang.waiting if pod.uid not in gang.gated] or list(gang.waiting)
         members = (*waiting, *gang.others)
@@ -285,19 +265,15 @@ class Priorities:
         return highest if gang.group is None else min(highest, sufficient(gang.group, own))
 
     def _from(self, waiting: tuple[Pod, ...], least: float, gated: Collection[str]) -> tuple[Pod, ...]:
-        if least == -inf or self._alike(waiting):
+        if least == -inf or _alike(waiting):
             return waiting
         return tuple(pod for pod in waiting if self.of(pod) >= least or pod.uid in gated)
 
-    def _alike(self, pods: tuple[Pod, ...]) -> bool:
-        """Whether all pods have one spec, as in most gangs, so that all have one priority."""
-        if pods is self._equal:
-            return True
-        specs = [pod.spec for pod in pods]
-        if specs and specs.count(specs[0]) < len(specs):
-            return False
-        self._equal = pods
-        return True
+
+def _alike(pods: tuple[Pod, ...]) -> bool:
+    """Whether all pods have one spec, as in most gangs, so that all have one priority."""
+    specs = [pod.spec for pod in pods]
+    return not specs or specs.count(specs[0]) == len(specs)
 
 
 def sufficient(group: PodGroup, members: Sequence[tuple[str | None, int]]) -> int:

@@ -3,19 +3,95 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
+import numpy as np
 from msgspec.structs import replace
 
 from closeby.applications.registry import Applications, app_group_key
+from closeby.cluster.columns import Cluster
 from closeby.objects.groups import Exclusive, Layer, PodGroup
 from closeby.objects.pods import Pod, gang_key
+from closeby.objects.quantities import utc
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.words import plural
 from closeby.objects.workloads import exclusive_kind, is_long_running, top_of
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted, PriorityClassChanged, PriorityClassDeleted
 from closeby.scheduling.extension import QueuedItem
 from closeby.scheduling.intake.budgets import Budgets
 from closeby.scheduling.intake.members import Members, Priorities, PriorityInput, Turn, member_order
-from closeby.scheduling.intake.relaxing import Relaxing
-from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, item_key, name_of
+from closeby.scheduling.outcomes import APPLICATION, PLAIN, ItemKind, Relaxation, item_key, name_of
+
+
+class Relaxing:
+    """Layers that are required for a time: which of them still are, and when the next one is no more.
+
+    A gang has waited since the oldest of its members was created, so that a scheduler that restarts agrees.
+    """
+
+    def __init__(self) -> None:
+        #: The gangs that have such layers, as they were written.
+        self.written: dict[str, PodGroup] = {}
+        #: Gang -> seconds that it had waited when it was tried last, and when it is to be tried again.
+        self._waited: dict[str, float] = {}
+        self._deadlines: dict[str, float] = {}
+        #: When gangs of unknown age were tried first.
+        self._since: dict[str, float] = {}
+
+    def enter(self, group: PodGroup) -> PodGroup:
+        """A gang as it was written; returned as it counts now."""
+        if not group.relaxing:
+            self.leave(group.key)
+            return group
+        self.written[group.key] = group
+        return group.after(self._waited.get(group.key, 0.0))
+
+    def leave(self, key: str) -> None:
+        """A gang is gone, or has no such layers any more."""
+        for known in (self.written, self._waited, self._deadlines, self._since):
+            known.pop(key, None)
+
+    def at(self, key: str, created: Iterable[float | None], clock: float) -> PodGroup:
+        """One of these gangs as it counts at a time; ``created``: when its members were."""
+        group = self.written[key]
+        since = min((one for one in created if one is not None), default=group.created)
+        if since is None:
+            since = self._since.setdefault(key, clock)
+        # A deadline that has come has come for its layer too: a difference of floats may fall short of it.
+        over = [one.relax_after or 0.0 for one in group.relaxing if since + (one.relax_after or 0.0) <= clock]
+        self._waited[key] = waited = max(clock - since, *over, 0.0)
+        falls = [one for one in group.relaxing if (one.relax_after or 0.0) > waited]
+        if falls:
+            self._deadlines[key] = since + (falls[0].relax_after or 0.0)
+        else:
+            self._deadlines.pop(key, None)
+        return group.after(waited)
+
+    def coming(self, key: str, clock: float, *, wall: bool) -> Relaxation | None:
+        """Which requirement of a gang falls next; ``wall``: the clock counts from the epoch."""
+        deadline = self._deadlines.get(key)
+        if deadline is None:
+            return None
+        waited = self._waited[key]
+        layer = next(one for one in self.written[key].relaxing if (one.relax_after or 0.0) > waited)
+        level = layer.level.rpartition("/")[2]
+        what = (
+            f"the requirement of one {level} for each segment"
+            if layer.max_domains is None
+            else f"the limit of {plural(layer.max_domains, level)}"
+        )
+        at = utc(deadline) if wall else f"second {deadline:g}"
+        return Relaxation(what=what, at=at, left=deadline - clock)
+
+    @property
+    def next(self) -> float | None:
+        """The first of these deadlines."""
+        return min(self._deadlines.values(), default=None)
+
+    def due(self, clock: float) -> list[str]:
+        """The gangs to try now, since a requirement of theirs has fallen."""
+        found = [key for key, deadline in self._deadlines.items() if deadline <= clock]
+        for key in found:
+            del self._deadlines[key]
+        return found
 
 
 class SchedulingState:
@@ -162,7 +238,6 @@ class SchedulingState:
         if pod.group is None:
             self._waits_no_more(pod)
             return pod
-        self.priorities.forget_pods()
         key = gang_key(pod)
         if key in self.members:
             members = self.members[key]
@@ -317,39 +392,28 @@ class SchedulingState:
 
     def item(self, key: str) -> QueuedItem | None:
         """The work item as the queue orders it; None when nothing of it waits."""
-        alone = self.waiting_pods.get(key)
-        if alone is not None:
-            priority = self.priorities.of_spec(alone.spec)
-            return QueuedItem(
-                key=key,
-                priority=priority,
-                anchor=alone.created,
-                pods=(alone,),
-                group=None,
-                begun=alone.begun,
-            )
-        waiting = self._waiting(key)
-        if not waiting:
+        if not self.waits(key):
             return None
-        gang = self._gang(key, waiting)
-        turn = self.priorities.turn(gang)
-        anchors = [pod.created for pod in turn.pods if pod.created is not None]
+        turn = self._turn(key)
         return QueuedItem(
             key=key,
             priority=turn.priority,
-            anchor=min(anchors) if anchors else None,
+            anchor=min((pod.created for pod in turn.pods if pod.created is not None), default=None),
             pods=turn.pods,
-            group=gang.group,
+            group=self.groups.get(key),
             begun=turn.begun,
         )
 
     def turn(self, key: str) -> Turn:
         """Which pods of a work item are decided next."""
+        turn = self._turn(key)
+        return replace(turn, pods=(*turn.pods,))  # As ``waiting`` does.
+
+    def _turn(self, key: str) -> Turn:
         alone = self.waiting_pods.get(key)
         if alone is not None:
-            return Turn(self.priorities.of(alone), (alone,))
-        turn = self.priorities.turn(self._gang(key, self._waiting(key)))
-        return Turn(turn.priority, (*turn.pods,), turn.behind, turn.begun)
+            return Turn(self.priorities.of(alone), (alone,), begun=alone.begun)
+        return self.priorities.turn(self._gang(key, self._waiting(key)))
 
     def limits(self, key: str) -> tuple[Condition, ...]:
         """A condition where the priority that a gang names does not count."""
@@ -423,7 +487,7 @@ class SchedulingState:
             workload = None if application is None else application.workload_of(pod)
             age = inf if pod.created is None else pod.created
             rank = inf if workload is None else index[workload]
-            return -self.priorities.of(pod), rank, age, *member_order(pod), pod.uid
+            return -self.priorities.of(pod), rank, age, *member_order(pod)
 
         return tuple(sorted(pods, key=place))
 
@@ -435,6 +499,35 @@ class SchedulingState:
         group = self.groups.get(key)
         others = (*self.placed(key), *members.done.values())
         return PriorityInput(group, waiting, others, self.planned(key).keys(), gated)
+
+    def validate(self, cluster: Cluster) -> None:
+        """Assert every invariant of the state and the cluster together."""
+        usage = np.zeros_like(cluster.requested)
+        for pod, slot in cluster.placed_pods():
+            demand = cluster.demand(pod.spec)
+            for row, amount in zip(demand.rows, demand.amounts, strict=True):
+                usage[row, slot] += amount
+            assert cluster.nodes[slot] is not None, f"{pod.key} holds a slot without a node"
+            assert pod.uid in self.pods, f"{pod.key} is placed but unknown"
+            assert not self.is_on_unknown_node(pod.uid), f"{pod.key} is placed, but on an unknown node"
+        assert (usage == cluster.requested).all(), "columns do not equal the sum of the pods on them"
+        cluster.volumes.validate(cluster.placed_pods())
+        for node_name, lost in self.on_unknown_nodes.items():
+            assert cluster.slot(node_name) is None, f"pods wait for {node_name}, which is known"
+            assert lost.keys() <= self.pods.keys(), f"unknown pods are on the unknown node {node_name}"
+        assert self.long_running <= self.pods.keys(), "unknown pods are long-running"
+        for members in self.members.values():
+            for pod in members.placed.values():
+                held = cluster.placement(pod.uid) is not None or self.is_on_unknown_node(pod.uid)
+                assert held, f"{pod.key} is placed and holds nothing"
+        for pod in self.all_waiting():
+            assert cluster.placement(pod.uid) is None, f"{pod.key} waits and holds a node"
+            assert not self.is_on_unknown_node(pod.uid), f"{pod.key} waits and is on an unknown node"
+        for key, pods in self.waiting_apps.items():
+            assert pods, f"{key} is kept without a pod"
+            assert all(self.item_key(pod) == key for pod in pods.values()), (
+                f"{key} is not the item of its pods"
+            )
 
 
 def _without_exclusive(group: PodGroup) -> PodGroup:

@@ -425,7 +425,6 @@ class Decider:
             ]
         pods = [pod for pod, _ in placed]
         self._state.settle(key, pods, numbers or ())
-        self._state.priorities.forget_pods()
         self._tools.table.forget_pods()
         names = self._tools.cluster.names
         nodes = [names[slot] or "" for _, slot in placed]
