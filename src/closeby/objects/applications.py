@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from closeby.objects.labels import Named
 from closeby.objects.reasons import Condition
 
 #: Pod labels that name the AppGroup, and the workload in it.
@@ -35,32 +36,30 @@ class AppWorkload(Struct, frozen=True, kw_only=True):
     dependencies: tuple[Dependency, ...] = ()
 
 
-class AppGroup(Struct, frozen=True, kw_only=True):
-    """The dependency graph of an application."""
+class CustomObject(Named, frozen=True, kw_only=True):
+    """A custom resource of the KEP."""
 
-    namespace: str
-    name: str
     uid: str = ""
-    workloads: tuple[AppWorkload, ...] = ()
-    #: Name of the sort as written; empty when not given.
-    algorithm: str = ""
-    #: How many pods the application has; None when not given.
-    num_members: int | None = None
-    created: float | None = None
     #: API version it was written in.
     source: str = ""
     #: What its reader found wrong; with a blocking one the object is not used.
     conditions: tuple[Condition, ...] = ()
 
     @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
     def usable(self) -> bool:
         """Whether nothing is so wrong with it that it can't be used."""
         return not any(condition.blocking for condition in self.conditions)
+
+
+class AppGroup(CustomObject, frozen=True, kw_only=True):
+    """The dependency graph of an application."""
+
+    workloads: tuple[AppWorkload, ...] = ()
+    #: Name of the sort as written; empty when not given.
+    algorithm: str = ""
+    #: How many pods the application has; None when not given.
+    num_members: int | None = None
+    created: float | None = None
 
 
 class LinkCost(Struct, frozen=True, kw_only=True):
@@ -84,25 +83,9 @@ class WeightSet(Struct, frozen=True, kw_only=True):
     region_costs: tuple[LinkCost, ...] = ()
 
 
-class NetworkTopology(Struct, frozen=True, kw_only=True):
+class NetworkTopology(CustomObject, frozen=True, kw_only=True):
     """The costs of one network."""
 
-    namespace: str
-    name: str
-    uid: str = ""
     #: ``Dijkstra`` or ``BellmanFord`` as written; empty when not given.
     algorithm: str = ""
     weight_sets: tuple[WeightSet, ...] = ()
-    source: str = ""
-    #: What its reader found wrong; with a blocking one the object is not used.
-    conditions: tuple[Condition, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def usable(self) -> bool:
-        """Whether nothing is so wrong with it that it can't be used."""
-        return not any(condition.blocking for condition in self.conditions)

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from closeby.objects.labels import Named
 from closeby.objects.pods import Pod, ProtectionRequest
 from closeby.objects.reasons import Condition
 
@@ -235,22 +236,15 @@ class GangTemplate(Struct, frozen=True, kw_only=True):
     min_member: int = 0
 
 
-class GangTemplates(Struct, frozen=True, kw_only=True):
+class GangTemplates(Named, frozen=True, kw_only=True):
     """A Workload of Kubernetes 1.35: the gangs to which pods belong that refer to it."""
 
-    namespace: str
-    name: str
     templates: tuple[GangTemplate, ...] = ()
     created: float | None = None
     constraint: TopologyConstraint | None = None
     layers: tuple[Layer, ...] = ()
     annotations: Mapping[str, str] = {}
     conditions: tuple[Condition, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
 
 class SizeField(Struct, frozen=True, kw_only=True):
@@ -265,11 +259,9 @@ class SizeField(Struct, frozen=True, kw_only=True):
     role: str = ""
 
 
-class PodGroup(Struct, frozen=True, kw_only=True):
+class PodGroup(Named, frozen=True, kw_only=True):
     """A gang in closeby's terms, whatever dialect it was written in."""
 
-    namespace: str
-    name: str
     uid: str = ""
     min_member: int = 1
     constraint: TopologyConstraint | None = None
@@ -323,11 +315,6 @@ class PodGroup(Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
     #: It has no pods of its own, but asks for places for those to come.
     places: AskedPlaces | None = None
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
     @property
     def can_be_partial(self) -> bool:

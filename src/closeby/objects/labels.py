@@ -33,6 +33,18 @@ RANK: Final = "closeby.dev/rank"
 TOPOLOGY_DOMAIN: Final = "closeby.dev/topology-domain"
 
 
+class Named(Struct, frozen=True, kw_only=True):
+    """An object of a namespace."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _ONE_NAME: Final = re.compile(_NAME, re.ASCII)

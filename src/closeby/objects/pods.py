@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from closeby.objects.labels import LabelSelector, PodAffinity, TopologySpreadConstraint
+from closeby.objects.labels import LabelSelector, Named, PodAffinity, TopologySpreadConstraint
 
 #: The scheduler of a pod without ``spec.schedulerName``.
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -243,15 +243,13 @@ class BandwidthLimits(Struct, frozen=True, gc=False):
     egress: int | None = None
 
 
-class Pod(Struct, frozen=True, kw_only=True, gc=False):
+class Pod(Named, frozen=True, kw_only=True, gc=False):
     """One pod. Equal pods share one ``spec`` object.
 
     Hundreds of thousands of them live at once and none is part of a reference cycle, so the garbage collector
     is spared looking at them.
     """
 
-    namespace: str
-    name: str
     #: ``namespace/name`` when the manifest has none.
     uid: str
     spec: PodSpec
@@ -310,11 +308,6 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
     grace: int = 30
 
     @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
     def finished(self) -> bool:
         """Finished pods hold nothing on their node."""
         return self.phase in ("Succeeded", "Failed")
@@ -371,14 +364,12 @@ def all_alike(pods: Sequence[Pod]) -> bool:
     )
 
 
-class PodDisruptionBudget(Struct, frozen=True, kw_only=True):
+class PodDisruptionBudget(Named, frozen=True, kw_only=True):
     """Of ``min_available`` and ``max_unavailable`` one counts, a number of pods or a percentage.
 
     With neither the disruption controller allows no eviction; the API server fills in nothing.
     """
 
-    namespace: str
-    name: str
     #: None selects no pod, an empty one all of the namespace.
     selector: LabelSelector | None = None
     min_available: int | str | None = None
@@ -387,11 +378,6 @@ class PodDisruptionBudget(Struct, frozen=True, kw_only=True):
     allowed: int | None = None
     #: Whether a pod that does not run yet may be evicted whatever the budget says (``AlwaysAllow``).
     unhealthy_may_go: bool = False
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
 
 class ProtectionRequest(NamedTuple):
@@ -407,11 +393,9 @@ class ProtectionRequest(NamedTuple):
 MOST_CONSUMERS: Final = 256
 
 
-class ResourceClaim(Struct, frozen=True, kw_only=True):
+class ResourceClaim(Named, frozen=True, kw_only=True):
     """A claim for devices."""
 
-    namespace: str
-    name: str
     allocated: bool = False
     #: Nodes from which the allocated devices can be used, as alternatives; None where all can.
     nodes: tuple[NodeSelectorTerm, ...] | None = None
@@ -419,11 +403,6 @@ class ResourceClaim(Struct, frozen=True, kw_only=True):
     reserved_for: frozenset[str] = frozenset()
     reserved_for_groups: tuple[str, ...] = ()
     terminating: bool = False
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
     @property
     def usable(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.labels import LabelSelector
+from closeby.objects.labels import LabelSelector, Named
 from closeby.objects.pods import FILESYSTEM, ClaimRequest, NodeSelectorTerm
 
 READ_WRITE_ONCE: Final = "ReadWriteOnce"
@@ -39,11 +39,9 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
 
-class PersistentVolumeClaim(Struct, frozen=True, kw_only=True, gc=False):
+class PersistentVolumeClaim(Named, frozen=True, kw_only=True, gc=False):
     """A claim for a volume."""
 
-    namespace: str
-    name: str
     uid: str = ""
     request: ClaimRequest = ClaimRequest()
     #: Name of the volume that it is bound to, or is to be; empty without.
@@ -57,11 +55,6 @@ class PersistentVolumeClaim(Struct, frozen=True, kw_only=True, gc=False):
     terminating: bool = False
     #: uid of the object that controls it; empty without.
     controller: str = ""
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
 
 class PersistentVolume(Struct, frozen=True, kw_only=True, gc=False):
@@ -140,21 +133,14 @@ class CSIDriver(Struct, frozen=True, kw_only=True):
     storage_capacity: bool = False
 
 
-class CSIStorageCapacity(Struct, frozen=True, kw_only=True):
+class CSIStorageCapacity(Named, frozen=True, kw_only=True):
     """How much of a class can be made on some nodes."""
 
-    namespace: str
-    name: str
     storage_class: str
     #: What the labels of these nodes meet; None means no node.
     nodes: LabelSelector | None = None
     #: Size of the largest volume, in bytes; None means that none can be made.
     largest: int | None = None
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
 
 class VolumeAttachment(Struct, frozen=True, kw_only=True, gc=False):

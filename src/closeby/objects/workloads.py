@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from closeby.objects.groups import Layer, PodGroup, SizeField
-from closeby.objects.labels import TASK_SPEC, LabelSelector
+from closeby.objects.labels import TASK_SPEC, LabelSelector, Named
 from closeby.objects.pods import Pod
 
 #: Kind -> path of its pod template. Volcano's Job shares its kind with Kubernetes' own.
@@ -95,12 +95,10 @@ class PodSet(Struct, frozen=True, kw_only=True):
         return self.replicas if self.at_start is None else min(self.at_start, self.replicas)
 
 
-class Workload(Struct, frozen=True, kw_only=True):
+class Workload(Named, frozen=True, kw_only=True):
     """The top owner of some pods."""
 
     kind: str
-    namespace: str
-    name: str
     api_version: str = ""
     uid: str = ""
     labels: Mapping[str, str] = {}
@@ -122,11 +120,6 @@ class Workload(Struct, frozen=True, kw_only=True):
     gangs: Mapping[str, PodGroup] = {}
     #: Where its kind asks for segments of each of its gangs as a whole (a LeaderWorkerSet).
     layers: tuple[Layer, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
     @property
     def id(self) -> str:
