@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from closeby.objects.applications import AppGroup
 from closeby.objects.bounds import ENTRIES, some
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, invalid
 
 
 class AppGraph(Struct, frozen=True, kw_only=True):
@@ -83,12 +83,11 @@ def cycle_conditions(
             continue
         *others, last = (graph.names[vertex] for vertex in circle)
         message = f"{_circle(others, last)} need each other in a circle" if others else f"{last} needs itself"
-        yield Condition(
-            reason=Reason.INVALID_SPEC,
-            object=f"AppGroup/{app.key}",
-            field="spec",
-            message=message,
-            remedy="drop a dependency; until then they are ordered as they are declared",
+        yield invalid(
+            f"AppGroup/{app.key}",
+            "spec",
+            message,
+            "drop a dependency; until then they are ordered as they are declared",
         )
 
 

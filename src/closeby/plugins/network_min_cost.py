@@ -28,7 +28,7 @@ from closeby.objects.applications import APP_GROUP_LABEL
 from closeby.objects.arrays import Bools, Scores
 from closeby.objects.bounds import some
 from closeby.objects.pods import Pod
-from closeby.objects.reasons import Condition, Reason, Rejection
+from closeby.objects.reasons import Condition, Reason, Rejection, invalid
 from closeby.reading.dialects.link_costs import GREATEST_COST
 from closeby.scheduling.extension import Filter, Handle, NormalizeScore, Reserve, Scope, Undo
 from closeby.scheduling.plugin_view import CycleState, Nodes
@@ -370,19 +370,17 @@ class NetworkMinCost(Filter, NormalizeScore, Reserve, DependencyCost):
             asked = (
                 f"not one NetworkTopology is {wanted}" if wanted else "it is not said which network counts"
             )
-            yield Condition(
-                reason=Reason.INVALID_SPEC,
-                object=owner,
-                field="arguments.networkTopologyName",
-                message=f"{asked}; usable are: {names}",
-                remedy=f"name one of them; until then {WITHOUT_COSTS}",
+            yield invalid(
+                owner,
+                "arguments.networkTopologyName",
+                f"{asked}; usable are: {names}",
+                f"name one of them; until then {WITHOUT_COSTS}",
             )
         if choice.network is not None and choice.lack is Lack.NO_WEIGHTS:
             names = some([one.name for one in choice.network.weight_sets]) or "none"
-            yield Condition(
-                reason=Reason.INVALID_SPEC,
-                object=owner,
-                field="arguments.weightsName",
-                message=f"{choice.network.key} has no weight set {weights or 'at all'}; it has: {names}",
-                remedy=f"name one of them; until then {WITHOUT_COSTS}",
+            yield invalid(
+                owner,
+                "arguments.weightsName",
+                f"{choice.network.key} has no weight set {weights or 'at all'}; it has: {names}",
+                f"name one of them; until then {WITHOUT_COSTS}",
             )

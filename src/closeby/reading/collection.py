@@ -323,10 +323,9 @@ def _unknown_kind(first: Document, number: int) -> Condition:
     field = "kind" if right is not None else "apiVersion"
     line = first.find_line((*first.position, field))
     place = f"{first.file}, document {first.number}" + (f", line {line}" if line else "")
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=_called(first),
-        field=field,
-        message=f"{what}; {ignored} ({place})",
-        remedy=f"did you mean {right or ' or '.join(_api_version(one, first) for one in groups)}?",
+    return invalid(
+        _called(first),
+        field,
+        f"{what}; {ignored} ({place})",
+        f"did you mean {right or ' or '.join(_api_version(one, first) for one in groups)}?",
     )

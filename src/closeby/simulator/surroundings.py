@@ -11,7 +11,7 @@ from closeby.objects.labels import PodOwner
 from closeby.objects.nodes import Node
 from closeby.objects.pods import SYSTEM_CLASSES, ClaimName, Pod, PriorityClass
 from closeby.objects.quantities import format_amount
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.objects.topologies import TopologyLevel
 from closeby.objects.volumes import (
     PersistentVolumeClaim,
@@ -271,12 +271,11 @@ def other_schedulers(pods: Iterable[Pod], wanted: str | None, default: str) -> t
     if not named or wanted in named:
         return ()
     return (
-        Condition(
-            reason=Reason.INVALID_SPEC,
-            object=f"Scheduler/{wanted}",
-            field="spec.schedulerName",
-            message=f"no pending pod names the scheduler {quoted(wanted)}; there are: {some(named)}",
-            remedy="give one of these to --scheduler-name",
+        invalid(
+            f"Scheduler/{wanted}",
+            "spec.schedulerName",
+            f"no pending pod names the scheduler {quoted(wanted)}; there are: {some(named)}",
+            "give one of these to --scheduler-name",
         ),
     )
 
@@ -286,13 +285,12 @@ def _unknown_class(name: str, places: Sequence[tuple[str, str]], known: Sequence
     objects = len({one for one, _ in places})
     more = f" (named by {objects} objects)" if objects > 1 else ""
     meant = guess(name, known)
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=object_,
-        field=field,
-        message=f"PriorityClass {quoted(name)} is not in the input{more}, and no API server takes a pod with "
+    return invalid(
+        object_,
+        field,
+        f"PriorityClass {quoted(name)} is not in the input{more}, and no API server takes a pod with "
         "a class that does not exist",
-        remedy=f"{meant}add what kubectl get priorityclasses -o yaml prints",
+        f"{meant}add what kubectl get priorityclasses -o yaml prints",
     )
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from closeby.objects.applications import LinkCost, NetworkTopology, WeightSet
 from closeby.objects.arrays import Costs, Ints
 from closeby.objects.labels import REGION, ZONE
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, invalid
 from closeby.topology.labels import MISSING, LabelTable
 from closeby.topology.tree import ROOT_LEVEL, Tree
 from closeby.topology.uplinks import way
@@ -193,12 +193,11 @@ def _torn(
 ) -> Condition:
     shown = ", ".join(f"{one} and {other}" for one, other in pairs[:_SHOWN])
     more = f" and {len(pairs) - _SHOWN} more pairs" if len(pairs) > _SHOWN else ""
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=f"NetworkTopology/{topology.key}",
-        field=f"weights {weights.name}",
-        message=f"the costs of {kind} differ by direction: {shown}{more}",
-        remedy="the greater one counts for both",
+    return invalid(
+        f"NetworkTopology/{topology.key}",
+        f"weights {weights.name}",
+        f"the costs of {kind} differ by direction: {shown}{more}",
+        "the greater one counts for both",
     )
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from closeby.objects.labels import is_label_name
 from closeby.objects.nodes import Node
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, invalid
 from closeby.objects.words import natural_key, plural
 
 #: Topograph's label of accelerator domains.
@@ -249,10 +249,9 @@ def _is_legal(key: str, value: str) -> bool:
 
 def _illegal_label(key: str, value: str, nodes: Sequence[str]) -> Condition:
     ordered = sorted(nodes, key=natural_key)
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=f"Node/{ordered[0]}",
-        field=label_field(key),
-        message=f'"{value[:80]}" is not a legal label, so it does not count on {and_more(ordered)}',
-        remedy="use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+    return invalid(
+        f"Node/{ordered[0]}",
+        label_field(key),
+        f'"{value[:80]}" is not a legal label, so it does not count on {and_more(ordered)}',
+        "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
     )

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from closeby.objects.labels import HOSTNAME, is_label_key
 from closeby.objects.nodes import Node, is_accelerator
-from closeby.objects.reasons import Condition, Reason
+from closeby.objects.reasons import Condition, invalid
 from closeby.objects.topologies import Found, Topology, TopologyLevel
 from closeby.objects.words import natural_key
 from closeby.topology.families import (
@@ -241,13 +241,12 @@ def _sort_key(label: str, distances: _Distances) -> tuple[float, float, float, s
 def _missing(label: str, distances: _Distances, first_node: Mapping[str, str]) -> Condition:
     missing = [switch for switch, distance in distances.stated.items() if distance is None]
     consequence = "the nodes there have no such layer" if distances.known else "the type is not used"
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=f"Node/{min((first_node[switch] for switch in missing), key=natural_key)}",
-        field=ANNOTATION_FIELD,
-        message=f"missing distance of {listed(missing)} of the custom network type {type_of(label)}, so "
+    return invalid(
+        f"Node/{min((first_node[switch] for switch in missing), key=natural_key)}",
+        ANNOTATION_FIELD,
+        f"missing distance of {listed(missing)} of the custom network type {type_of(label)}, so "
         f"{consequence}",
-        remedy="give each of its switches a distance in the annotation, or choose the preset of label "
+        "give each of its switches a distance in the annotation, or choose the preset of label "
         "families that knows this type",
     )
 
@@ -264,13 +263,12 @@ def _against_places(
             if bool(one.known) == bool(other.known):
                 continue
             without = finer if other.known else coarser
-            yield Condition(
-                reason=Reason.INVALID_SPEC,
-                object=f"Node/{next(iter(first_node[without].values()))}",
-                field=ANNOTATION_FIELD,
-                message=f"the network type {type_of(without)} has no distance and counts as "
+            yield invalid(
+                f"Node/{next(iter(first_node[without].values()))}",
+                ANNOTATION_FIELD,
+                f"the network type {type_of(without)} has no distance and counts as "
                 f"{usable[without].place}, which puts {type_of(coarser)} above {type_of(finer)}",
-                remedy="give a distance to the switches of both types, or of neither",
+                "give a distance to the switches of both types, or of neither",
             )
 
 
@@ -289,26 +287,24 @@ def _against_distances(
     for finer, coarser in sorted(found):
         near, far, holders = found[finer, coarser]
         nodes = [node for group in holders for node in group.nodes]
-        yield Condition(
-            reason=Reason.INVALID_SPEC,
-            object=f"Node/{nodes[0]}",
-            field=ANNOTATION_FIELD,
-            message=f"on {and_more(nodes)} {type_of(finer)} has distance {near} and {type_of(coarser)} "
+        yield invalid(
+            f"Node/{nodes[0]}",
+            ANNOTATION_FIELD,
+            f"on {and_more(nodes)} {type_of(finer)} has distance {near} and {type_of(coarser)} "
             f"{far}, but {type_of(coarser)} is taken as the coarser layer",
-            remedy="give the types distinct distances, greater for the coarser one, on all nodes",
+            "give the types distinct distances, greater for the coarser one, on all nodes",
         )
 
 
 def two_parents(label: str, switch: str, parents: Mapping[str, str], parent_label: str) -> Condition:
     """A switch found under several switches of the next layer; ``parents`` maps each to its first node."""
     shown = " and ".join(f"{parent} (on {node})" for parent, node in list(parents.items())[:3])
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=f"Node/{next(iter(parents.values()))}",
-        field=label_field(label),
-        message=f"{type_of(label)} {switch} is under {type_of(parent_label)} {shown}, so the nodes there "
+    return invalid(
+        f"Node/{next(iter(parents.values()))}",
+        label_field(label),
+        f"{type_of(label)} {switch} is under {type_of(parent_label)} {shown}, so the nodes there "
         f"have no {type_of(label)}",
-        remedy="label each switch's nodes with one switch of the next layer, or give the switches names of "
+        "label each switch's nodes with one switch of the next layer, or give the switches names of "
         "their own",
     )
 

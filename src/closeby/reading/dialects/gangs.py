@@ -89,12 +89,11 @@ def _read_ask(annotations: Mapping[str, str], owner: str, part: str) -> Placemen
     given = {called: ask for called, ask in asks.items() if ask.given}
     if len(given) < 2:
         return next(iter(given.values()), PlacementAsk())
-    condition = Condition(
-        reason=Reason.INVALID_SPEC,
-        object=owner,
-        field=part,
-        message=f"asks for placement in the words of several schedulers: {some(list(given))}",
-        remedy="keep the annotations of one of them",
+    condition = invalid(
+        owner,
+        part,
+        f"asks for placement in the words of several schedulers: {some(list(given))}",
+        "keep the annotations of one of them",
         blocking=True,
     )
     return PlacementAsk(conditions=(condition,))
@@ -397,10 +396,9 @@ def _extended(group: PodGroup, conditions: tuple[Condition, ...]) -> PodGroup:
 
 
 def _overruled(workload: Workload, groups: set[str], part: str = "metadata.annotations") -> Condition:
-    return Condition(
-        reason=Reason.INVALID_SPEC,
-        object=workload.id,
-        field=part,
-        message=f"asks for placement, but its pods belong to PodGroup {some(sorted(groups))}",
-        remedy="write the constraint in the PodGroup",
+    return invalid(
+        workload.id,
+        part,
+        f"asks for placement, but its pods belong to PodGroup {some(sorted(groups))}",
+        "write the constraint in the PodGroup",
     )

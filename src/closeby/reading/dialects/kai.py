@@ -18,7 +18,7 @@ from closeby.objects.groups import (
     TopologyConstraint,
 )
 from closeby.objects.quantities import parse_duration
-from closeby.objects.reasons import Condition, Reason, invalid
+from closeby.objects.reasons import Condition, invalid
 from closeby.reading.common.layers import WHOLE_NUMBER, size_of
 from closeby.reading.common.podgroups import (
     ConstraintWire,
@@ -111,12 +111,11 @@ def ask(annotations: Mapping[str, str], owner: str, part: str = "metadata.annota
             topology=topology, required=required, preferred=preferred, written=written
         )
     elif topology is not None and not layers and not problems:
-        condition = Condition(
-            reason=Reason.INVALID_SPEC,
-            object=owner,
-            field=f'{part}["{KAI_TOPOLOGY}"]',
-            message=f"names topology {topology} but no level, so it asks for nothing",
-            remedy=f"add {KAI_REQUIRED} or {KAI_PREFERRED}",
+        condition = invalid(
+            owner,
+            f'{part}["{KAI_TOPOLOGY}"]',
+            f"names topology {topology} but no level, so it asks for nothing",
+            f"add {KAI_REQUIRED} or {KAI_PREFERRED}",
         )
         return PlacementAsk(conditions=(condition,))
     return PlacementAsk(constraint=constraint, layers=layers, conditions=problems)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from closeby.objects.bounds import quoted, some
 from closeby.objects.groups import Pair, PodGroup, RoleRules, pair_of
-from closeby.objects.reasons import Condition, Reason, few
+from closeby.objects.reasons import Condition, few, invalid
 from closeby.reading.configuration import GREATEST_WEIGHT
 from closeby.reading.decoding.errors import field_path
 from closeby.reading.decoding.keys import (
@@ -148,12 +148,11 @@ class _Reader:
 
     def _wrong(self, key: str, message: str, remedy: str) -> None:
         self.conditions.append(
-            Condition(
-                reason=Reason.INVALID_SPEC,
-                object=f"PodGroup/{self._group.key}",
-                field=field_path((key,), "metadata.annotations"),
-                message=f"{key}: {message}",
-                remedy=f"{remedy}; {_DROPPED}",
+            invalid(
+                f"PodGroup/{self._group.key}",
+                field_path((key,), "metadata.annotations"),
+                f"{key}: {message}",
+                f"{remedy}; {_DROPPED}",
             )
         )
 
