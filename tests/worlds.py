@@ -30,6 +30,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
 )
 from closeby.scheduling.outcomes import Outcome, bindings_of
+from closeby.scheduling.reasons.facts import Shortfall
 
 GPU = "example.com/gpu"
 
@@ -198,6 +199,12 @@ class World:
         outcome = self.engine.outcome(f"default/{name}")
         assert outcome is not None, f"nothing was decided about {name}"
         return outcome
+
+    def shortfall(self, name: str) -> Shortfall:
+        """Why a gang or pod of the default namespace waits, as facts."""
+        found = self.outcome(name).shortfall
+        assert found is not None, f"{name} does not wait for room"
+        return found
 
     def used(self, prefix: str = "", by: str = HOSTNAME) -> dict[str, int]:
         """Pods per node (or per value of another label), of the pods whose name starts with ``prefix``."""

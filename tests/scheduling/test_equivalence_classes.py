@@ -164,7 +164,11 @@ class TestRefusedAlike:
         decided(drawn, *map(PodUpserted, pods(None, 5, spec(gpu=2))))
         first, *others = (drawn.outcome(f"pod-{index}") for index in range(5))
         for other in others:
-            assert (other.reason, other.message, other.lacks) == (first.reason, first.message, first.lacks)
+            assert (other.reason, other.message, other.shortfall) == (
+                first.reason,
+                first.message,
+                first.shortfall,
+            )
 
     def test_the_plugins_that_take_part_by_default_are_asked_once(self) -> None:
         drawn = world(TWO_RACKS, plugins=[PluginEntry(name=f"{__name__}:Closed")])
@@ -209,7 +213,7 @@ class TestRefusedAlike:
             for at, size in enumerate((4, 1, 4, 2, 4))
         ]
         decided(drawn, *map(PodUpserted, ages))
-        lacks = [drawn.outcome(f"p{at}-0").lacks[0].free for at in (0, 2, 4)]
+        lacks = [drawn.shortfall(f"p{at}-0").lacks[0].free for at in (0, 2, 4)]
         assert lacks == [3, 2, 0]
 
     @pytest.mark.parametrize("seed", range(30))

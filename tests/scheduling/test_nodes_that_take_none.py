@@ -30,7 +30,7 @@ def test_why_a_node_takes_none_is_said_of_the_node_itself(broken: dict[str, obje
     drawn = world([one, replace(other, **broken)], explain=True)
     drawn.run(gang(min_member=2, required="rack"), members=pods("train", 2, spec(gpu=4)))
     assert drawn.reason("train") is Reason.GANG_DOES_NOT_FIT
-    (lack,) = drawn.outcome("train").lacks
+    (lack,) = drawn.shortfall("train").lacks
     assert (lack.free, lack.asked, lack.barred, lack.barred_nodes) == (4, 8, 4, 1)
     assert (drawn.outcome("train").message or "").endswith(f"({told})")
 

@@ -64,7 +64,9 @@ def test_what_waits_says_why_it_does_after_all_others_were_placed(golden: Golden
     assert {one.pod.name: one.reason for one in found.leftovers.values()} == dict.fromkeys(
         (f"wide-{number}" for number in range(5)), "GangDoesNotFit"
     )
-    (lack,) = found.gang_outcomes["default/wide"].lacks
+    shortfall = found.gang_outcomes["default/wide"].shortfall
+    assert shortfall is not None
+    (lack,) = shortfall.lacks
     assert (lack.free, lack.asked) == (3, 5)
     golden("refusals", found.gang_outcomes["default/wide"].message or "")
 

@@ -8,6 +8,7 @@ from closeby.objects.reasons import Reason
 from closeby.objects.topologies import tier_level
 from closeby.reading.configuration import Configuration
 from closeby.reading.manifests import read_manifests
+from closeby.scheduling.reasons.wording import labelling, unlabelled_text
 from closeby.simulator.runs import simulate
 
 #: The network of Volcano's user guide: s0 and s1 in s4, s2 and s3 in s5, all in s6; two nodes in each.
@@ -176,9 +177,8 @@ def test_nodes_in_no_hypernode_are_to_be_made_members_and_not_labelled() -> None
     wanting = job(3, "minAvailable: 3\nnetworkTopology: {mode: hard, highestTierAllowed: 1}")
     run = simulate(read_manifests(["-"], stdin=lambda: TREE + loose + wanting), Configuration())
     (outcome,) = run.gang_outcomes.values()
-    bare = outcome.unlabelled
+    bare = None if outcome.shortfall is None else outcome.shortfall.unlabelled
     assert bare is not None
     assert (bare.label, bare.names) == (tier_level(1), ("node8",))
-    assert "HyperNode" in bare.text
-    assert "node8" in bare.remedy
-    assert "kubectl label" not in bare.remedy
+    assert "HyperNode" in unlabelled_text(bare)
+    assert labelling(bare).startswith("make node8 a member of one")

@@ -17,8 +17,8 @@ from closeby.objects.process import brief
 from closeby.objects.reasons import Condition, Reason, ReasonToken, Rejection
 from closeby.objects.recorded import ReservationStatus
 from closeby.objects.words import time_text
-from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
 from closeby.scheduling.preempting.records import NoPreemption, Preemption, PreemptionEnded
+from closeby.scheduling.reasons.facts import Shortfall
 
 
 class DomainFit(Struct, frozen=True, kw_only=True):
@@ -147,9 +147,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     #: Members of a gang that belong on one node, as pod names in the order the sets were made; None without.
     buckets: tuple[tuple[str, ...], ...] | None = None
 
-    #: Resources that the item lacks, the scarcest first, and nodes that lack a label which it asks for.
-    lacks: tuple[ResourceLack, ...] = ()
-    unlabelled: Unlabelled | None = None
+    #: The facts that the message words, where no place was found.
+    shortfall: Shortfall | None = None
     #: How an application's placement was improved; None when its pods have no traffic.
     improvement: Improvement | None = None
     #: Nodes that are kept free for the item while it waits.

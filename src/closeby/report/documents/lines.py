@@ -8,8 +8,9 @@ from closeby.objects.groups import PodGroup, Strategy
 from closeby.objects.pods import Pod
 from closeby.objects.words import natural_key, path_text
 from closeby.report.documents.scheduling import by_frequency
-from closeby.scheduling.judging.lacking import ResourceLack
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
+from closeby.scheduling.reasons.facts import ResourceLack
+from closeby.scheduling.reasons.wording import labelling
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
 from closeby.whatif.records import DomainPath
@@ -87,7 +88,8 @@ class MissingLabelEntry(Struct, frozen=True, kw_only=True):
 
 def lack_entries(outcome: Outcome | None) -> tuple[LackEntry, ...]:
     """The resources that a refused item lacks, the scarcest first."""
-    return () if outcome is None else tuple(_lack_entry(one) for one in outcome.lacks)
+    short = None if outcome is None else outcome.shortfall
+    return () if short is None else tuple(_lack_entry(one) for one in short.lacks)
 
 
 def _lack_entry(lack: ResourceLack) -> LackEntry:
@@ -112,10 +114,11 @@ def _lack_entry(lack: ResourceLack) -> LackEntry:
 
 def unlabelled_entry(outcome: Outcome | None) -> MissingLabelEntry | None:
     """The nodes without a label that a refused item needs."""
-    bare = None if outcome is None else outcome.unlabelled
+    short = None if outcome is None else outcome.shortfall
+    bare = None if short is None else short.unlabelled
     if bare is None:
         return None
-    return MissingLabelEntry(label=bare.label, nodes=bare.nodes, names=bare.names, remedy=bare.remedy)
+    return MissingLabelEntry(label=bare.label, nodes=bare.nodes, names=bare.names, remedy=labelling(bare))
 
 
 def domain_lines(

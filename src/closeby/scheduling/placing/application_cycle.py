@@ -7,13 +7,14 @@ from collections.abc import Hashable, Sequence
 
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import ReasonToken
+from closeby.scheduling.judging.lookahead import look_ahead
 from closeby.scheduling.judging.needs import need_of_any
-from closeby.scheduling.judging.outlook import look_ahead
 from closeby.scheduling.moving.layout import sites_of, traffic_cost
 from closeby.scheduling.moving.local_search import Searched, improve, place_all
 from closeby.scheduling.outcomes import Improvement, PodExplanation
 from closeby.scheduling.placing.tools import Attempt, Left, Placed, Tools
 from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.reasons.wording import message
 from closeby.scheduling.services import Traffic
 
 
@@ -125,7 +126,7 @@ class _ApplicationCycle:
             if kind not in kept_out:
                 self._state.steps.take(100 + self._tools.cluster.capacity // 50)
                 why = self._tools.diagnosis.why_no_node(self._state, pod)
-                kept_out[kind] = why.reason, why.message
+                kept_out[kind] = why.reason, message(why)
             left.append((pod, *kept_out[kind]))
         return tuple(left)
 

@@ -30,6 +30,7 @@ from closeby.scheduling.placing.tools import (
     waiting_gang,
 )
 from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.reasons.wording import message
 
 _NO_LABELS: Mapping[str, str] = {}
 #: Different resources that one pod may ask for: each one is a column over all nodes.
@@ -147,14 +148,13 @@ def place_pod(tools: Tools, pod: Pod, allowed: Bools | None = None) -> Attempt:
         tools.post_filter(state, (pod,))
         inside = None if allowed is None else np.flatnonzero(allowed & tools.cluster.alive[: len(allowed)])
         why = tools.diagnosis.why_no_node(state, pod, inside)
-        refusal = Condition(reason=why.reason, object=f"Pod/{pod.key}", message=why.message, blocking=True)
+        refusal = Condition(reason=why.reason, object=f"Pod/{pod.key}", message=message(why), blocking=True)
         need = need_of_pod(tools.table, pod)
         return Attempt(
             refusal=refusal,
             need=need,
             explanations=explanations,
-            lacks=why.lacks,
-            unlabelled=why.unlabelled,
+            shortfall=why,
         )
     statement.assume_one(pod, slot)
     placed = ((pod, slot),)
@@ -370,11 +370,11 @@ class Decider:
         kind = kind_of(key)
         is_gang = kind is ItemKind.GANG
         left = [*refused, *(Leftover(pod, reason, text) for pod, reason, text in attempt.leftover)]
-        reason, message = None, None
+        reason, said = None, None
         if attempt.refusal is not None:
-            reason, message = attempt.refusal.reason, attempt.refusal.whole_sentence()
+            reason, said = attempt.refusal.reason, attempt.refusal.whole_sentence()
         elif refused and kind is ItemKind.POD:  # A gated or unsupported plain pod is its own refusal.
-            reason, message = refused[0].reason, refused[0].message
+            reason, said = refused[0].reason, refused[0].message
         running = running_members(self._tools, self._state, key) if is_gang else ()
         place, slots = None, attempt.slots
         if slots is None:
@@ -397,13 +397,12 @@ class Decider:
             refused=() if attempt.refusal is None else ready,
             left=tuple(left),
             reason=reason,
-            message=message,
+            message=said,
             place=place,
             domains=attempt.domains,
             conditions=conditions,
             explanations=attempt.explanations,
-            lacks=attempt.lacks,
-            unlabelled=attempt.unlabelled,
+            shortfall=attempt.shortfall,
             improvement=attempt.improvement,
         )
         return CycleResult(Decision(outcome), attempt.need)

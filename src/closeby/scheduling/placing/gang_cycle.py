@@ -28,11 +28,13 @@ from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.outcomes import Improvement
 from closeby.scheduling.placing.explaining import Explaining, chosen_first
 from closeby.scheduling.placing.growth import Growth, move_together, used_domains
-from closeby.scheduling.placing.refusing import GangRefusal, Refusing, SearchInVain
+from closeby.scheduling.placing.refusing import Infeasible, Refusing
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.segment_refusals import certainly_short
 from closeby.scheduling.placing.tools import Attempt, Left, Tools, WaitingGang, gang_refusal
 from closeby.scheduling.plugin_view import CycleState
+from closeby.scheduling.reasons.facts import Shortfall
+from closeby.scheduling.reasons.wording import message, remedy
 from closeby.scheduling.services import Traffic
 from closeby.scheduling.steps import BACKTRACKS, Budget
 from closeby.topology.constraints import Levels
@@ -103,9 +105,8 @@ class _GangCycle:
             explanations = () if self._explaining is None else self._explaining.pods()
             self._tools.post_filter(self._state, waiting)
             return Attempt(
-                refusal=refused.condition,
-                lacks=refused.lacks,
-                unlabelled=refused.unlabelled,
+                refusal=gang_refusal(self._group.key, refused.reason, message(refused), remedy(refused)),
+                shortfall=refused,
                 need=need,
                 domains=domains,
                 explanations=explanations,
@@ -146,9 +147,9 @@ class _GangCycle:
         alone = bool(self._state.anchors)
         return need_of(self._tools.table, demand, self._constraints.levels.get(""), alone=alone)
 
-    def _why(self, demand: Sequence[Share], need: Need | None) -> GangRefusal:
-        """Why the gang is refused, after a search in vain."""
-        search = SearchInVain(demand, self._short, self._most, self._budget.spent, self._fits_anywhere)
+    def _why(self, demand: Sequence[Share], need: Need | None) -> Shortfall:
+        """Why the gang is refused, for which no place was found."""
+        search = Infeasible(demand, self._short, self._most, self._budget.spent, self._fits_anywhere)
         return Refusing(self._tools, self._gang, self._statement, self._filler).why(search, need)
 
     def _move_together(self, traffic: Traffic, search: Search, minimum: Part) -> Improvement:

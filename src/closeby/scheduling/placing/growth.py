@@ -19,6 +19,7 @@ from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.search import Search
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.tools import Left, Tools, WaitingGang
+from closeby.scheduling.reasons.wording import message
 from closeby.scheduling.services import Traffic
 from closeby.scheduling.steps import Budget
 from closeby.topology.tree import Domain
@@ -257,7 +258,7 @@ class Growth:
         beyond = "beyond the minimum: "
         if share.pod_class.total == 0:
             why = tools.diagnosis.why_no_node(self._state, pod)
-            return why.reason, f"{beyond}{why.message}"
+            return why.reason, f"{beyond}{message(why)}"
         bound = (leaf.levels is not None and leaf.levels.required is not None) or (
             self._gang.constraints.required
         )
@@ -272,7 +273,7 @@ class Growth:
         where = "the gang's domain" if bound else "the nodes that the gang may use"
         if len(slots) and full.all():
             why = tools.diagnosis.why_no_node(self._state, pod, slots)
-            return reason, f"{beyond}{where}: {why.message}"
+            return reason, f"{beyond}{where}: {message(why)}"
         return reason, f"{beyond}{where} has no room for this member"
 
     def _required(self, part: Part, scope: NodeSet) -> dict[str, NodeSet]:

@@ -1,4 +1,4 @@
-"""Why a gang is refused for which the search found no place: the reason, a sentence, and what is lacking."""
+"""Why a gang is refused for which the search found no place: the reason, and what is lacking, as facts."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -6,23 +6,26 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from closeby.objects.arrays import Ints
-from closeby.objects.bounds import some
-from closeby.objects.reasons import Condition, Reason, ReasonToken
-from closeby.objects.words import all_pods, names_text, path_text, plural
-from closeby.scheduling.judging.diagnosis import NoNode
-from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled, lacks_text
+from closeby.objects.arrays import Bools, Ints
+from closeby.objects.groups import Exclusive
+from closeby.objects.pods import Pod
+from closeby.objects.reasons import Reason
+from closeby.scheduling.gangs.parts import Part
+from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.placing.fill import Filler
-from closeby.scheduling.placing.segment_refusals import shortfall, subgroups_apart
+from closeby.scheduling.placing.segment_refusals import segment_room
+from closeby.scheduling.placing.segment_room import SegmentRoom
 from closeby.scheduling.placing.statement import Statement
-from closeby.scheduling.placing.tools import Tools, WaitingGang, gang_refusal
+from closeby.scheduling.placing.tools import Tools, WaitingGang
+from closeby.scheduling.reasons.facts import Shortfall, ShortOf
 from closeby.topology.constraints import Levels
+from closeby.topology.tree import ROOT_LEVEL, Domain
 
 
-class SearchInVain(NamedTuple):
-    """What the search for a gang's place found out."""
+class Infeasible(NamedTuple):
+    """What the search for a gang's place found out that found none."""
 
     #: The pods that need a place at the least.
     demand: Sequence[Share]
@@ -36,14 +39,6 @@ class SearchInVain(NamedTuple):
     fits_anywhere: Callable[[], bool | None]
 
 
-class GangRefusal(NamedTuple):
-    """The refusal of a gang, and what it lacks."""
-
-    condition: Condition
-    lacks: tuple[ResourceLack, ...] = ()
-    unlabelled: Unlabelled | None = None
-
-
 class Refusing:
     """Says why one gang is refused; nothing of it is placed."""
 
@@ -55,61 +50,47 @@ class Refusing:
         self._state = statement.state
         self._filler = filler
 
-    def why(self, search: SearchInVain, need: Need | None) -> GangRefusal:
+    def why(self, search: Infeasible, need: Need | None) -> Shortfall:
         """The first reason of several; ``need``: what every attempt at the gang needs, None: not known."""
         reserved = self._reserved(need)
         if reserved is not None:
             return reserved
-        among = self._tools.table.asked_among(search.demand)
-        constrained = f"; the pods constrain each other: {some(among)}" if among else ""
+        among = tuple(self._tools.table.asked_among(search.demand))
         if search.short is not None and not search.spent:
-            return self._short_of_room(search.short, alone=len(search.demand) == 1, constrained=constrained)
-        shared = self._shared_claim(search.demand)
+            return self._short_of_room(search.short, alone=len(search.demand) == 1, among=among)
+        shared = self._tools.cluster.volumes.wanted_by_several(
+            pod for share in search.demand for pod in share.pods
+        )
         if shared is not None:
-            return shared
+            claim, names = shared
+            return Shortfall(what=ShortOf.CLAIM, reason=Reason.VOLUME_IN_USE, claim=claim, pods=tuple(names))
         volumes = self._lacks_volumes(search.demand)
         if search.spent:
-            return self._spent(volumes)
+            if volumes is not None and volumes.reason:
+                return volumes
+            return Shortfall(what=ShortOf.SEARCH, reason=Reason.SEARCH_BUDGET_EXHAUSTED, there=volumes)
         binds = any(one.binds for one in self._gang.constraints.layerings.values())
         # Of equal pods that don't constrain each other it is known that there is room for them.
         certain = len(search.demand) == 1 and not among and not search.most
-        required = binds or self._gang.constraints.required
-        room = required and (certain or search.fits_anywhere())
-        if room is False:
-            return self._beside_each_other(search, volumes, constrained)
-        but = "there is room in the cluster, but " if room else ""
+        room = (binds or self._gang.constraints.required) and (certain or search.fits_anywhere())
+        nowhere = Reason.GANG_DOES_NOT_FIT if room is False else Reason.TOPOLOGY_PLACEMENT_FAILED
+        if search.most and (room is False or not binds):
+            minimum = self._group.min_member
+            return Shortfall(what=ShortOf.MEMBERS, reason=nowhere, fits=search.most, wanted=minimum)
+        if room is False:  # Whatever the topology.
+            lacks = self._tools.diagnosis.lacks(search.demand)
+            return Shortfall(what=ShortOf.TOGETHER, reason=nowhere, lacks=lacks, there=volumes, among=among)
+        whole = self._gang.parts(everyone=False)
         if binds:
-            return self._segments_apart(constrained, but)
-        if search.most:
-            text = f"{search.most} of at least {self._group.min_member} members find a place"
-            return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, f"{text} where they require one")
+            other = Shortfall(what=ShortOf.SEGMENTS, reason=nowhere, room=bool(room))
+            return replace(self._segments_apart(whole) or other, among=among)
         levels = self._gang.constraints.levels.get("")
         if levels is None or levels.required is None or self._group.subgroups:
-            text = subgroups_apart(self._tools, self._group, self._gang.parts(everyone=False))
-            text = text or f"{but}no choice of domains holds all subgroups as they require"
-            return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text)
-        return self._no_domain(search.demand, levels, levels.required, constrained)
+            other = Shortfall(what=ShortOf.SUBGROUPS, reason=nowhere, room=bool(room))
+            return self._subgroups_apart(whole) or other
+        return self._no_domain(search.demand, levels, levels.required, among)
 
-    def _beside_each_other(
-        self, search: SearchInVain, volumes: NoNode | None, constrained: str
-    ) -> GangRefusal:
-        """Where there is too little room in the whole cluster, whatever the topology."""
-        if search.most:
-            text = f"{search.most} of at least {self._group.min_member} members find a place"
-            return self._refused(Reason.GANG_DOES_NOT_FIT, text)
-        lacks = self._tools.diagnosis.lacks(search.demand)
-        text = "the pods fit one by one, but not all beside each other"
-        found = volumes.message if volumes is not None else lacks_text(lacks)
-        text += f": {found}" if found else ""
-        return self._refused(Reason.GANG_DOES_NOT_FIT, text + constrained, lacks=lacks)
-
-    def _segments_apart(self, constrained: str, but: str) -> GangRefusal:
-        """Where segments find no domains."""
-        text = shortfall(self._tools, self._group, self._gang.parts(everyone=False))
-        text = text or f"{but}no choice of domains holds all segments as their layers require"
-        return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text + constrained)
-
-    def _reserved(self, need: Need | None) -> GangRefusal | None:
+    def _reserved(self, need: Need | None) -> Shortfall | None:
         """Where the gang lacks nothing but nodes that are reserved for another one, or in domains that others
         have for themselves.
         """
@@ -117,15 +98,15 @@ class Refusing:
         if need is None or not rooms.lack(need, keep_off=reserved.applies):
             return None
         theirs = self._room_of_others(need)
-        if len(theirs):
-            text = f"it lacks the room on {plural(len(theirs), 'node')} in domains that others have for "
-            text += f"themselves: {reserved.whose(int(theirs[0]), self._group.namespace)}"
-            return self._refused(Reason.DOMAIN_EXCLUSIVE, text)
-        if not reserved.applies or rooms.lack(need):
+        reason, nodes = Reason.DOMAIN_EXCLUSIVE, len(theirs)
+        if nodes:
+            whose = reserved.whose(int(theirs[0]), self._group.namespace)
+        elif not reserved.applies or rooms.lack(need):
             return None
-        nodes = plural(0 if reserved.mask is None else int(reserved.mask.sum()), "node")
-        text = f"it lacks the room on {nodes} {reserved.text(self._group.namespace)}"
-        return self._refused(Reason.NODE_RESERVED, text)
+        else:
+            reason, nodes = Reason.NODE_RESERVED, 0 if reserved.mask is None else int(reserved.mask.sum())
+            whose = reserved.text(self._group.namespace)
+        return Shortfall(what=ShortOf.HELD, reason=reason, nodes=nodes, holders=whose)
 
     def _room_of_others(self, need: Need) -> Ints:
         """The nodes in domains of others that have the room it lacks; none if it lacked more than these."""
@@ -149,38 +130,29 @@ class Refusing:
         finally:
             reserved.owned, reserved.owned_set = owned, number
 
-    def _short_of_room(self, short: Share, *, alone: bool, constrained: str) -> GangRefusal:
+    def _short_of_room(self, short: Share, *, alone: bool, among: tuple[str, ...]) -> Shortfall:
         """Where the pods of one class have not enough room; ``alone``: the gang has no others."""
         self._tools.table.refresh(short.pod_class)
-        room, pods = short.pod_class.total, plural(len(short.pods), "pod")
         diagnosis, state, pod = self._tools.diagnosis, self._state, short.pods[0]
         lacks = diagnosis.lacks((short,))
-        bare, label = (None, "") if lacks else diagnosis.label_lack(state, pod)
-        asked = self._tools.explains(self._group.key) and not label
-        nodes = diagnosis.kept_out(state, pod, examples=asked)
-        pods += "" if alone else f" ({names_text([one.name for one in short.pods])})"
-        text = f"{room} of {pods} {'fits' if len(short.pods) == 1 else 'fit'} in the whole cluster"
-        if not self._tools.cluster.node_count:
-            text = "the cluster has no nodes"
-        else:
-            text += f": {lacks_text(lacks)}" if lacks else ""
-            text += f" ({nodes})" if nodes else ""
-        text += f": {label}" if label else ""
-        remedy = "" if bare is None else bare.remedy
-        return self._refused(Reason.GANG_DOES_NOT_FIT, text + constrained, remedy, lacks, bare)
+        bare, unknown = (None, None) if lacks else diagnosis.label_lack(state, pod)
+        asked = self._tools.explains(self._group.key) and bare is None and unknown is None
+        blocked_by, examples = diagnosis.kept_out(state, pod, examples=asked)
+        return Shortfall(
+            what=ShortOf.CLUSTER,
+            reason=Reason.GANG_DOES_NOT_FIT,
+            lacks=lacks,
+            unlabelled=bare,
+            unknown=unknown,
+            blocked_by=blocked_by,
+            examples=examples,
+            pods=() if alone else tuple(one.name for one in short.pods),
+            fits=short.pod_class.total,
+            wanted=len(short.pods) if self._tools.cluster.node_count else 0,
+            among=among,
+        )
 
-    def _shared_claim(self, demand: Sequence[Share]) -> GangRefusal | None:
-        """Where members can never run together, as they name one claim for one pod at a time."""
-        found = self._tools.cluster.volumes.wanted_by_several(pod for share in demand for pod in share.pods)
-        if found is None:
-            return None
-        claim, names = found
-        why = f"claim {claim} is for one pod at a time (ReadWriteOncePod)"
-        text = f"{names_text(names)} would have to share it: {why}"
-        remedy = "give each member a claim of its own, or one with another access mode"
-        return self._refused(Reason.VOLUME_IN_USE, text, remedy)
-
-    def _lacks_volumes(self, demand: Sequence[Share]) -> NoNode | None:
+    def _lacks_volumes(self, demand: Sequence[Share]) -> Shortfall | None:
         """Why the first member that finds no node beside the others finds none, if its volumes are a reason.
 
         The members are placed one by one for that, those with the least room first, and taken back.
@@ -194,55 +166,181 @@ class Refusing:
                 slot = self._filler.best_node(pod, None)
                 if slot is None:
                     lack = self._tools.diagnosis.lacks_volumes(self._state, pod)
-                    beside = f"{pod.name} finds no node beside {plural(number, 'other member')}"
                     self._statement.rollback(mark)
-                    return None if lack is None else NoNode(lack.reason, f"{beside}: {lack.message}")
+                    return None if lack is None else replace(lack, pods=(pod.name,), fits=number)
                 self._statement.assume_one(pod, slot)
                 number += 1
         self._statement.rollback(mark)
         return None
 
-    def _spent(self, volumes: NoNode | None) -> GangRefusal:
-        if volumes is not None and volumes.reason:
-            return self._refused(volumes.reason, volumes.message)
-        text = "no place was found before the search budget was spent; there may be one"
-        text += "" if volumes is None else f"; {volumes.message}"
-        remedy = "ask for fewer subgroups, equal pods or a coarser level"
-        return self._refused(Reason.SEARCH_BUDGET_EXHAUSTED, text, remedy)
-
     def _no_domain(
-        self, demand: Sequence[Share], levels: Levels, required: int, constrained: str
-    ) -> GangRefusal:
+        self, demand: Sequence[Share], levels: Levels, required: int, among: tuple[str, ...]
+    ) -> Shortfall:
         """Where no domain of the level that the gang requires holds all its pods."""
         tree = levels.tree
-        wanted = sum(len(share.pods) for share in demand)
-        text = f"no {tree.level_names[required]} of topology {tree.name} holds {all_pods(wanted)}"
         best = self._tools.diagnosis.roomiest(demand, tree, required)
-        bare = self._tools.diagnosis.without_level(demand, tree, required)
-        lacks: tuple[ResourceLack, ...] = ()
-        if self._state.anchors:
-            text += " beside the members that already run"
-        elif best is not None:
-            domain, room, lacks, lack = best
-            text += f": the roomiest, {path_text(tree.path(domain))}, {_takes(room, wanted)}"
-            text += f" ({lack})" if lack else ""
-        if bare is not None:
-            text += f"{': ' if best is None else '; '}{bare.text}"
-        remedy = "" if bare is None else bare.remedy
-        return self._refused(Reason.TOPOLOGY_PLACEMENT_FAILED, text + constrained, remedy, lacks, bare)
+        domain, room, lack = (None, None, None) if best is None else best
+        running = bool(self._state.anchors)
+        return Shortfall(
+            what=ShortOf.DOMAIN,
+            reason=Reason.TOPOLOGY_PLACEMENT_FAILED,
+            lacks=() if running or lack is None else lack.lacks,
+            unlabelled=self._tools.diagnosis.without_level(demand, tree, required),
+            wanted=sum(len(share.pods) for share in demand),
+            among=among,
+            topology=tree.name,
+            level=tree.level_names[required],
+            domain=None if domain is None else tree.path(domain),
+            holds=room,
+            running=running,
+            there=lack,
+        )
 
-    def _refused(
-        self,
-        reason: ReasonToken,
-        message: str,
-        remedy: str = "",
-        lacks: tuple[ResourceLack, ...] = (),
-        unlabelled: Unlabelled | None = None,
-    ) -> GangRefusal:
-        condition = gang_refusal(self._group.key, reason, message, remedy)
-        return GangRefusal(condition, lacks, unlabelled)
+    # Segments and subgroups
+
+    def _segments_apart(self, whole: Part) -> Shortfall | None:
+        """Which segment found no domain, and how many did; None: each finds one alone.
+
+        Of several layers the finest one is named of which there is too little room.
+        """
+        for part in whole.leaves():
+            layering = part.layering
+            if layering is None or not part.core:
+                continue
+            if part.anchors:
+                found = self._beside_their_own(part, layering)
+                if found is not None:
+                    return found
+                continue
+            for depth in range(len(layering.layers) - 1, -1, -1):
+                below = replace(layering, layers=layering.layers[depth:])
+                room = segment_room(self._tools, self._group, part, below)
+                found = None if room is None else self._lacking(room, part, whole)
+                if found is not None:
+                    return found
+            found = self._largest(part, layering) or self._bound(part, whole)
+            if found is not None:
+                return found
+        return None
+
+    def _subgroups_apart(self, whole: Part) -> Shortfall | None:
+        """The first subgroup of equal pods that finds no domain whatever the others do; None without one."""
+        any_of_them = any(one.min_subgroups is not None for one in self._group.subgroups)
+        parts = () if any_of_them else whole.leaves()
+        alone = (one for one in parts if one.levels is not None and one.core and not one.anchors)
+        return next(filter(None, (self._bound(one, one) for one in alone)), None)
+
+    def _beside_their_own(self, part: Part, layering: Layering) -> Shortfall | None:
+        """That members of a segment of which others run find no room in the domain of these."""
+        if part.segments is None:
+            return None
+        table, tree, slots = self._tools.table, layering.tree, np.asarray(part.anchors, dtype=np.intp)
+        runs, waits = layering.ids(part.segments.running), layering.ids(part.numbers[: len(part.core)])
+        for layer, running, waiting in reversed(list(zip(layering.layers, runs, waits, strict=True))):
+            owners = tree.owners_of_slots(slots, layer.level)
+            for segment in np.intersect1d(running, waiting[waiting >= 0]).tolist() if layer.required else ():
+                domain = Domain(layer.level, int(owners[running == segment][0]))
+                if domain.index < 0:
+                    continue  # Their node is in no tree.
+                members = [part.core[at] for at in np.flatnonzero(waiting == segment).tolist()]
+                room = 0
+                for share in table.beside_each_other(members):
+                    table.refresh(share.pod_class)
+                    fits = int(table.counts(share.pod_class, tree).of(layer.level)[domain.index])
+                    room += min(fits, len(share.pods))
+                if room < len(members):
+                    found = self._apart(ShortOf.RUNNING, part, layering, layer.level, members)
+                    return replace(found, segment=segment, domain=tree.path(domain), fits=room)
+        return None
+
+    def _apart(
+        self, what: ShortOf, part: Part, layering: Layering, level: int, pods: Sequence[Pod]
+    ) -> Shortfall:
+        """What all have in common that is said of segments."""
+        return Shortfall(
+            what=what,
+            reason=Reason.TOPOLOGY_PLACEMENT_FAILED,
+            part=part.name,
+            topology=layering.tree.name,
+            level=layering.tree.level_names[level],
+            pods=tuple(pod.name for pod in pods),
+        )
+
+    def _largest(self, part: Part, layering: Layering) -> Shortfall | None:
+        """That no domain holds the first of the largest segments of equal pods, where their sizes differ."""
+        tools, tree = self._tools, layering.tree
+        demand = tools.table.beside_each_other(part.core)
+        barred: Sequence[Bools | None] = [None] * len(layering.layers)
+        if tools.taken is not None:
+            barred = tools.taken(self._group, layering)
+        for layer, closed in zip(layering.layers, barred, strict=True):
+            sizes = layer.counts
+            if not layer.required or sum(sizes) != len(part.core) or len(demand) != 1:
+                continue
+            room = tools.table.counts(demand[0].pod_class, tree).of(layer.level)
+            most = int((room if closed is None else room[~closed]).max(initial=0))
+            number = max(range(len(sizes)), key=sizes.__getitem__)
+            if sizes[number] > most:
+                pods = part.core[sum(sizes[:number]) : sum(sizes[: number + 1])]
+                found = self._apart(ShortOf.LARGEST, part, layering, layer.level, pods)
+                occupied = _occupied([closed])
+                return replace(found, segment=number, wanted=len(sizes), holds=most, occupied=occupied)
+        return None
+
+    def _bound(self, part: Part, whole: Part) -> Shortfall | None:
+        """That no domain of the level that all of them require holds a leaf of equal pods."""
+        levels, demand = part.levels or whole.levels, self._tools.table.beside_each_other(part.core)
+        if levels is None or levels.required is None or len(demand) != 1:
+            return None
+        best = self._tools.diagnosis.roomiest(demand, levels.tree, levels.required)
+        if best is None or best[1] >= len(part.core):
+            return None
+        domain, fits, lack = best
+        return Shortfall(
+            what=ShortOf.DOMAIN,
+            reason=Reason.TOPOLOGY_PLACEMENT_FAILED,
+            part=part.name,
+            wanted=len(part.core),
+            topology=levels.tree.name,
+            level=levels.tree.level_names[levels.required],
+            domain=levels.tree.path(domain),
+            holds=fits,
+            there=lack,
+        )
+
+    def _lacking(self, room: SegmentRoom, part: Part, whole: Part) -> Shortfall | None:
+        """That segments of the first layer find no domain; None where all do."""
+        tree, levels, first = room.tree, part.levels or whole.levels, room.layers[0]
+        bound = ROOT_LEVEL if levels is None or levels.required is None else levels.required
+        bound = bound if levels is not None and levels.tree is tree and bound < first.level else ROOT_LEVEL
+        most = int((room.room(bound, 0) // first.size).max(initial=0))
+        number = -(-len(part.core) // first.size)
+        if most >= number or part.layering is None:
+            return None
+        if first.max_domains is not None:
+            found = self._apart(ShortOf.LIMIT, part, part.layering, first.level, ())
+            fits = min(most * first.size, len(part.core))
+            limit, wanted = first.max_domains, len(part.core)
+            return replace(found, limit=limit, fits=fits, wanted=wanted, size=first.size)
+        lost = part.core[most * first.size : (most + 1) * first.size]
+        found = self._apart(ShortOf.SEGMENT, part, part.layering, first.level, lost)
+        equal = len(self._tools.table.beside_each_other(part.core)) == 1
+        fits = int(room.room(first.level, 0).max(initial=0))
+        return replace(
+            found,
+            fits=most,
+            wanted=number,
+            inside="" if bound == ROOT_LEVEL else tree.level_names[bound],
+            segment=most,
+            size=first.size,
+            inner=room.layers[1].size if len(room.layers) > 1 else 0,
+            holds=fits if equal and fits >= 0 else None,
+            segments=int(room.of(first.level).max(initial=0)),
+            alone=first.exclusive is not Exclusive.NONE,
+            occupied=_occupied(room.barred),
+        )
 
 
-def _takes(room: int, wanted: int) -> str:
-    """How many of its unequal pods a domain takes, where those of each kind are counted alone."""
-    return f"takes {room}" if room < wanted else "takes each kind of them alone, not all together"
+def _occupied(barred: Sequence[Bools | None]) -> int:
+    """Domains of the coarsest layer of which some are not free of others."""
+    return next((int(mask.sum()) for mask in barred if mask is not None and mask.any()), 0)

@@ -21,8 +21,6 @@ from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.intake.members import member_order
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.judging.diagnosis import Diagnosis
-from closeby.scheduling.judging.lacking import ResourceLack, Unlabelled
 from closeby.scheduling.judging.needs import Need, RoomIndex
 from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
@@ -30,6 +28,8 @@ from closeby.scheduling.placing.fill import Filler
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.profile import Profile
+from closeby.scheduling.reasons.facts import Shortfall
+from closeby.scheduling.reasons.nodes import Diagnosis
 from closeby.scheduling.services import Traffic
 from closeby.scheduling.steps import Steps
 from closeby.topology.registry import Topologies
@@ -55,8 +55,7 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     leftover: tuple[Left, ...] = ()
     refusal: Condition | None = None
     #: Of a refused item, as in ``Outcome``.
-    lacks: tuple[ResourceLack, ...] = ()
-    unlabelled: Unlabelled | None = None
+    shortfall: Shortfall | None = None
     #: Without that much room every attempt ends in a refusal; None when nothing is known.
     need: Need | None = None
     domains: tuple[DomainFit, ...] = ()

@@ -20,10 +20,10 @@ from closeby.scheduling.commit_points import TryOnly
 from closeby.scheduling.extension import Handle, Scope
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
-from closeby.scheduling.judging.diagnosis import Diagnosis
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
+from closeby.scheduling.reasons.nodes import Diagnosis
 
 #: Steps of all trials for one question (see ``closeby.scheduling.steps``): they run within one turn.
 STEPS: Final = 40_000

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from closeby.scheduling.events import Tick
 from closeby.scheduling.intake.cluster_events import ClusterEvent, queueing_hints
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.judging.diagnosis import OF_VOLUMES
 from closeby.scheduling.outcomes import Decision, ItemKind, Outcome, Output, Released
 from closeby.scheduling.placing.deciding import CycleResult
 from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.reasons.nodes import OF_VOLUMES
 from closeby.scheduling.reserving.reservations import Moment
 from closeby.scheduling.rounds.pending import PendingItems
 

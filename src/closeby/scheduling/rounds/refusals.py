@@ -61,8 +61,7 @@ class SharedRefusals:
                 refused=outcome.refused,
                 reason=outcome.reason,
                 message=outcome.message,
-                lacks=outcome.lacks,
-                unlabelled=outcome.unlabelled,
+                shortfall=outcome.shortfall,
             )
             self.kept[self.kind_of(pod)] = Refused(key, outcome, shared)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,40 +13,29 @@ from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod, one_of_each_spec
 from closeby.objects.reasons import Reason, ReasonToken, Rejection
-from closeby.objects.words import names_text, plural
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts, Weighted, active_scorers, plugin_scores
-from closeby.scheduling.judging.lacking import (
-    ResourceLack,
-    Unlabelled,
-    lacks_of,
-    lacks_text,
-    unknown_values,
-    unlabelled,
-)
-from closeby.scheduling.judging.outlook import LooksAhead
+from closeby.scheduling.judging.lookahead import LooksAhead
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.plugin_view import CycleState, Nodes
+from closeby.scheduling.reasons.facts import (
+    Example,
+    ResourceLack,
+    Shortfall,
+    ShortOf,
+    UnknownValue,
+    Unlabelled,
+)
+from closeby.scheduling.reasons.lacking import lacks_of, unknown_value, unlabelled, wanted_labels
+from closeby.scheduling.reasons.wording import domain_lack
 from closeby.topology.labels import MISSING
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
 _NO_SLOTS: Ints = np.zeros(0, dtype=np.intp)
 
-#: Reasons beside those that nodes have by themselves of which a message gives an example: the claim or term.
-_WITH_EXAMPLE = frozenset(
-    {
-        Reason.POD_AFFINITY_MISMATCH,
-        Reason.POD_ANTI_AFFINITY_CONFLICT,
-        Reason.TOPOLOGY_SPREAD_VIOLATION,
-        Reason.VOLUME_NOT_BINDABLE,
-        Reason.VOLUME_ZONE_MISMATCH,
-        Reason.VOLUME_IN_USE,
-        Reason.VOLUME_LIMIT_REACHED,
-    }
-)
 #: Those of a pod's volumes.
 OF_VOLUMES: Final = frozenset(
     {
@@ -55,6 +45,12 @@ OF_VOLUMES: Final = frozenset(
         Reason.VOLUME_LIMIT_REACHED,
     }
 )
+#: Reasons beside those that nodes have by themselves of which a message gives an example: the claim or term.
+_WITH_EXAMPLE: Final = OF_VOLUMES | {
+    Reason.POD_AFFINITY_MISMATCH,
+    Reason.POD_ANTI_AFFINITY_CONFLICT,
+    Reason.TOPOLOGY_SPREAD_VIOLATION,
+}
 #: Of so many reasons beside the one that is given, a message has an example too.
 _MORE_EXAMPLES: Final = 2
 #: With more nodes than this, only the best ones are explained one by one.
@@ -67,16 +63,6 @@ class Refusal(NamedTuple):
 
     plugin: Filter
     slots: Ints
-
-
-class NoNode(NamedTuple):
-    """Why no node takes a pod."""
-
-    reason: ReasonToken
-    message: str
-    #: Resources that it lacks, where that is a reason, and nodes without a label that it asks for.
-    lacks: tuple[ResourceLack, ...] = ()
-    unlabelled: Unlabelled | None = None
 
 
 class Diagnosis:
@@ -110,28 +96,25 @@ class Diagnosis:
         """Nodes that take no such pod, by reason."""
         return _count(state, pod, self.refusals(state, pod, slots))
 
-    def kept_out(self, state: CycleState, pod: Pod, *, examples: bool) -> str:
-        """How many nodes take no such pod, by reason: ``2 nodes NodeUnschedulable; 1 node …``.
+    def kept_out(
+        self, state: CycleState, pod: Pod, *, examples: bool
+    ) -> tuple[dict[ReasonToken, int], tuple[Example, ...]]:
+        """How many nodes take no such pod, by reason, the most frequent first, and an example of each.
 
-        ``examples``: where the node itself, other pods or a claim are the reason, which one and why, such as
-        ``2 nodes NodeUnschedulable, for instance n7: the node is not ready``. Such an example may
-        become untrue while a gang waits, though nothing helps the gang. Of volumes there is one in any case.
+        ``examples``: where the node itself, other pods or a claim are the reason. Such an example may become
+        untrue while a gang waits, though nothing helps the gang. Of volumes there is one in any case.
         """
         refused = self.refusals(state, pod)
-        instances: dict[ReasonToken, str] = {}
+        instances: dict[ReasonToken, Example] = {}
         for plugin, slots in refused:
-            slot = int(slots[0])
             if not examples and plugin.reason not in OF_VOLUMES:
                 continue
-            found = plugin.rejection(state, pod, slot)
+            found = self._example(state, pod, plugin, slots)
             if plugin.filter_scope is Scope.STATIC or found.reason in _WITH_EXAMPLE:
-                instances.setdefault(found.reason, f", for instance {self._name(slot)}: {found.message}")
-        return "; ".join(
-            f"{plural(count, 'node')} {reason}{instances.get(reason, '')}"
-            for reason, count in _count(state, pod, refused).most_common()
-        )
+                instances.setdefault(found.reason, found)
+        return dict(_count(state, pod, refused).most_common()), tuple(instances.values())
 
-    def why_no_node(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> "NoNode":
+    def why_no_node(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> Shortfall:
         """The reason to give for a single pod that fits nowhere (of ``slots``), and nodes by reason.
 
         Nodes that would take the pod if they were not kept for others say more than nodes that could if they
@@ -139,46 +122,45 @@ class Diagnosis:
         """
         refused = self.refusals(state, pod, slots)
         if not refused:
-            return NoNode(Reason.INSUFFICIENT_RESOURCES, "the cluster has no nodes")
+            return Shortfall(what=ShortOf.NODES, reason=Reason.INSUFFICIENT_RESOURCES)
         usage = _count(state, pod, [one for one in refused if one.plugin.filter_scope is not Scope.STATIC])
         tally = _count(state, pod, refused)
         if slots is None:
             self._last = pod, self._table.stamp, frozenset(tally)
         for_others = [one for one in refused if isinstance(one.plugin, ReservedNodes | LooksAhead)]
         reason = (_count(state, pod, for_others) or usage or tally).most_common(1)[0][0]
-        telling = (*for_others, *refused)
-        examples = (one.plugin.rejection(state, pod, int(one.slots[0])) for one in telling)
         lacks: tuple[ResourceLack, ...] = ()
         if reason == Reason.INSUFFICIENT_RESOURCES:
             lacks = self.lacks(self._table.shares((pod,)), slots)
         by_labels = reason == Reason.NODE_AFFINITY_MISMATCH
         bare = self._unlabelled(pod, refused) if by_labels else None
-        unknown = unknown_values(self._cluster, pod) if by_labels and bare is None else ""
-        counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
-        if lacks or unknown:
-            parts = [unknown or lacks_text(lacks)]
-        else:
-            example = next((found.message for found in examples if found.reason == reason), "")
-            parts = [f"for instance {example}"] if example and (bare is None or not bare.every) else []
-            parts += (bare.text, bare.remedy) if bare is not None else ()
-        parts += self._more_examples(state, pod, refused, reason)
-        detail = "; ".join(parts)
-        said = f"0 of {sum(tally.values())} nodes take it: {counts}" + (f" ({detail})" if detail else "")
-        return NoNode(reason, said, lacks, bare)
+        unknown = unknown_value(self._cluster, pod) if by_labels and bare is None else None
+        #: One of the reason that is given, where nothing else says why, and of others the terms and claims.
+        found: dict[ReasonToken, Example] = {}
+        others: dict[ReasonToken, Example] = {}
+        telling = {None, *_WITH_EXAMPLE, *(() if lacks or unknown is not None else (reason,))}
+        for one in (*for_others, *refused):
+            if one.plugin.reason in telling:
+                example = self._example(state, pod, *one)
+                if example.reason == reason:
+                    found.setdefault(reason, example)
+                elif example.reason in _WITH_EXAMPLE:
+                    others.setdefault(example.reason, example)
+        return Shortfall(
+            what=ShortOf.NODES,
+            reason=reason,
+            blocked_by=dict(tally.most_common()),
+            lacks=lacks,
+            unlabelled=bare,
+            unknown=unknown,
+            examples=(*found.values(), *list(others.values())[:_MORE_EXAMPLES]),
+        )
 
-    def _more_examples(
-        self, state: CycleState, pod: Pod, refused: Sequence[Refusal], but: ReasonToken
-    ) -> list[str]:
-        """The terms and claims that keep a pod from nodes, beside the reason that is given."""
-        found: dict[ReasonToken, str] = {}
-        for one in refused:
-            if one.plugin.reason is None or one.plugin.reason in _WITH_EXAMPLE:
-                rejection = one.plugin.rejection(state, pod, int(one.slots[0]))
-                if rejection.reason in _WITH_EXAMPLE and rejection.reason != but:
-                    found.setdefault(rejection.reason, f"{rejection.reason}: {rejection.message}")
-        return list(found.values())[:_MORE_EXAMPLES]
+    def _example(self, state: CycleState, pod: Pod, plugin: Filter, slots: Ints) -> Example:
+        found = plugin.rejection(state, pod, int(slots[0]))
+        return Example(self._name(int(slots[0])), found.reason, found.message)
 
-    def lacks_volumes(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> "NoNode | None":
+    def lacks_volumes(self, state: CycleState, pod: Pod, slots: Ints | None = None) -> Shortfall | None:
         """Why no node of some (None: all) takes a pod, as far as that is because of its volumes.
 
         None where it is not; the reason is empty where some nodes lack something else.
@@ -186,12 +168,10 @@ class Diagnosis:
         refused = self.refusals(state, pod, slots) if pod.spec.claims or pod.spec.attached_disks else ()
         for one in refused:
             if one.plugin.reason in OF_VOLUMES:
-                found = one.plugin.rejection(state, pod, int(one.slots[0]))
-                tally = _count(state, pod, refused)
-                counts = ", ".join(f"{count} {name}" for name, count in tally.most_common())
-                node = self._name(int(one.slots[0]))
-                said = f"{counts} (for instance {node}: {found.message})"
-                return NoNode(found.reason if tally.keys() <= OF_VOLUMES else "", said)
+                example = self._example(state, pod, *one)
+                tally = dict(_count(state, pod, refused).most_common())
+                reason = example.reason if tally.keys() <= OF_VOLUMES else ""
+                return Shortfall(what=ShortOf.VOLUMES, reason=reason, blocked_by=tally, examples=(example,))
         return None
 
     def reasons_of_nodes(self, pods: Sequence[Pod]) -> frozenset[ReasonToken]:
@@ -251,31 +231,26 @@ class Diagnosis:
         label = tree.levels[level].node_label
         return unlabelled(cluster, label, bare, every=not tree.labelled[level].any())
 
-    def label_lack(self, state: CycleState, pod: Pod) -> tuple[Unlabelled | None, str]:
-        """The label or value that nodes lack, if that keeps most of them from a pod; and in words."""
+    def label_lack(self, state: CycleState, pod: Pod) -> tuple[Unlabelled | None, UnknownValue | None]:
+        """The label or value that nodes lack, if that keeps most of them from a pod."""
         refused = self.refusals(state, pod)
         (reason, _), *_ = _count(state, pod, refused).most_common(1) or [("", 0)]
         if reason != Reason.NODE_AFFINITY_MISMATCH:
-            return None, ""
+            return None, None
         bare = self._unlabelled(pod, refused)
-        return bare, unknown_values(self._cluster, pod) if bare is None else bare.text
+        return bare, unknown_value(self._cluster, pod) if bare is None else None
 
     def _unlabelled(self, pod: Pod, refused: Sequence[Refusal]) -> Unlabelled | None:
         """The label that most nodes lack of those that a pod's node selector or only affinity term names."""
         slots = [one.slots for one in refused if one.plugin.reason == Reason.NODE_AFFINITY_MISMATCH]
-        wanted: dict[str, str | None] = dict(pod.spec.node_selector)
-        terms = pod.spec.required_affinity or ()
-        for one in terms[0].expressions if len(terms) == 1 else ():
-            if one.operator in ("In", "Exists", "Gt", "Lt"):
-                wanted.setdefault(one.key, one.values[0] if one.operator == "In" and one.values else None)
         if not slots:
             return None
-        all_slots = np.concatenate(slots)
-        found = [
-            unlabelled(self._cluster, key, all_slots, value=value, every=self._is_unknown(key))
-            for key, value in wanted.items()
-        ]
-        return max((one for one in found if one is not None), key=lambda one: one.nodes, default=None)
+        all_slots, found = np.concatenate(slots), {}
+        for key, values in wanted_labels(pod):
+            if key not in found:
+                value, every = next(iter(values), None), self._is_unknown(key)
+                found[key] = unlabelled(self._cluster, key, all_slots, value=value, every=every)
+        return max(filter(None, found.values()), key=lambda one: one.nodes, default=None)
 
     def _is_unknown(self, label: str) -> bool:
         """Whether no node carries a label."""
@@ -296,7 +271,9 @@ class Diagnosis:
         for index in shown.tolist():
             entry = {name: _figure(values[index]) for name, values in by_plugin.items()}
             scores[self._name(int(feasible[index]))] = entry | {"total": _figure(total[index])}
-        by_slot = sorted(((slot, one.plugin) for one in refused for slot in one.slots.tolist()), key=_first)
+        by_slot = sorted(
+            ((slot, one.plugin) for one in refused for slot in one.slots.tolist()), key=itemgetter(0)
+        )
         rejected: dict[str, Rejection] = {}
         for slot, plugin in by_slot if few else by_slot[:BEST_NODES]:
             rejected[self._name(slot)] = plugin.why_not(state, pod, slot)
@@ -336,7 +313,7 @@ class Diagnosis:
 
     def roomiest(
         self, demand: Sequence[Share], tree: Tree, level: int
-    ) -> tuple[Domain, int, tuple[ResourceLack, ...], str] | None:
+    ) -> tuple[Domain, int, Shortfall | None] | None:
         """The labelled domain of a level with the most room for a gang, how many fit, and what it lacks."""
         counts = self._counts(demand, tree)
         room = np.where(tree.labelled[level], self._room(demand, counts, tree, level), -1)
@@ -344,11 +321,11 @@ class Diagnosis:
         if not len(room) or room[best] < 0:
             return None
         domain = Domain(level, best)
-        first, end = tree.span(domain)
-        slots = tree.slot_at[first:end]
-        slots = slots[self._cluster.alive[slots]]
-        lacks = self.lacks(demand, slots)
-        return domain, int(room[best]), lacks, self._lack(demand, slots, lacks)
+        return domain, int(room[best]), self._lack(demand, self._alive(tree, domain))
+
+    def _alive(self, tree: Tree, domain: Domain) -> Ints:
+        slots = tree.slots_in(domain)
+        return slots[self._cluster.alive[slots]]
 
     def _counts(self, demand: Sequence[Share], tree: Tree) -> list[DomainCounts]:
         """Pods of each class that fit per domain as things are, after the trials of a search were undone."""
@@ -369,9 +346,7 @@ class Diagnosis:
     def _domain_fit(
         self, demand: Sequence[Share], tree: Tree, domain: Domain, fits: int, wanted: int
     ) -> DomainFit:
-        first, end = tree.span(domain)
-        slots = tree.slot_at[first:end]
-        slots = slots[self._cluster.alive[slots]]
+        slots = self._alive(tree, domain)
         # Of a node that takes none of the pods, the reason is that of the first class of pods.
         full = np.logical_and.reduce([share.pod_class.fits[slots] == 0 for share in demand])
         blocked = self.tally(CycleState(), demand[0].pods[0], slots[full])
@@ -383,23 +358,24 @@ class Diagnosis:
             wanted=wanted,
             blocked_by=dict(blocked),
             nodes=len(slots),
-            lack="" if fits >= wanted else self._lack(demand, slots, self.lacks(demand, slots)),
+            lack="" if fits >= wanted else domain_lack(self._lack(demand, slots)),
         )
 
-    def _lack(self, demand: Sequence[Share], slots: Ints, lacks: Sequence[ResourceLack]) -> str:
+    def _lack(self, demand: Sequence[Share], slots: Ints) -> Shortfall | None:
         """What keeps a gang from being held by a domain: resources that it lacks, else nodes by reason."""
+        lacks = self.lacks(demand, slots)
         if lacks:
-            return lacks_text(lacks, nodes=False)
+            return Shortfall(what=ShortOf.DOMAIN, reason=Reason.INSUFFICIENT_RESOURCES, lacks=lacks)
         for share in demand:
             if share.pod_class.fits[slots].sum() < len(share.pods):
-                names = names_text([pod.name for pod in share.pods])
-                volumes = self.lacks_volumes(CycleState(), share.pods[0], slots)
-                if volumes is not None:
-                    return f"{names}: {volumes.message}"
-                tally = self.tally(CycleState(), share.pods[0], slots)
-                counts = ", ".join(f"{count} {reason}" for reason, count in tally.most_common())
-                return f"{names}: {counts}" if counts else ""
-        return ""
+                names, pod = tuple(one.name for one in share.pods), share.pods[0]
+                volumes = self.lacks_volumes(CycleState(), pod, slots)
+                tally = self.tally(CycleState(), pod, slots) if volumes is None else Counter()
+                blocked = dict(tally.most_common())
+                return Shortfall(
+                    what=ShortOf.DOMAIN, reason="", pods=names, blocked_by=blocked, there=volumes
+                )
+        return None
 
     def _scores(
         self, state: CycleState, pod: Pod, feasible: Ints
@@ -424,10 +400,6 @@ def _count(state: CycleState, pod: Pod, refused: Sequence[Refusal]) -> Counter[R
         else:
             tally.update(plugin.rejection(state, pod, slot).reason for slot in slots.tolist())
     return tally
-
-
-def _first(entry: tuple[int, Filter]) -> int:
-    return entry[0]
 
 
 def _figure(value: float) -> float:

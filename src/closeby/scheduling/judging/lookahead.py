@@ -26,7 +26,7 @@ Singles = NDArray[np.float32]
 FARTHER_UP_TO: Final = 256
 
 
-class Outlook:
+class Lookahead:
     """Where the workloads of one application that wait may go yet, were there room, in one cycle.
 
     By kind as in ``Traffic``: K kinds, L locations.
@@ -208,16 +208,16 @@ class LooksAhead(Filter):
     filter_scope: ClassVar[Scope] = Scope.PER_PLACEMENT
     reason: ClassVar[Reason | None] = Reason.NETWORK_COST_TOO_HIGH
 
-    def __init__(self, outlook: Outlook, cluster: Cluster) -> None:
-        self._outlook = outlook
+    def __init__(self, lookahead: Lookahead, cluster: Cluster) -> None:
+        self._lookahead = lookahead
         self._cluster = cluster
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
-        found: Bools = self._outlook.open_for(state, pod)[nodes.index]
+        found: Bools = self._lookahead.open_for(state, pod)[nodes.index]
         return found
 
     def rejection(self, state: CycleState, pod: Pod, slot: int) -> Rejection:
-        other = self._outlook.left_out(state, pod, slot)
+        other = self._lookahead.left_out(state, pod, slot)
         workload = "another workload" if other is None else workload_name(other)
         here = self._cluster.node_at(slot).name
         text = f"with it on {here} no node is near enough for {workload}, which waits too"
@@ -230,10 +230,10 @@ def look_ahead(
     """Whether what was placed leaves others of these pods no node at all; ``LooksAhead`` minds that then."""
     if not np.isfinite(traffic.limits).any():
         return False
-    outlook = Outlook(cluster, table, traffic, pods)
-    if not outlook.strands(state):
+    lookahead = Lookahead(cluster, table, traffic, pods)
+    if not lookahead.strands(state):
         return False
-    state.more_filters = (LooksAhead(outlook, cluster),)
+    state.more_filters = (LooksAhead(lookahead, cluster),)
     return True
 
 

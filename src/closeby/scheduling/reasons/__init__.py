@@ -1,0 +1,1 @@
+"""Why no place was found: facts, and the words for them."""
