@@ -25,6 +25,8 @@ class Answer:
     victims: frozenset[str] = frozenset()
     reason: str | None = None
     message: str | None = None
+    #: What all calls of its application cost.
+    cost: float | None = None
     seconds: float = 0.0
     #: The exception in which deciding ended.
     error: str = ""
@@ -42,14 +44,16 @@ def answer_of(found: Mapping[str, Any]) -> Answer:
     if "error" in found:
         return Answer(error=found["error"])
     report = found["report"]
-    (group,) = (one for one in report["groups"] if one["name"] == TRAIN)
+    groups = [one for one in report["groups"] if one["name"] == TRAIN]
     where = {one["name"]: one["node"] for one in report["pods"] if one["phase"] == "Scheduled"}
     victims = frozenset(one["name"] for one in report["pods"] if one["phase"] == "Preempted")
-    waiting = [group, *(one for one in report["pods"] if one["group"] == TRAIN and one["node"] is None)]
+    pods = [one for one in report["pods"] if one["name"].startswith(f"{TRAIN}-") and one["node"] is None]
+    waiting = [*groups, *pods]
     reason, message = next(
         ((one["reason"], one["message"]) for one in waiting if one["reason"]), (None, None)
     )
-    return Answer(where, victims, reason, message, found["seconds"])
+    cost = next((one["cost"] for one in report["appGroups"]), None)
+    return Answer(where, victims, reason, message, cost, found["seconds"])
 
 
 class Decider:

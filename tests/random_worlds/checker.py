@@ -100,9 +100,9 @@ class _Check:
     def _owned_domains(self) -> Iterator[str]:
         """Nobody came to a domain that others have for themselves, nor took one that others are in."""
         for gang in self.facts.gangs.values():
-            layer = gang.whole.layers[0] if gang.whole.layers else None
-            if layer is None or layer.exclusive == "none" or not layer.required:
+            if not gang.exclusive:
                 continue
+            layer = gang.whole.layers[0]
             held = {self.facts.path(at, layer.level) for pod, at in self.old if pod.group == gang.name}
             mine = {self.facts.path(at, layer.level) for pod, at in self.new if pod.group == gang.name}
             for pod, at in self.all:
@@ -113,7 +113,7 @@ class _Check:
 
     def _is_kind(self, pod: Pod) -> bool:
         gang = self.facts.gangs.get(pod.group or "")
-        return bool(gang and gang.whole.layers and gang.whole.layers[0].exclusive == "kind")
+        return gang is not None and gang.exclusive == "kind"
 
     # Pods about pods
 

@@ -8,17 +8,27 @@ from statistics import median
 
 from tests.random_worlds.answers import Answer, Decider
 from tests.random_worlds.checker import problems
-from tests.random_worlds.costs import cost_of
+from tests.random_worlds.costs import (
+    around,
+    cost_of,
+    cost_of_victims,
+    domains_used,
+    level_asked,
+    network_cost,
+)
+from tests.random_worlds.facts import Facts
 from tests.random_worlds.judge import Truth, judge
-from tests.random_worlds.orders import has_order
+from tests.random_worlds.orders import has_order, left_out
+from tests.random_worlds.victims import cheapest
 from tests.random_worlds.worlds import World
 
+TOPOLOGY, ROOM = "TopologyPlacementFailed", "GangDoesNotFit"
 #: Seeds that are named for one kind of finding.
 _NAMED = 12
 
 
 class Kind(StrEnum):
-    """What may be found; those above ``MENDED`` are violations."""
+    """What may be found; those above ``NEEDLESS`` are violations."""
 
     CRASH = "crash"
     #: A placement that breaks a rule.
@@ -28,10 +38,20 @@ class Kind(StrEnum):
     DEARER = "dearer"
     #: A refusal of what fits; in a comparison one that the old sources did not make.
     WRONG_NO = "wrong no"
-    #: Somebody goes though the gang fits beside all.
-    NEEDLESS = "needless victims"
+    DEAR_VICTIMS = "dearer victims than need be"
+    NO_VICTIMS = "nobody goes though that would help"
+    #: A gang of equal pods is on more domains than it must.
+    WIDER = "more domains than need be"
+    #: A pod waits for which there is room beside the others that were placed.
+    LEFT_OUT = "left out"
+    WRONG_COST = "wrong cost"
     #: A placement that keeps all rules by the checker, which the judge calls impossible.
     DOUBTFUL = "doubtful yes"
+    #: Somebody goes though the gang fits beside all: without that its search did not end.
+    NEEDLESS = "needless victims"
+    #: The reason blames the topology, or does not, and is wrong in that.
+    WRONG_REASON = "wrong reason"
+    NOT_FEWEST = "unequal pods on more domains than need be"
     MENDED = "old wrong no, now placed"
     OLD_WRONG = "old wrong too"
     DECIDED = "was undecided, now decided"
@@ -40,7 +60,7 @@ class Kind(StrEnum):
     @property
     def is_violation(self) -> bool:
         """Whether the sources must not do this."""
-        return list(Kind).index(self) < list(Kind).index(Kind.MENDED)
+        return list(Kind).index(self) < list(Kind).index(Kind.NEEDLESS)
 
 
 @dataclass(frozen=True)
@@ -64,12 +84,52 @@ def check(world: World, answer: Answer, *, judged: bool = True) -> Iterator[Find
         yield Finding(world.seed, Kind.BROKEN, "no order of the pods passes the filters")
     if not judged:
         return
+    if not facts.gang.layered and not facts.gang.parts and (answer.where or not facts.gang.whole.minimum):
+        yield from (
+            Finding(world.seed, Kind.LEFT_OUT, text)
+            for text in left_out(facts, answer.where, answer.victims)[:1]
+        )
+    cost = network_cost(facts, {**facts.begun, **answer.where})
+    if facts.calls and answer.cost is not None and answer.cost != cost:
+        yield Finding(world.seed, Kind.WRONG_COST, f"{answer.cost} in place of {cost}")
+    if answer.where:
+        yield from (Finding(world.seed, *one) for one in _placed(facts, answer))
+    elif answer.verdict == "no":
+        yield from (Finding(world.seed, *one) for one in _refused(facts, answer))
+
+
+def _placed(facts: Facts, answer: Answer) -> Iterator[tuple[Kind, str]]:
     if answer.victims and judge(facts).truth is Truth.FITS:
-        yield Finding(world.seed, Kind.NEEDLESS, f"it fits without {sorted(answer.victims)} going")
-    if answer.verdict == "no" and judge(facts).truth is Truth.FITS:
-        yield Finding(world.seed, Kind.WRONG_NO, f"{answer.reason}: {answer.message}")
-    if answer.where and judge(facts, answer.victims).truth is Truth.NEVER:
-        yield Finding(world.seed, Kind.DOUBTFUL, str(answer.where))
+        yield Kind.NEEDLESS, f"it fits without {sorted(answer.victims)} going"
+    elif answer.victims:
+        cost, least = cost_of_victims(facts, answer.victims), cheapest(facts)
+        if least is not None and least < cost:
+            yield Kind.DEAR_VICTIMS, f"{cost}, though {least} would do"
+    level = level_asked(facts)
+    if level is None or len(facts.gang.members) > facts.gang.minimum:
+        found = judge(facts, answer.victims)
+    else:
+        found = judge(facts, answer.victims, level, around(facts, answer.where, level))
+        used = domains_used(facts, answer.where, level)
+        if found.fewest is not None and found.truth is Truth.FITS and found.fewest < used:
+            kind = Kind.WIDER if facts.gang.alike else Kind.NOT_FEWEST
+            yield kind, f"on {used} domains of {level}, though {found.fewest} would do"
+    if found.truth is Truth.NEVER:
+        yield Kind.DOUBTFUL, str(answer.where)
+
+
+def _refused(facts: Facts, answer: Answer) -> Iterator[tuple[Kind, str]]:
+    text = f"{answer.reason}: {answer.message}"
+    if judge(facts).truth is Truth.FITS:
+        yield Kind.WRONG_NO, text
+        return
+    if not facts.begun and not facts.gang.exclusive and answer.reason in (TOPOLOGY, ROOM):
+        anyhow = judge(facts.without_topology()).truth
+        if anyhow is (Truth.NEVER if answer.reason == TOPOLOGY else Truth.FITS):
+            yield Kind.WRONG_REASON, text
+    weaker = frozenset(pod.name for pod in facts.running if pod.priority < facts.gang.priority)
+    if weaker and judge(facts, weaker).truth is Truth.FITS:
+        yield Kind.NO_VICTIMS, f"it fits where all weaker pods go; {text}"
 
 
 def compare(world: World, old: Answer, new: Answer) -> Iterator[Finding]:

@@ -1,18 +1,32 @@
 """What a placement costs: by how much one is better than another that keeps the same rules."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from tests.random_worlds.answers import Answer
-from tests.random_worlds.facts import GPU, NOW, RESTART, TRAIN, Facts, Pod
+from tests.random_worlds.facts import GPU, NOW, RESTART, WORKLOAD, ZONE, Facts, Pod
 
 
 def cost_of(facts: Facts, answer: Answer) -> tuple[float, ...]:
     """The least is the best: who must go, members without a node, domains of the level asked about, nodes."""
-    where = {pod.name: pod.node for pod in facts.running if pod.group == TRAIN and pod.node}
-    where |= dict(answer.where)
+    where = {**facts.begun, **answer.where}
     missing = len(facts.gang.members) - len(where)
-    return (*_cost_of_victims(facts, answer), missing, *_closeness(facts, where))
+    level = level_asked(facts)
+    domains = 0 if level is None else domains_used(facts, answer.where, level)
+    nodes = len(set(where.values())) if facts.packs and not facts.calls else 0
+    return (*cost_of_victims(facts, answer.victims), missing, domains, network_cost(facts, where), nodes)
+
+
+def network_cost(facts: Facts, where: Mapping[str, str]) -> int:
+    """What all calls cost: nothing on one node, 1 inside of a zone, between zones what the network says."""
+    total = 0
+    at = [(facts.pods[name].labels.get(WORKLOAD), node) for name, node in where.items()]
+    for caller, called in facts.calls:
+        for one in (node for workload, node in at if workload == caller):
+            for other in (node for workload, node in at if workload == called):
+                zones = frozenset(facts.nodes[node].labels[ZONE] for node in (one, other))
+                total += 0 if one == other else 1 if len(zones) == 1 else facts.costs[zones]
+    return total
 
 
 def level_asked(facts: Facts) -> str | None:
@@ -28,23 +42,35 @@ def level_asked(facts: Facts) -> str | None:
     return facts.levels[finer] if finer < len(facts.levels) else None
 
 
-def _closeness(facts: Facts, where: Mapping[str, str]) -> tuple[float, ...]:
-    level = level_asked(facts)
-    domains = 0 if level is None else len({facts.path(node, level) for node in where.values()})
-    return domains, len(set(where.values())) if facts.packs else 0
+def domains_used(facts: Facts, where: Mapping[str, str], level: str) -> int:
+    """On how many domains of a level the gang is."""
+    return len({facts.path(node, level) for node in (*facts.begun.values(), *where.values())})
 
 
-def _cost_of_victims(facts: Facts, answer: Answer) -> tuple[float, ...]:
+def around(facts: Facts, where: Mapping[str, str], level: str) -> frozenset[str]:
+    """The nodes of the tightest domain above a level that holds the gang."""
+    for coarser in reversed(facts.levels[: facts.levels.index(level)]):
+        homes = {facts.path(node, coarser) for node in (*facts.begun.values(), *where.values())}
+        if len(homes) == 1:
+            return frozenset(name for name in facts.nodes if facts.path(name, coarser) in homes)
+    return frozenset(facts.nodes)
+
+
+#: The highest priority of a victim, lost work, broken gangs and accelerators.
+VictimCost = tuple[int, int, int, int]
+
+
+def cost_of_victims(facts: Facts, gone: Collection[str]) -> VictimCost:
     """Source: ``docs/preemption.md``, rule 5, as far as it does not depend on the domain that is cleared."""
-    victims = [facts.pods[name] for name in answer.victims]
+    victims = [facts.pods[name] for name in gone]
     broken = 0
     for gang in facts.gangs.values():
-        left = sum(pod.name not in answer.victims for pod in gang.members)
+        left = sum(pod.name not in gone for pod in gang.members)
         broken += left < len(gang.members) and left < gang.whole.minimum
     return (
         max((pod.priority for pod in victims), default=-1),
         sum(_gpus(pod) * (_seconds(NOW) - _seconds(pod.started) + RESTART) for pod in victims),
-        broken if victims else 0,
+        broken,
         sum(map(_gpus, victims)),
     )
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ GROUP, SUBGROUP, INDEX = (
     "closeby.dev/subgroup",
     "batch.kubernetes.io/job-completion-index",
 )
+APP, WORKLOAD = "appgroup.diktyo.x-k8s.io", "appgroup.diktyo.x-k8s.io.workload"
 #: Name of the gang that waits.
 TRAIN = "train"
 #: What is evicted loses besides its work, in seconds, and the time by which its work is counted.
@@ -76,7 +77,8 @@ class Pod:
 
     @property
     def group(self) -> str | None:
-        return self.labels.get(GROUP)
+        """Its gang; an application that is none counts as one that needs nobody."""
+        return self.labels.get(GROUP, TRAIN if APP in self.labels else None)
 
     @property
     def subgroup(self) -> str | None:
@@ -152,6 +154,29 @@ class Gang:
         return any(part.layers for part in (self.whole, *self.parts))
 
     @property
+    def exclusive(self) -> str:
+        """Whom its segments keep out of their domains, if anybody."""
+        layers = self.whole.layers
+        return layers[0].exclusive if layers and layers[0].required and layers[0].exclusive != "none" else ""
+
+    @property
+    def minimum(self) -> int:
+        """How many of its members it needs, those of its parts included."""
+        return sum(part.minimum for part in self.leaves)
+
+    @property
+    def priority(self) -> int:
+        """Whom it may evict has less."""
+        return max(pod.priority for pod in self.members)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all that wait are equal, and no rule among pods distinguishes places."""
+        waiting = [pod for pod in self.members if pod.node is None]
+        free = not any(pod.spreads or pod.near or pod.apart or pod.ports for pod in waiting)
+        return free and len({pod.kind for pod in waiting}) == 1 and bool(waiting[0].needs.get(GPU))
+
+    @property
     def leaves(self) -> list[Part]:
         """The parts that have members themselves."""
         parents = {one.parent for one in self.parts}
@@ -168,6 +193,9 @@ class Facts:
     gangs: dict[str, Gang] = field(default_factory=dict)
     #: Whether the gang that waits wants to be on few domains.
     packs: bool = True
+    #: Workloads that call each other, and what a call costs between two zones.
+    calls: tuple[tuple[str, str], ...] = ()
+    costs: dict[frozenset[str], int] = field(default_factory=dict)
 
     @property
     def running(self) -> list[Pod]:
@@ -177,6 +205,18 @@ class Facts:
     def gang(self) -> Gang:
         """The one that waits."""
         return self.gangs[TRAIN]
+
+    @property
+    def begun(self) -> dict[str, str]:
+        """The nodes of its members that run."""
+        return {pod.name: pod.node for pod in self.gang.members if pod.node}
+
+    def without_topology(self) -> "Facts":
+        """The same, had the gang no constraint and no layers."""
+        gang = self.gang
+        parts = tuple(replace(one, required=None, layers=()) for one in gang.parts)
+        bare = replace(gang, whole=replace(gang.whole, required=None, layers=()), parts=parts)
+        return replace(self, gangs={**self.gangs, TRAIN: bare})
 
     def path(self, node: str, level: str) -> tuple[str, ...]:
         """The domain of a node, down to a level; where labels are missing it is in one of its own."""
@@ -254,6 +294,20 @@ def facts_of(documents: Sequence[Document]) -> Facts:
             ]
             spreading = any(layer.get("arrangement") == "spread" for layer in layers)
             found.packs = not spreading and "placement" not in spec
+    if TRAIN not in found.gangs:
+        members = [pod for pod in found.pods.values() if pod.group == TRAIN]
+        nobody = Part("", 0, None, None, None, ())
+        found.gangs[TRAIN] = Gang(TRAIN, nobody, (), tuple(sorted(members, key=lambda pod: pod.index)))
+    for one in by_kind.get("AppGroup", ()):
+        found.calls = tuple(
+            (each["name"], other["name"]) for each in one["spec"]["Pods"] for other in each["dependencies"]
+        )
+    for one in by_kind.get("NetworkTopology", ()):
+        (weights,) = one["spec"]["weights"]
+        (by_zone,) = weights["topologyList"]
+        for each in by_zone["originList"]:
+            for other in each["costList"]:
+                found.costs[frozenset((each["origin"], other["destination"]))] = other["networkCost"]
     return found
 
 

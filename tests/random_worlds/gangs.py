@@ -40,10 +40,6 @@ class DrawnGang:
         }
         self.pods = [self._pod(at, kind, part) for at, (kind, part) in enumerate(self._order)]
 
-    @property
-    def documents(self) -> list[Document]:
-        return [*self.storage, self.group, *self.pods]
-
     def has(self, switch: Switch) -> bool:
         return switch in self.switches
 

@@ -60,23 +60,36 @@ class _Unit:
         return self.pods[0]
 
 
-def judge(facts: Facts, gone: frozenset[str] = frozenset(), fewest: str | None = None) -> Judgement:
+def judge(
+    facts: Facts,
+    gone: frozenset[str] = frozenset(),
+    fewest: str | None = None,
+    inside: frozenset[str] | None = None,
+) -> Judgement:
     """Whether all that the gang needs at least, and one pod more than it has, fits once some pods are gone.
 
-    ``fewest``: minimise the number of domains of this level.
+    ``fewest``: minimise the number of domains of this level; ``inside``: on some nodes alone.
     """
-    found = _solved(facts, gone, frozenset(), fewest)
+    asked = _Asked(gone, fewest, inside)
+    found = _solved(facts, asked, frozenset())
     elastic = any(len(facts.gang.inside(part)) > part.minimum for part in facts.gang.leaves)
     if not elastic or found.truth in (Truth.NEVER, Truth.OPEN):
         return found
-    first = _solved(facts, gone, _needed(facts), fewest)
+    first = _solved(facts, asked, _needed(facts))
     return Judgement(Truth.OTHERS, found.where) if first.truth is Truth.NEVER else first
 
 
-def _solved(facts: Facts, gone: frozenset[str], needed: frozenset[str], fewest: str | None) -> Judgement:
-    model = _Model(facts, gone, needed)
-    if fewest is not None:
-        model.minimise(fewest)
+@dataclass(frozen=True)
+class _Asked:
+    gone: frozenset[str]
+    fewest: str | None
+    inside: frozenset[str] | None
+
+
+def _solved(facts: Facts, asked: _Asked, needed: frozenset[str]) -> Judgement:
+    model = _Model(facts, asked, needed)
+    if asked.fewest is not None:
+        model.minimise(asked.fewest)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = EFFORT
@@ -86,11 +99,12 @@ def _solved(facts: Facts, gone: frozenset[str], needed: frozenset[str], fewest: 
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Judgement(Truth.OPEN)
     where = model.placement(solver)
-    wrong = problems(facts, where, gone)
+    wrong = problems(facts, where, asked.gone)
     if wrong:
         raise AssertionError(f"the judge breaks a rule: {wrong}")
-    best = round(solver.objective_value) if fewest is not None and status == cp_model.OPTIMAL else None
-    return Judgement(Truth.FITS if has_order(facts, where, gone) else Truth.ORDER, where, best)
+    proven = asked.fewest is not None and status == cp_model.OPTIMAL
+    best = round(solver.objective_value) if proven else None
+    return Judgement(Truth.FITS if has_order(facts, where, asked.gone) else Truth.ORDER, where, best)
 
 
 def _needed(facts: Facts) -> frozenset[str]:
@@ -112,11 +126,12 @@ def _needed(facts: Facts) -> frozenset[str]:
 class _Model:
     """The gang in whole numbers."""
 
-    def __init__(self, facts: Facts, gone: frozenset[str], needed: frozenset[str]) -> None:
+    def __init__(self, facts: Facts, asked: _Asked, needed: frozenset[str]) -> None:
         """``needed``: these members must be placed."""
         self.facts, self.gang = facts, facts.gang
         self.model = cp_model.CpModel()
-        self.old = [(pod, pod.node) for pod in facts.running if pod.name not in gone and pod.node]
+        self.inside = asked.inside
+        self.old = [(pod, pod.node) for pod in facts.running if pod.name not in asked.gone and pod.node]
         self.begun = {pod.name: node for pod, node in self.old if pod.group == TRAIN}
         self._present: dict[tuple[int, str, str], cp_model.IntVar] = {}
         self._opened: dict[Term, dict[str, cp_model.IntVar]] = {}
@@ -164,6 +179,8 @@ class _Model:
                 by_key.setdefault(key, _Unit(part, segments, [])).pods.append(pod)
         for number, unit in enumerate(by_key.values()):
             for name, node in self.facts.nodes.items():
+                if self.inside is not None and name not in self.inside:
+                    continue
                 if name not in owned and self._lets_in(unit.pod, node):
                     unit.at[name] = self.model.new_int_var(0, len(unit.pods), f"{number} on {name}")
             self.model.add(sum(unit.at.values()) <= len(unit.pods))
@@ -191,19 +208,14 @@ class _Model:
     def _owned(self) -> set[str]:
         """The nodes that others keep for themselves."""
         found: set[str] = set()
-        mine = self._exclusive()
         for gang in self.facts.gangs.values():
-            kind = gang.whole.layers[0].exclusive if gang.whole.layers else "none"
-            if gang.name == TRAIN or not (kind == "all" or (kind == "kind" and mine == "kind")):
+            kind = gang.exclusive
+            if gang.name == TRAIN or not (kind == "all" or kind == self.gang.exclusive == "kind"):
                 continue
             level = gang.whole.layers[0].level
             homes = {self.facts.path(node, level) for pod, node in self.old if pod.group == gang.name}
             found |= {name for name in self.facts.nodes if self.facts.path(name, level) in homes}
         return found
-
-    def _exclusive(self) -> str:
-        layers = self.gang.whole.layers
-        return layers[0].exclusive if layers and layers[0].required else "none"
 
     def _all(self) -> Iterable[tuple[Pod, str, cp_model.IntVar]]:
         for unit in self.units:
@@ -299,14 +311,10 @@ class _Model:
 
     def _taken(self, level: str) -> set[Domain]:
         """The domains that a segment can't have for itself, as others are there."""
-        mine = self._exclusive()
-        if mine == "none":
+        mine = self.gang.exclusive
+        if not mine:
             return set()
-        kinds = {
-            gang.name
-            for gang in self.facts.gangs.values()
-            if gang.whole.layers and gang.whole.layers[0].exclusive == "kind"
-        }
+        kinds = {gang.name for gang in self.facts.gangs.values() if gang.exclusive == "kind"}
         return {
             self.facts.path(node, level)
             for pod, node in self.old

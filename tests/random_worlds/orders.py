@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from tests.random_worlds.checker import Placed, spread_counts
+from tests.random_worlds.checker import Placed, problems, spread_counts
 from tests.random_worlds.facts import Facts, Pod, Term
 
 #: Pods that are tried on their nodes, before an order is given up.
@@ -110,3 +110,24 @@ def has_order(facts: Facts, where: Mapping[str, str], victims: Collection[str] =
         return False
 
     return go((0,) * len(keys))
+
+
+def left_out(facts: Facts, where: Mapping[str, str], victims: Collection[str] = ()) -> list[str]:
+    """Pods without a node that could go to one beside all that were placed, by all rules."""
+    filters, required = Filters(facts, victims), facts.gang.whole.required
+    came = [(facts.pods[name], node) for name, node in where.items()]
+    homes = [*facts.begun.values(), *where.values()]
+    found = []
+    for pod in facts.gang.members:
+        if pod.node is not None or pod.name in where:
+            continue
+        for name in facts.nodes:
+            near = required is None or all(
+                facts.labelled(name, required) and facts.path(name, required) == facts.path(home, required)
+                for home in homes
+            )
+            allowed = near and filters.allows(pod, name, came)
+            if allowed and not problems(facts, {**where, pod.name: name}, victims):
+                found.append(f"{pod.name} could go to {name}")
+                break
+    return found

@@ -39,6 +39,8 @@ class Switch(StrEnum):
     STRATEGY = "strategy"
     #: Pods of lower and of higher priority run.
     PREEMPTION = "preemption"
+    #: Pods that call each other; half of the time they are no gang.
+    NETWORK = "network"
     #: Nodes that are cordoned, or not ready.
     UNHEALTHY = "unhealthy"
     #: Nodes that lack the label of a level.
@@ -73,6 +75,7 @@ _CHANCES = {
     Switch.EXCLUSIVE: 0.15,
     Switch.STRATEGY: 0.1,
     Switch.BEGUN: 0.1,
+    Switch.NETWORK: 0.1,
     Switch.AFFINITY: 0.15,
     Switch.ANTI_AFFINITY: 0.15,
     Switch.UNHEALTHY: 0.15,

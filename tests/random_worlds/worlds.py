@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
-from tests.random_worlds.facts import ZONE, Document, Facts, facts_of
+from tests.random_worlds.facts import GROUP, ZONE, Document, Facts, facts_of
 from tests.random_worlds.gangs import DrawnGang
+from tests.random_worlds.networks import alone, let_talk
 from tests.random_worlds.nodes import draw_levels, draw_nodes, topology
 from tests.random_worlds.others import DrawnOthers
 from tests.random_worlds.switches import Size, Switch, Switches
@@ -36,8 +37,15 @@ def draw_world(seed: int, switches: Switches = ANY) -> World:
     on, size = switches.drawn(random)
     levels = draw_levels(random)
     nodes = draw_nodes(random, on, size)
-    zones = len({one["metadata"]["labels"][ZONE] for one in nodes})
+    zones = {one["metadata"]["labels"][ZONE] for one in nodes}
     others = DrawnOthers(random, on, size, nodes, levels)
-    gang = DrawnGang(random, on, size, levels, zones)
+    gang = DrawnGang(random, on, size, levels, len(zones))
+    documents = [topology(levels), *nodes, *others.documents, *gang.storage]
+    if Switch.NETWORK in on:
+        documents += let_talk(random, gang.pods, sorted(zones))
+    if Switch.NETWORK in on and random.random() < 0.5:
+        alone(gang.pods, GROUP)
+    else:
+        documents.append(gang.group)
     others.begin(gang)
-    return World(seed, on, size, [topology(levels), *nodes, *others.documents, *gang.documents])
+    return World(seed, on, size, [*documents, *gang.pods])
