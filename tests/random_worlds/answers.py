@@ -23,6 +23,8 @@ class Answer:
     #: Pod -> node, of those that were placed.
     where: Mapping[str, str] = field(default_factory=dict)
     victims: frozenset[str] = frozenset()
+    #: Whether it says that no cheaper victims would do.
+    exact: bool = True
     reason: str | None = None
     message: str | None = None
     #: What all calls of its application cost.
@@ -53,20 +55,25 @@ def answer_of(found: Mapping[str, Any]) -> Answer:
         ((one["reason"], one["message"]) for one in waiting if one["reason"]), (None, None)
     )
     cost = next((one["cost"] for one in report["appGroups"]), None)
-    return Answer(where, victims, reason, message, cost, found["seconds"])
+    exact = all(one.get("exact", True) for one in report["preemptions"])
+    return Answer(where, victims, exact, reason, message, cost, found["seconds"])
 
 
 class Decider:
     """A process that decides by one tree of sources."""
 
     def __init__(self, sources: Path) -> None:
-        """``sources``: a folder that holds ``closeby``, or a checkout with such a folder in ``src``."""
+        """``sources``: a folder that holds ``closeby``, or a checkout with such a folder in ``src``.
+
+        Where a checkout has an environment, it runs there: other sources may need other packages.
+        """
         inside = sources / "src"
         root = (inside if inside.is_dir() else sources).resolve()
         if not (root / "closeby").is_dir():
             raise ValueError(f"{sources} holds no sources of closeby")
+        own = root.parent / ".venv" / "bin" / "python"
         self._process = subprocess.Popen(
-            [sys.executable, str(_DECIDER)],
+            [str(own) if own.is_file() else sys.executable, str(_DECIDER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(root)},

@@ -38,6 +38,7 @@ class Kind(StrEnum):
     DEARER = "dearer"
     #: A refusal of what fits; in a comparison one that the old sources did not make.
     WRONG_NO = "wrong no"
+    #: Though the answer says that no cheaper ones would do.
     DEAR_VICTIMS = "dearer victims than need be"
     NO_VICTIMS = "nobody goes though that would help"
     #: A gang of equal pods is on more domains than it must.
@@ -101,7 +102,7 @@ def check(world: World, answer: Answer, *, judged: bool = True) -> Iterator[Find
 def _placed(facts: Facts, answer: Answer) -> Iterator[tuple[Kind, str]]:
     if answer.victims and judge(facts).truth is Truth.FITS:
         yield Kind.NEEDLESS, f"it fits without {sorted(answer.victims)} going"
-    elif answer.victims:
+    elif answer.victims and answer.exact:
         cost, least = cost_of_victims(facts, answer.victims), cheapest(facts)
         if least is not None and least < cost:
             yield Kind.DEAR_VICTIMS, f"{cost}, though {least} would do"

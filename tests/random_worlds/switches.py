@@ -101,8 +101,8 @@ class Switches:
             frozenset(map(Switch, on)), frozenset(map(Switch, off)), None if size is None else Size(size)
         )
 
-    def drawn(self, random: Random) -> tuple[frozenset[Switch], Size]:
-        """The features of one world, and its size."""
-        every = {one for one in Switch if random.random() < _CHANCES.get(one, _CHANCE)}
-        size = random.choices(list(Size), (25, 70, 5))[0]
+    def drawn(self, seed: int) -> tuple[frozenset[Switch], Size]:
+        """The features of one world, and its size; a new feature leaves worlds without it as they are."""
+        every = {one for one in Switch if Random(f"{seed} {one}").random() < _CHANCES.get(one, _CHANCE)}
+        size = Random(f"{seed} size").choices(list(Size), (25, 70, 5))[0]
         return frozenset((every | self.on) - self.off), self.size or size

@@ -34,7 +34,7 @@ class World:
 def draw_world(seed: int, switches: Switches = ANY) -> World:
     """The world of a seed."""
     random = Random(seed)
-    on, size = switches.drawn(random)
+    on, size = switches.drawn(seed)
     levels = draw_levels(random)
     nodes = draw_nodes(random, on, size)
     zones = {one["metadata"]["labels"][ZONE] for one in nodes}
