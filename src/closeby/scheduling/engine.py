@@ -302,7 +302,7 @@ class Engine:
         if other or leaves:
             self._invalidate(pod, on)
         if not self.state.waits(key):
-            self._pending.forget(key)
+            self._pending.drop(key)
         elif was_on != on or leaves:
             self._pending.requeue(key)
         if before is not None and was_on is not None and other:

@@ -1,31 +1,125 @@
-"""The scheduling queue: gangs, applications and plain pods in one total order.
+"""The scheduling queue: the owner of which items wait (gangs, applications, plain pods), and in which part.
 
-An item is active, backing off or unschedulable. Its sort key is fixed when it is added. When its priority
+An item is active, unschedulable or in backoff. Its sort key is fixed when it is added. When its priority
 changes (members come or go), the caller deletes the item and adds it again.
+
+Unschedulable items that need the same form an equivalence class. After an event only the first item of a
+class is tried, and the next one as long as there is room. So the cost of a tick grows with the number of
+classes, not of items.
 """
 
-import heapq
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from itertools import count
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final
 
 from msgspec import Struct
 
 from closeby.scheduling.extension import QueuedItem, QueueSort
-from closeby.scheduling.intake.active_queue import ActiveQueue, SortKey
-from closeby.scheduling.intake.cluster_events import ANY_EVENT, ClusterEvent, PreemptionHint
-from closeby.scheduling.intake.item_classes import ItemClass
+from closeby.scheduling.intake.active_queue import ActiveQueue, Entry, SortKey
+from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent, PreemptionHint
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.outcomes import namespace_of
 
+#: Backoff of an item after its first refusal, and at most (seconds); it doubles with each refusal.
+INITIAL_BACKOFF: Final = 1.0
+MAX_BACKOFF: Final = 10.0
+#: Least backoff, in seconds, for each step of a decision that left something of the item waiting, and the
+#: most for one decision. A step is about a microsecond, so that is about ten times as long as the decision.
+BACKOFF_PER_STEP: Final = 1e-5
+MAX_BACKOFF_BY_COST: Final = 60.0
+#: Decisions with fewer steps are cheap: their items back off no longer than others.
+CHEAP_STEPS: Final = 20_000
+#: Events whose effect shows in the room of the nodes, so that it can be compared with what an item needs.
+_SEEN: Final = (
+    ClusterEvent.CAPACITY
+    | ClusterEvent.PLACED
+    | ClusterEvent.SELECTION
+    | ClusterEvent.MEASUREMENT
+    | ClusterEvent.NETWORK
+)
+#: The scope of an event that may help all items; else it is the key of an item, or a namespace with a ``/``.
+EVERYWHERE: Final = ""
 
-class _Queued(Struct, frozen=True, gc=False):
-    """What is fixed of an item as long as it is in the queue."""
+
+class _Class:
+    """Unschedulable items with the same need. An item whose need is unknown is alone in its class."""
+
+    __slots__ = (
+        "backoff_until",
+        "cost_backoff_until",
+        "hints",
+        "in_backoff",
+        "items",
+        "key",
+        "may_preempt",
+        "need",
+        "refusals",
+        "retry_all",
+        "trying",
+    )
+
+    def __init__(self, key: Hashable, need: Need | None, hints: ClusterEvent) -> None:
+        self.key = key
+        self.need = need
+        #: The events that may help them.
+        self.hints = hints
+        #: The items that are not being tried, in order.
+        self.items: list[Entry] = []
+        #: The one that is being tried.
+        self.trying: str | None = None
+        #: Refusals in a row, and the end of the backoff.
+        self.refusals = 0
+        self.backoff_until = 0.0
+        #: The end of the backoff after a long search, which no event shortens.
+        self.cost_backoff_until = 0.0
+        #: Their event came: the first item, or all of them, are tried when the backoff ends.
+        self.in_backoff = False
+        self.retry_all = False
+        #: The first item is tried also while what it needs is not free: it may find victims now.
+        self.may_preempt = False
+
+    @property
+    def keys(self) -> Iterator[str]:
+        """Of the items that are not being tried, in order."""
+        return (key for _, key in self.items)
+
+    @property
+    def first(self) -> str | None:
+        """The first item that is not being tried."""
+        return self.items[0][1] if self.items else None
+
+    def shows(self, event: ClusterEvent) -> bool:
+        """Whether the effect of an event shows in the room of the nodes, which is compared with the need."""
+        # What pods need beside each other was worked out with the namespaces as they were.
+        by_namespaces = self.need is not None and not self.need.some and self.need.by_namespaces
+        return not event & ~(_SEEN & ~ClusterEvent.SELECTION if by_namespaces else _SEEN)
+
+    def refused(self, now: float, steps: int) -> None:
+        """An item of the class was refused, after so many steps: all of them back off from now on."""
+        # The exponent is bounded, so that many refusals overflow nothing.
+        backoff = min(INITIAL_BACKOFF * 2.0 ** min(self.refusals, 16), MAX_BACKOFF)
+        self.refusals += 1
+        by_cost = min(steps * BACKOFF_PER_STEP, MAX_BACKOFF_BY_COST) if steps >= CHEAP_STEPS else 0.0
+        self.cost_backoff_until = now + by_cost
+        self.backoff_until = max(now + backoff, self.cost_backoff_until)
+
+    def remove(self, place: SortKey, key: str) -> None:
+        """Remove an item."""
+        del self.items[bisect_left(self.items, (place, key))]
+
+
+class _Item(Struct, gc=False):
+    """An item of the queue."""
 
     #: Items with a written plan come first, then the QueueSort decides.
     place: SortKey
     priority: int
     #: Whether a plan was written for its start.
     begun: bool
+    active: bool = False
+    #: The class in which it is unschedulable; of an active one (or the one being decided) that for which it
+    #: is tried.
+    of: _Class | None = None
 
 
 class SchedulingQueue:
@@ -44,45 +138,37 @@ class SchedulingQueue:
         self._order = order
         self._lacks = lacks
         self._not_kept_off = not_kept_off
-        #: The items of the queue, by key.
-        self._items: dict[str, _Queued] = {}
+        self._items: dict[str, _Item] = {}
         #: The active items in order; may also hold some that are no longer active.
         self._active = ActiveQueue()
-        self._active_keys: set[str] = set()
-        self._classes: dict[Hashable, ItemClass] = {}
-        #: Unschedulable item -> its equivalence class, in the order in which they were refused.
-        self._waiting: dict[str, ItemClass] = {}
-        #: Active item -> the equivalence class for which it is tried.
-        self._trying: dict[str, ItemClass] = {}
-        #: Heap of (end of backoff, a number that breaks ties, class); may hold some that are not in backoff.
-        self._backoff: list[tuple[float, int, ItemClass]] = []
-        self._numbers = count()
-        #: Classes that items left which were deleted, or are tried for themselves, by their keys.
-        self._left: dict[Hashable, ItemClass] = {}
+        self._classes: dict[Hashable, _Class] = {}
+        #: Items that changed since the last tick, in order.
+        self._changed: dict[str, None] = {}
+        #: Cluster events since the last tick, by their scope.
+        self._events: dict[str, ClusterEvent] = {}
+        #: Classes that items left which were deleted, or are tried for themselves.
+        self._left: dict[_Class, None] = {}
 
     def __len__(self) -> int:
-        return len(self._active_keys)
+        return sum(item.active for item in self._items.values())
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._items
 
     @property
     def unschedulable(self) -> tuple[str, ...]:
-        """Keys of the items that wait for an event, or back off, in the order in which they were refused."""
-        return tuple(self._waiting)
-
-    @property
-    def next_backoff_end(self) -> float | None:
-        """When the first item in backoff becomes active; None when none is in backoff."""
-        while self._backoff and not self._backoff[0][2].in_backoff:
-            heapq.heappop(self._backoff)
-        return self._backoff[0][0] if self._backoff else None
+        """Keys of the items that wait for an event, or back off, in the order in which they were added."""
+        return tuple(key for key, item in self._items.items() if item.of is not None and not item.active)
 
     @property
     def backing_off(self) -> tuple[str, ...]:
         """Keys of the unschedulable items whose event came, and which back off until they are tried."""
-        return tuple(key for key, item_class in self._waiting.items() if item_class.in_backoff)
+        return tuple(key for one in self._classes.values() if one.in_backoff for key in one.keys)
 
-    def knows(self, key: str) -> bool:
-        """Whether the item is in the queue."""
-        return key in self._items
+    @property
+    def next_backoff_end(self) -> float | None:
+        """When the first item in backoff becomes active; None when none is in backoff."""
+        return min((one.backoff_until for one in self._classes.values() if one.in_backoff), default=None)
 
     def place(self, key: str) -> SortKey:
         """The sort key of an item in the queue."""
@@ -92,116 +178,117 @@ class SchedulingQueue:
         """The priority of an item in the queue, when it was added."""
         return self._items[key].priority
 
-    def is_in_place(self, item: QueuedItem) -> bool:
-        """Whether the sort key of an item in the queue is still right for its priority."""
-        queued = self._items[item.key]
-        return queued.priority == item.priority and queued.begun == item.begun
+    # What happens
 
-    def add(self, item: QueuedItem, now: float | None = None, late: float = 0.0) -> None:
-        """Make an item active, unless it backs off after a long search.
+    def note_changed(self, key: str) -> None:
+        """An item changed: it is queued at the next tick, when all events are known."""
+        self._changed[key] = None
 
-        Its sort key is computed when it is new; then it backs off first for ``late`` seconds.
+    def note(self, event: ClusterEvent, scope: str = EVERYWHERE) -> None:
+        """An event may help all items, or those of a scope: at the next tick they are queued."""
+        self._events[scope] = self._events.get(scope, NO_EVENT) | event
+
+    def take_changed(self) -> list[str]:
+        """The items that changed since the last tick."""
+        changed = list(self._changed)
+        self._changed.clear()
+        return changed
+
+    def begin(self, now: float | None, hint: PreemptionHint | None) -> None:
+        """A tick begins: move what backed off long enough, and what the events since the last one may help.
+
+        ``now``: None where nothing backs off. ``hint``: which items may find victims now, also where the
+        events free too little for them.
         """
-        if item.key in self._items:
-            self._renew(item.key, now)
-            return
-        place = (not item.begun, *self._order.sort_key(item))
-        self._items[item.key] = _Queued(place, item.priority, item.begun)
-        if not late or now is None:
-            self._active_keys.add(item.key)
-            self._active.push(place, item.key)
-        else:
-            item_class = self._classes[item.key] = ItemClass(item.key, None, ANY_EVENT)
-            # News of the item itself do not end this backoff either: its pods come one by one.
-            item_class.backoff_until = item_class.cost_backoff_until = now + late
-            item_class.retry_all = True
-            self._rejoin(item_class, item.key)
-            self._back_off(item_class)
+        for of in [one for one in self._classes.values() if one.in_backoff]:
+            if of.in_backoff and (now is None or of.backoff_until <= now):
+                self._retry(of)
+        events, self._events = self._events, {}
+        left, self._left = self._left, {}
+        for scope, event in events.items():
+            self.move(event, now, scope, None if scope else hint)
+        for of in left:
+            # Of items that must keep off reserved nodes only so many are asked.
+            if self._classes.get(of.key) is of:
+                self._move(of, ClusterEvent.CAPACITY, now)
 
-    def activate(self, key: str) -> None:
-        """Move an item of the queue to the active ones."""
-        item_class = self._waiting.pop(key, None)
-        if item_class is not None:
-            item_class.remove(self._items[key].place, key)
-            self._left[item_class.key] = item_class
-            self._forget_if_empty(item_class)
-        self._end_trial(key)
-        self._add_active(key)
+    def move_helped_by_placed(self, now: float | None) -> bool:
+        """Move what may have to be near what was placed in this tick; False if nothing was placed."""
+        events = self._events.get(EVERYWHERE, NO_EVENT)
+        if not events & ClusterEvent.PLACED:
+            return False
+        self._events[EVERYWHERE] = events & ~ClusterEvent.PLACED
+        self.move(ClusterEvent.PLACED, now)
+        return True
 
-    def move_to_active_or_backoff(
-        self, event: ClusterEvent, now: float | None, preemption: PreemptionHint | None = None
+    def move(
+        self,
+        event: ClusterEvent,
+        now: float | None,
+        scope: str = EVERYWHERE,
+        hint: PreemptionHint | None = None,
     ) -> None:
-        """Move the items that the event may help: to the active ones, or into backoff until that ends.
+        """Move the items that an event may help: to the active ones, or into backoff until that ends."""
+        for of in self._in_scope(scope):
+            self._move(of, event, now, hint)
 
-        ``preemption``: which items may find victims now, also where the event frees too little for them.
-        """
-        for item_class in list(self._classes.values()):
-            self._move(item_class, event, now, preemption)
-
-    def move_item_to_active_or_backoff(self, key: str, event: ClusterEvent, now: float | None) -> None:
-        """The same for the equivalence class of an item, if it is unschedulable."""
-        if key in self._waiting:
-            self._move(self._waiting[key], event, now)
-
-    def move_helped_to_active_or_backoff(
+    def move_helped(
         self, helped: Callable[[Iterable[str]], bool], event: ClusterEvent, now: float | None
     ) -> None:
         """The same for each equivalence class of which the event has ``helped`` an item; it is asked once."""
-        for item_class in list(self._classes.values()):
-            if helped(item_class):
-                self._move(item_class, event, now)
+        for of in list(self._classes.values()):
+            if helped(of.keys):
+                self._move(of, event, now)
 
-    def move_namespaces_to_active_or_backoff(
-        self, namespaces: Collection[str], event: ClusterEvent, now: float | None
-    ) -> None:
-        """The same for items of these namespaces that share their class with no other item."""
-        own = [key for key, item_class in self._waiting.items() if item_class.key == key]
-        for key in own:
-            if namespace_of(key) in namespaces and key in self._waiting:
-                self._move(self._waiting[key], event, now)
+    # Items come and go
 
-    def move_classes_of_namespaces_to_active_or_backoff(
-        self, namespaces: Collection[str], event: ClusterEvent, now: float | None
-    ) -> None:
-        """The same for all classes that have an item of these namespaces."""
-        items = (
-            (key, item_class) for waits in (self._waiting, self._trying) for key, item_class in waits.items()
-        )
-        found = {id(one): one for key, one in items if namespace_of(key) in namespaces}
-        for item_class in found.values():
-            self._move(item_class, event, now)
+    def add(self, item: QueuedItem, now: float | None = None, late: float = 0.0) -> None:
+        """Make an item active. Its sort key is computed when it is new; then it backs off first for ``late``.
 
-    def move_behind_gone(self, now: float | None) -> None:
-        """Move items that may be tried since others of their class are gone: only so many are asked."""
-        left, self._left = self._left, {}
-        for class_key, item_class in left.items():
-            if self._classes.get(class_key) is item_class:
-                self._move(item_class, ClusterEvent.CAPACITY, now)
+        One that is known has changed, which ends every backoff but the one after a long search.
+        """
+        key, known = item.key, self._items.get(item.key)
+        if known is None:
+            place = (not item.begun, *self._order.sort_key(item))
+            known = self._items[key] = _Item(place, item.priority, item.begun)
+            if late and now is not None:
+                of = self._class(key, None, ANY_EVENT)
+                # A change of the item itself does not end this backoff either: its pods come one by one.
+                of.backoff_until = of.cost_backoff_until = now + late
+                self._join(of, key)
+        of_known = known.of
+        if of_known is None or known.active or now is None or of_known.cost_backoff_until <= now:
+            self.activate(key)
+        else:
+            of_known.in_backoff = of_known.retry_all = True
 
-    def flush_backoff(self, now: float) -> None:
-        """Move items whose backoff has ended to the active ones."""
-        while self._backoff and self._backoff[0][0] <= now:
-            _, _, item_class = heapq.heappop(self._backoff)
-            if item_class.in_backoff:
-                self._retry(item_class)
+    def is_in_place(self, item: QueuedItem) -> bool:
+        """Whether the sort key of an item in the queue is still right for its priority."""
+        known = self._items[item.key]
+        return known.priority == item.priority and known.begun == item.begun
+
+    def activate(self, key: str) -> None:
+        """Move an item of the queue to the active ones."""
+        self._leave(key)
+        self._push(key)
 
     def pop(self) -> str | None:
         """Take the first active item; None when there is none."""
         while (entry := self._active.pop()) is not None:
             place, key = entry
+            item = self._items.get(key)
             # An item that was deleted and added again has a new sort key; the old entry is void.
-            if key not in self._active_keys or self._items[key].place != place:
+            if item is None or not item.active or item.place != place:
                 continue
-            self._active_keys.remove(key)
-            item_class = self._trying.get(key)
-            if item_class is None or item_class.may_preempt or not self._in_vain(item_class):
+            item.active = False
+            of = item.of
+            if of is None or of.may_preempt or not self._in_vain(of):
                 return key
             # The item before it took the room: there is nothing to decide.
-            del self._trying[key]
-            item_class.trying = None
-            self._rejoin(item_class, key)
-            if not self._in_vain(item_class):
-                self._try_next(item_class)  # One that may use nodes which are kept from this one.
+            of.trying = None
+            self._join(of, key)
+            if not self._in_vain(of):
+                self._try_next(of)  # One that may use nodes which are kept from this one.
         self._active.settle()
         return None
 
@@ -223,154 +310,159 @@ class SchedulingQueue:
 
         ``preempts``: it found victims; others that need the same may find some too.
         """
-        class_key = self._class_key(key, hints, need)
-        item_class = self._classes.get(class_key)
-        again = self._trying.get(key)
-        if item_class is None:
-            item_class = self._classes[class_key] = ItemClass(class_key, need, hints)
-        elif class_key == key:
+        again = self._items[key].of
+        of = self._class(self._class_key(key, hints, need), need, hints)
+        if of.key == key:
             # Its need may have changed. Only the items of a shared class are known to need the same.
-            item_class.need, item_class.hints = need, hints
-        if now is not None and (not item_class or item_class is again):
-            item_class.refused(now, steps)
-        self._rejoin(item_class, key)
-        found_victims = again is not None and again.may_preempt and preempts
+            of.need, of.hints = need, hints
+        if now is not None and (of is again or not (of.items or of.trying)):
+            of.refused(now, steps)
+        self._join(of, key)
         if again is not None:
+            found_victims = again.may_preempt and preempts
             again.may_preempt = False
-        self._end_trial(key)
-        for other in tuple(again) if again is not None and found_victims else ():
-            if other != key:
-                self.activate(other)
+            self._end_trial(again, key, stays=of is again)
+            for other in tuple(again.keys) if found_victims else ():
+                if other != key:
+                    self.activate(other)
 
     def add_like(self, key: str, other: str) -> bool:
         """The item was refused like another one, since when nothing has changed: it waits for the same.
 
         False, and nothing was done, where they can't share their class.
         """
-        item_class = self._waiting.get(other)
-        if item_class is None or item_class.key == other or key in self._trying:
+        item, like = self._items[key], self._items.get(other)
+        if item.of is not None or like is None or like.active or item.priority != like.priority:
             return False
-        queued = self._items[key]
-        if queued.priority != self._items[other].priority:
+        if like.of is None or like.of.key == other:
             return False
-        self._waiting[key] = item_class
-        item_class.add(queued.place, key)
+        self._join(like.of, key)
         return True
-
-    def take_like(self, other: str, alike: Callable[[str], bool]) -> Iterator[str]:
-        """Take the items that come first as long as they are ``alike``; each waits like the ``other`` one."""
-        item_class = self._waiting.get(other)
-        if item_class is None or item_class.key == other:
-            return
-        items, priority = self._items, self._items[other].priority
-        active, waiting, trying, pop = self._active_keys, self._waiting, self._trying, self._active.pop
-        while (entry := pop()) is not None:
-            place, key = entry
-            queued = items.get(key)
-            in_turn = queued is not None and queued.place is place and key in active
-            if not in_turn or key in trying or items[key].priority != priority or not alike(key):
-                self._active.push(place, key)
-                return
-            active.remove(key)
-            waiting[key] = item_class
-            item_class.add(place, key)
-            yield key
 
     def divide(self, need_now: Callable[[str], Need | None], now: float | None) -> None:
         """Items that needed the same may differ from now on: sort them into classes by what they need now.
 
         One whose need is not known any more (None) is tried at the next event that may help it.
         """
-        for item_class in [one for one in self._classes.values() if one.need is not None and one.hints]:
-            tried = item_class.trying is not None
-            if item_class.trying is not None:
-                del self._trying[item_class.trying]  # It is active, and is decided for itself.
-                item_class.trying = None
-            if item_class.key in self._waiting:
-                assert isinstance(item_class.key, str), "only the key of an item is in the queue"
-                item_class.need = need_now(item_class.key)
+        for before in [one for one in self._classes.values() if one.need is not None and one.hints]:
+            tried, before.trying = before.trying, None
+            if tried is not None:
+                self._items[tried].of = None  # It is active, and is decided for itself.
+            elif isinstance(before.key, str):
+                before.need = need_now(before.key)
                 continue
-            del self._classes[item_class.key]
-            for key in tuple(item_class):
-                self._sort_again(key, item_class, need_now(key), now, retry=tried or item_class.in_backoff)
-            item_class.in_backoff = item_class.retry_all = False
+            del self._classes[before.key]
+            for key in before.keys:
+                self._sort_again(key, before, need_now(key), now, tried is not None)
 
     def delete(self, key: str) -> None:
         """Delete an item: it was placed, or is gone."""
-        item_class = self._waiting.pop(key, None)
-        if item_class is not None:
-            item_class.remove(self._items[key].place, key)
-            self._left[item_class.key] = item_class
-            self._forget_if_empty(item_class)
-        self._items.pop(key, None)
-        self._active_keys.discard(key)
-        self._end_trial(key)
+        self._changed.pop(key, None)
+        if key in self._items:
+            self._leave(key)
+            del self._items[key]
 
-    def validate(self, settled: bool) -> None:
-        """Assert every invariant; ``settled``: no event that may help an item came since the last tick."""
-        for key, item_class in self._waiting.items():
-            assert key in self._items and key not in self._active_keys, f"{key} is unschedulable and active"
-            assert self._classes.get(item_class.key) is item_class, f"the class of {key} is unknown"
-        for item_class in self._classes.values():
-            item_class.validate()
-            assert all(self._waiting.get(key) is item_class for key in item_class), (
-                "an item is in two classes"
-            )
-            assert item_class.trying is None or self._trying.get(item_class.trying) is item_class, (
-                "two items of a class are tried"
-            )
-            lacks = item_class.key in self._waiting or not item_class.hints or self._in_vain(item_class)
-            behind = self._left.get(item_class.key) is item_class
-            assert lacks or behind or not settled or item_class.in_backoff or item_class.trying, (
-                f"{tuple(item_class)} wait, but there is room"
-            )
-        assert sum(sum(1 for _ in item_class) for item_class in self._classes.values()) == len(self._waiting)
-        assert self._trying.keys() <= self._active_keys, "an item is tried, but not active"
-        entries = set(self._active)
-        assert all((self._items[key].place, key) in entries for key in self._active_keys), (
-            "an active item is missing from the heaps"
+    def validate(self, waiting: Iterable[str], settled: bool) -> None:
+        """Assert every invariant; ``settled``: only what was noted since the last tick may help an item."""
+        keys = set(waiting)
+        assert self._changed.keys() <= keys <= self._items.keys() | self._changed.keys(), (
+            "what waits is queued"
         )
+        entries = set(self._active)
+        for key, item in self._items.items():
+            assert not item.active or (item.place, key) in entries, f"{key} is missing from the active items"
+            assert item.active or item.of is not None, f"{key} is neither active nor unschedulable"
+            assert item.of is None or (item.of.trying == key) == item.active, (
+                f"{key} is tried, but not active"
+            )
+            assert item.of is None or self._classes.get(item.of.key) is item.of, f"the class of {key} is gone"
+        settled = settled and not self._changed and not self._events
+        for of in self._classes.values():
+            assert of.items or of.trying, "a class without items is kept"
+            assert of.items == sorted(set(of.items)), "items of a class are out of order"
+            assert all(self._items[key].of is of for key in of.keys), "an item is in two classes"
+            assert of.in_backoff or not of.retry_all, "all items of a class are to be tried, but when?"
+            waits = of.key in self._items or not of.hints or self._in_vain(of) or of in self._left
+            assert waits or of.in_backoff or of.trying or not settled, (
+                f"{tuple(of.keys)} wait, but there is room"
+            )
 
     # Inside
 
-    def _renew(self, key: str, now: float | None) -> None:
-        """The item itself changed. That ends every backoff but the one after a long search."""
-        item_class = self._waiting.get(key)
-        if item_class is not None and now is not None and item_class.cost_backoff_until > now:
-            item_class.retry_all = True
-            self._back_off(item_class)
-            return
-        self.activate(key)
+    def _in_scope(self, scope: str) -> list[_Class]:
+        if not scope:
+            return list(self._classes.values())
+        items: Iterable[_Item | None] = (self._items.get(scope),)
+        if scope.endswith("/"):
+            items = (item for key, item in self._items.items() if f"{namespace_of(key)}/" == scope)
+        return list(dict.fromkeys(one.of for one in items if one is not None and one.of is not None))
 
     def _move(
-        self,
-        item_class: ItemClass,
-        event: ClusterEvent,
-        now: float | None,
-        preemption: PreemptionHint | None = None,
+        self, of: _Class, event: ClusterEvent, now: float | None, hint: PreemptionHint | None = None
     ) -> None:
-        if not item_class.hints & event:
+        if not of.hints & event:
             return
-        if event & ~item_class.seen_in_room:
-            item_class.retry_all = True
+        if not of.shows(event):
+            of.retry_all = True
         else:
-            first = item_class.trying or item_class.first()
-            if preemption is not None and first is not None and preemption.helps(self._items[first].priority):
-                item_class.may_preempt = True
-            if item_class.in_backoff or item_class.trying is not None:
+            first = of.trying or of.first
+            if hint is not None and first is not None and hint.helps(self._items[first].priority):
+                of.may_preempt = True
+            if of.in_backoff or of.trying is not None or (not of.may_preempt and self._in_vain(of)):
                 return
-            if not item_class.may_preempt and self._in_vain(item_class):
-                return
-        if now is None or item_class.backoff_until <= now:
-            self._retry(item_class)
-        else:
-            self._back_off(item_class)
+        self._retry_in_time(of, now)
 
-    def _back_off(self, item_class: ItemClass) -> None:
-        """Retry the class when its backoff ends."""
-        if not item_class.in_backoff:
-            item_class.in_backoff = True
-            heapq.heappush(self._backoff, (item_class.backoff_until, next(self._numbers), item_class))
+    def _retry_in_time(self, of: _Class, now: float | None) -> None:
+        of.in_backoff = True
+        if now is None or of.backoff_until <= now:
+            self._retry(of)
+
+    def _retry(self, of: _Class) -> None:
+        """Activate the first item of a class, or all of them where the event may help any of them."""
+        every_item = of.retry_all
+        of.in_backoff = of.retry_all = False
+        if every_item:
+            for key in (*of.keys, *(() if of.trying is None else (of.trying,))):
+                self.activate(key)
+        elif of.trying is None:
+            self._try_next(of)
+
+    def _try_next(self, of: _Class) -> None:
+        key = of.first if of.may_preempt else self._with_room(of) or of.first
+        if key is not None:
+            of.remove(self._items[key].place, key)
+            of.trying = key
+            self._push(key)
+
+    def _end_trial(self, of: _Class, key: str, *, stays: bool = False) -> None:
+        """The item tried for its class was decided, or is gone. While there is room, try the next.
+
+        ``stays``: it was refused again.
+        """
+        of.trying = None
+        if not stays:
+            # The others back off from the beginning again.
+            of.refusals, of.backoff_until, of.cost_backoff_until = 0, 0.0, 0.0
+            if of.may_preempt or not self._in_vain(of):
+                self._try_next(of)
+        elif of.need is not None and self._lacks(of.need, key):
+            # Refused for itself. Another one may have room that is kept from it.
+            other = self._not_kept_off(of.need, of.keys)
+            if other is not None and other != key:
+                self._try_next(of)
+        self._forget_if_empty(of)
+
+    def _in_vain(self, of: _Class) -> bool:
+        """Whether an attempt at an item of a class must fail now."""
+        if of.need is None or not (of.items or of.trying):
+            return False
+        return self._with_room(of) is None if of.trying is None else self._lacks(of.need, of.trying)
+
+    def _with_room(self, of: _Class) -> str | None:
+        """The first item of a class, or one after it that has room where that has none; None: no item has."""
+        if of.need is None or of.first is None or not self._lacks(of.need, of.first):
+            return of.first
+        return self._not_kept_off(of.need, of.keys)
 
     def _class_key(self, key: str, hints: ClusterEvent, need: Need | None) -> Hashable:
         """Items share a class where the same lack keeps all of them out, or where no event can help them."""
@@ -381,84 +473,53 @@ class SchedulingQueue:
         # Of one priority, since a reservation keeps out all items behind a place in the order.
         return need.key, hints, self._items[key].priority
 
+    def _class(self, class_key: Hashable, need: Need | None, hints: ClusterEvent) -> _Class:
+        of = self._classes.get(class_key)
+        if of is None:
+            of = self._classes[class_key] = _Class(class_key, need, hints)
+        return of
+
     def _sort_again(
-        self, key: str, before: ItemClass, need: Need | None, now: float | None, *, retry: bool
+        self, key: str, before: _Class, need: Need | None, now: float | None, tried: bool
     ) -> None:
         class_key = self._class_key(key, before.hints, need)
-        item_class = self._classes.get(class_key)
-        if item_class is None:
-            item_class = self._classes[class_key] = ItemClass(class_key, need, before.hints)
-            item_class.refusals, item_class.backoff_until = before.refusals, before.backoff_until
-            item_class.cost_backoff_until = before.cost_backoff_until
-        item_class.may_preempt |= before.may_preempt
-        self._rejoin(item_class, key)
-        if retry or (need is not None and not self._in_vain(item_class)):
-            item_class.retry_all |= before.retry_all
-            if now is None or item_class.backoff_until <= now:
-                self._retry(item_class)
-            else:
-                self._back_off(item_class)
+        of = self._classes.get(class_key)
+        if of is None:
+            of = self._class(class_key, need, before.hints)
+            of.refusals, of.backoff_until = before.refusals, before.backoff_until
+            of.cost_backoff_until = before.cost_backoff_until
+        of.may_preempt |= before.may_preempt
+        self._join(of, key)
+        if tried or before.in_backoff or (need is not None and not self._in_vain(of)):
+            of.retry_all |= before.retry_all
+            self._retry_in_time(of, now)
 
-    def _in_vain(self, item_class: ItemClass) -> bool:
-        trying, need = item_class.trying, item_class.need
-        if need is None or not item_class:
-            return False
-        return self._with_room(item_class) is None if trying is None else self._lacks(need, trying)
+    def _join(self, of: _Class, key: str) -> None:
+        item = self._items[key]
+        item.of = of
+        insort(of.items, (item.place, key))
 
-    def _with_room(self, item_class: ItemClass) -> str | None:
-        """The first item of a class, or one after it that has room where that has none; None: no item has."""
-        first, need = item_class.first(), item_class.need
-        if need is None or first is None or not self._lacks(need, first):
-            return first
-        return self._not_kept_off(need, item_class)
-
-    def _add_active(self, key: str) -> None:
-        if key not in self._active_keys:
-            self._active_keys.add(key)
-            self._active.push(self._items[key].place, key)
-
-    def _retry(self, item_class: ItemClass) -> None:
-        """Activate the first item of a class, or all of them where the event may help any of them."""
-        every_item = item_class.retry_all
-        item_class.in_backoff = item_class.retry_all = False
-        if every_item:
-            for key in (*item_class, *(() if item_class.trying is None else (item_class.trying,))):
-                self.activate(key)
-        elif item_class.trying is None:
-            self._try_next(item_class)
-
-    def _try_next(self, item_class: ItemClass) -> None:
-        first = item_class.first()
-        key = first if item_class.may_preempt else self._with_room(item_class) or first
-        if key is not None:
-            item_class.remove(self._items[key].place, key)
-            del self._waiting[key]
-            item_class.trying = key
-            self._trying[key] = item_class
-            self._add_active(key)
-
-    def _rejoin(self, item_class: ItemClass, key: str) -> None:
-        self._waiting[key] = item_class
-        item_class.add(self._items[key].place, key)
-
-    def _end_trial(self, key: str) -> None:
-        """The item tried for its class was decided, or is gone. While there is room, try the next."""
-        item_class = self._trying.pop(key, None)
-        if item_class is None:
+    def _leave(self, key: str) -> None:
+        """An item is unschedulable no more, or is tried no more."""
+        item = self._items[key]
+        of, item.of = item.of, None
+        if of is None:
             return
-        item_class.trying = None
-        if key not in self._waiting or self._waiting[key] is not item_class:
-            item_class.reset_backoff()
-            if item_class.may_preempt or not self._in_vain(item_class):
-                self._try_next(item_class)
-        elif item_class.need is not None and self._lacks(item_class.need, key):
-            # Refused for itself. Another one may have room that is kept from it.
-            other = self._not_kept_off(item_class.need, item_class)
-            if other is not None and other != key:
-                self._try_next(item_class)
-        self._forget_if_empty(item_class)
+        if of.trying == key:
+            self._end_trial(of, key)
+        else:
+            of.remove(item.place, key)
+            self._left[of] = None
+            self._forget_if_empty(of)
 
-    def _forget_if_empty(self, item_class: ItemClass) -> None:
-        if not item_class:
-            item_class.in_backoff = item_class.retry_all = item_class.may_preempt = False
-            self._classes.pop(item_class.key, None)
+    def _push(self, key: str) -> None:
+        item = self._items[key]
+        if not item.active:
+            item.active = True
+            self._active.push(item.place, key)
+
+    def _forget_if_empty(self, of: _Class) -> None:
+        if not (of.items or of.trying):
+            of.in_backoff = of.retry_all = of.may_preempt = False
+            if self._classes.get(of.key) is of:
+                del self._classes[of.key]

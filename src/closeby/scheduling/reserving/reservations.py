@@ -501,4 +501,4 @@ class Reservations:
         assert not reserved.applies, "an item that is not judged any more must keep off"
         assert (reserved.mask is None) == (self._held is None), "the mask and the reservation differ"
         for key in self._waiters:
-            assert self._queue.knows(key), f"{key} waits for nodes, but is not queued"
+            assert key in self._queue, f"{key} waits for nodes, but is not queued"

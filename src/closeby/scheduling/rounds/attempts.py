@@ -51,11 +51,6 @@ class Attempts:
         self._exclusives = Exclusives(tools, state)
         self._decider = Decider(tools, state, stand_ins)
 
-    @property
-    def some_have_places(self) -> bool:
-        """Whether places are held for any pods."""
-        return self._stand_ins.any
-
     def has_places(self, key: str) -> bool:
         """Whether places are held for pods of this item."""
         return self._stand_ins.any and self._stand_ins.concerns(self._state.turn(key).pods)

@@ -1,17 +1,15 @@
 """The loop of a round: items are taken from the queue and decided one by one, until the round's limit."""
 
-from math import inf
-
+from closeby.objects.pods import Pod
 from closeby.scheduling.events import Tick
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import Output
+from closeby.scheduling.outcomes import PLAIN, Decision, Outcome, Output
 from closeby.scheduling.placing.places_for_pods import HeldForPods
 from closeby.scheduling.placing.statement import GiveBack
-from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.placing.tools import DECISION, POD, Tools
 from closeby.scheduling.rounds.attempts import Attempts
 from closeby.scheduling.rounds.outcome_handling import OutcomeHandler, Tell, TickTime
 from closeby.scheduling.rounds.pending import PendingItems
-from closeby.scheduling.rounds.refusing_alike import RefusedAlike
 
 
 class Rounds:
@@ -34,7 +32,6 @@ class Rounds:
         self._tell = tell
         self._pending = pending
         self._attempts = Attempts(tools, state, pending, stand_ins, give_back)
-        self._alike = RefusedAlike(state, pending, self._attempts, tell)
         self._outcomes = OutcomeHandler(tools, state, pending, tell)
 
     def decide(self, outputs: list[Output], tick: Tick) -> None:
@@ -48,17 +45,15 @@ class Rounds:
             pending.notice_label_keys(time.moment)
             key = pending.queue.pop()
             if key is None:
-                if not pending.queue_helped_by_placed(time.moment):
+                if not pending.queue.move_helped_by_placed(pending.backoff_from(time.moment)):
                     return
                 continue
             if not self._state.waits(key):
                 pending.drop(key)
                 continue
-            if refusals.kept and (before := self._alike.before(key)) is not None:
-                most = inf if tick.limit is None else tick.limit - taken
-                taken += self._alike.refuse(before, outputs, key, tick.steps, most)
-                continue
             taken += 1
+            if refusals.kept and self._refuse_alike(outputs, key, limited=tick.steps is not None):
+                continue
             self._decide_item(outputs, key, tick.steps, time)
             if refusals.kept:
                 refusals.forget_outdated()
@@ -77,6 +72,30 @@ class Rounds:
         pending.notice_label_keys(time.moment)
         pending.queue_changes(time.moment)
         self._outcomes.review_reservations(outputs, time.moment)
+
+    def _refuse_alike(self, outputs: list[Output], key: str, *, limited: bool) -> bool:
+        """Refuse a plain pod like one that was refused before, since when nothing has changed."""
+        pending, pod = self._pending, self._state.waiting_pods.get(key)
+        if pod is None or pod.uid in self._state.gated or pending.reservations.current is not None:
+            return False
+        before = pending.refusals.like(pod)
+        if before is None or self._may_preempt(before.outcome, pod) or self._attempts.has_places(key):
+            return False
+        if not pending.queue.add_like(key, before.key):
+            return False
+        outcome = before.shared.of_pod(key.removeprefix(PLAIN), pod)
+        outputs.append(Decision(outcome))
+        self._tell(key, "decided", outcome)
+        if limited:
+            pending.queue.charge(key, DECISION + POD, in_vain=True)
+        return True
+
+    def _may_preempt(self, before: Outcome, pod: Pod) -> bool:
+        """Whether a pod that is like one refused before may find victims."""
+        preemptor = self._pending.preemptor
+        if preemptor is None:
+            return False
+        return bool(before.preemptions) or not preemptor.refuses_alike(before.refused[0], pod)
 
     def _decide_item(self, outputs: list[Output], key: str, limit: int | None, time: TickTime) -> None:
         self._pending.refusals.begin()

@@ -75,7 +75,7 @@ class OutcomeHandler:
             self._tools.table.forget_pods()
             if decision.bindings and pending.reservations.backfills(key):
                 # The others may have been kept off reserved nodes by those that were placed.
-                pending.queue.move_item_to_active_or_backoff(key, ClusterEvent.CAPACITY, now)
+                pending.queue.move(ClusterEvent.CAPACITY, now, key)
             pending.reservations.decided(key, outcome, moment)
             if outcome.kind is ItemKind.POD and outcome.refused and need is not None and need.key is not None:
                 pending.refusals.note(key, outcome)
@@ -106,7 +106,7 @@ class OutcomeHandler:
     def room_came(self, moment: Moment | None) -> None:
         """Nodes that were kept free, or held, are so no more: retry what waits for room."""
         pending = self._pending
-        pending.queue.move_to_active_or_backoff(ClusterEvent.CAPACITY, pending.backoff_from(moment))
+        pending.queue.move(ClusterEvent.CAPACITY, pending.backoff_from(moment))
 
     def _until(self, key: str, outcome: Outcome, time: TickTime) -> Outcome:
         """What was decided, with the requirement that falls next."""

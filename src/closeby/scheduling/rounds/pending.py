@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from itertools import islice
-from math import inf
 from typing import Final
 
 from closeby.objects.pods import Pod
@@ -15,7 +14,7 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent
-from closeby.scheduling.intake.queue import SchedulingQueue
+from closeby.scheduling.intake.queue import EVERYWHERE, SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import namespace_of
@@ -64,16 +63,6 @@ class PendingItems:
             reserve_after, tools, state, self.queue, chooser, contain_faults=give_back is not None
         )
         self.refusals = SharedRefusals(tools)
-        #: Items that changed since the last tick, in order.
-        self.changed: dict[str, None] = {}
-        #: Cluster events since the last tick.
-        self._events = NO_EVENT
-        #: Items whose claims, or what these can be bound to, changed since the last tick, in order.
-        self._volumes_of: dict[str, None] = {}
-        #: Namespaces of which AppGroups changed since the last tick.
-        self._changed_applications: set[str] = set()
-        #: Namespaces of which Services or workloads select other pods than at the last tick.
-        self._changed_owners: set[str] = set()
         #: The labels that selectors went by when the queue last sorted them into classes.
         self._label_keys_version = 0
 
@@ -82,7 +71,7 @@ class PendingItems:
     def requeue(self, key: str) -> None:
         """A work item changed: the next tick queues it, when all events are known."""
         if self._state.waits(key):
-            self.changed[key] = None
+            self.queue.note_changed(key)
             self.reservations.renewed(key)
 
     def requeue_or_forget(self, key: str) -> None:
@@ -90,29 +79,24 @@ class PendingItems:
         if self._state.waits(key):
             self.requeue(key)
         else:
-            self.forget(key)
+            self.drop(key)
 
     def requeue_at_new_place(self, key: str) -> None:
         """A gang's object was added: it may give the gang another place in the order."""
-        if self.queue.knows(key):
+        if key in self.queue:
             self.drop(key)
         self.requeue(key)
-
-    def forget(self, key: str) -> None:
-        """No pod of an item waits any more."""
-        self.drop(key)
-        self.changed.pop(key, None)
 
     def try_now(self, key: str | None) -> None:
         """The next tick tries an item, however long it would back off (None: there is none)."""
         if key is not None and self._state.waits(key):
-            self.changed[key] = None
+            self.queue.note_changed(key)
 
     # What may help items
 
     def note_event(self, event: ClusterEvent) -> None:
         """A cluster event: the next tick queues the items that it may help."""
-        self._events |= event
+        self.queue.note(event)
         if event & ~(ClusterEvent.CAPACITY | ClusterEvent.PLACED | ClusterEvent.VICTIMS):
             self.reservations.doubt()
 
@@ -125,7 +109,7 @@ class PendingItems:
     def note_placed(self) -> None:
         """Pods were placed in this round, and others may have to be near them."""
         if self._tools.cluster.population.active:
-            self._events |= ClusterEvent.PLACED
+            self.queue.note(ClusterEvent.PLACED)
 
     def note_victims(self) -> None:
         """Other pods may be evicted than before: what found no victims may find some, and plans may end."""
@@ -141,11 +125,11 @@ class PendingItems:
 
         It concerns the items of its namespace only, so only those are tried again.
         """
-        self._changed_applications.add(namespace)
+        self.queue.note(ClusterEvent.NETWORK, f"{namespace}/")
 
     def note_owner_change(self, namespace: str) -> None:
         """A Service or workload selects other pods: default spread goes by that, of pods beside it alone."""
-        self._changed_owners.add(namespace)
+        self.queue.note(ClusterEvent.SELECTION, f"{namespace}/")
         kept = self.reservations.current
         if kept is not None and namespace_of(kept.key) == namespace:
             self.reservations.doubt()
@@ -153,11 +137,8 @@ class PendingItems:
     def note_storage_event(self, event: ClusterEvent, keys: Iterable[str] | None) -> None:
         """Something about volumes changed, which concerns the items of these keys (None: all)."""
         self._tools.rooms.forget()
-        if keys is None:
-            self._events |= event
-            return
-        for key in keys:
-            self._volumes_of[key] = None
+        for scope in (EVERYWHERE,) if keys is None else keys:
+            self.queue.note(event, scope)
 
     def note_preemption(self, event: PreemptionEvent) -> None:
         """What the caller says of a plan."""
@@ -197,50 +178,22 @@ class PendingItems:
 
     def flush_unschedulable(self) -> None:
         """Every unschedulable item is tried again at the next tick, in case a helpful event was missed."""
-        self._events |= ANY_EVENT
-        self.reservations.doubt()
+        self.note_event(ANY_EVENT)
 
     # What a round asks
 
     def queue_changes(self, moment: Moment | None) -> None:
         """Queue what changed since the last tick, what an event may help, and what backed off long enough."""
         now = self.backoff_from(moment)
-        for key in self.changed:
+        for key in self.queue.take_changed():
             self.put(key, now)
-        self.changed.clear()
-        self.queue.flush_backoff(inf if moment is None else moment.now)
-        if self._events:
-            # Without backoff each pod that leaves would cost an attempt at whatever waits for more room.
-            hint = None if self.preemptor is None or now is None else self.preemptor.take_hint()
-            self.queue.move_to_active_or_backoff(self._events, now, hint)
-            self._events = NO_EVENT
-        self.queue.move_behind_gone(now)
-        for key in self._volumes_of:
-            self.queue.move_item_to_active_or_backoff(key, ClusterEvent.VOLUME, now)
-        self._volumes_of.clear()
-        if self._changed_owners:
-            self.queue.move_classes_of_namespaces_to_active_or_backoff(
-                self._changed_owners, ClusterEvent.SELECTION, now
-            )
-            self._changed_owners.clear()
-        if self._changed_applications:
-            self.queue.move_namespaces_to_active_or_backoff(
-                self._changed_applications, ClusterEvent.NETWORK, now
-            )
-            self._changed_applications.clear()
-
-    def queue_helped_by_placed(self, moment: Moment | None) -> bool:
-        """Queue what may have to be near what was placed in this round; False if nothing was placed."""
-        if not self._events & ClusterEvent.PLACED:
-            return False
-        self._events &= ~ClusterEvent.PLACED
-        self.queue.move_to_active_or_backoff(ClusterEvent.PLACED, self.backoff_from(moment))
-        return True
+        # Without backoff each pod that leaves would cost an attempt at whatever waits for more room.
+        hint = None if self.preemptor is None or now is None else self.preemptor.take_hint()
+        self.queue.begin(now, hint)
 
     def queue_backfill(self, moment: Moment | None) -> None:
         """Reserved nodes are kept free for longer: queue what has ended by then."""
-        now = self.backoff_from(moment)
-        self.queue.move_helped_to_active_or_backoff(self._any_backfills, ClusterEvent.CAPACITY, now)
+        self.queue.move_helped(self._any_backfills, ClusterEvent.CAPACITY, self.backoff_from(moment))
 
     def notice_label_keys(self, moment: Moment | None) -> None:
         """Selectors may tell pods apart that waited for the same."""
@@ -259,16 +212,13 @@ class PendingItems:
 
     def put(self, key: str, now: float | None = None) -> None:
         """Queue an item, at a new place if its priority has changed."""
-        item, known = self._state.item(key), self.queue.knows(key)
+        item = self._state.item(key)
         if item is None:
-            if known:
-                self.queue.activate(key)
             return
-        if known and not self.queue.is_in_place(item):
+        if key in self.queue and not self.queue.is_in_place(item):
             self.drop(key)
-            known = False
         late = 0.0
-        if not known and now is not None and self.preemptor is not None:
+        if key not in self.queue and now is not None and self.preemptor is not None:
             late = self.preemptor.backoff(key)
         self.queue.add(item, now, late)
 
@@ -289,10 +239,7 @@ class PendingItems:
         if self.preemptor is not None:
             self.preemptor.validate()
         settled = self._label_keys_version == self._tools.cluster.population.label_keys_version
-        changed = self.changed or self._changed_applications or self._changed_owners
-        self.queue.validate(settled and not self._events and not changed)
-        for key in self._state.item_keys():
-            assert key in self.changed or self.queue.knows(key), f"{key} waits but is not queued"
+        self.queue.validate(self._state.item_keys(), settled)
 
     def _need_now(self, key: str) -> Need | None:
         """What a plain pod that waits needs; None where that takes an attempt."""
