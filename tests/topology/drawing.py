@@ -48,9 +48,8 @@ def node(name: str, labels: Mapping[str, str], qos: str | None = None) -> Node:
 
 def domain(tree: Tree, *path: str) -> Domain:
     """The domain with this path of label values, which must exist."""
-    found = tree.domain_named(path)
-    assert found is not None, f"no domain {path}"
-    return found
+    level = len(path) - 1
+    return next(one for i in range(tree.count(level)) if tree.path(one := Domain(level, i)) == path)
 
 
 def host(tree: Tree, slots: Slots, name: str) -> Domain:

@@ -1,6 +1,6 @@
 """Which claims placed pods use, and how many volumes each node has attached and can have, by driver."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -26,9 +26,9 @@ class VolumeUse:
         #: Slot -> keys of the claims that are used there, with the number of pods.
         self._at: dict[int, dict[str, int]] = {}
         #: Key of a claim without a volume -> what was chosen for it.
-        self._chosen: dict[str, ChosenVolume] = {}
+        self.chosen: dict[str, ChosenVolume] = {}
         #: Name of a volume -> key of the claim for which it was chosen.
-        self._taken: dict[str, str] = {}
+        self.taken: dict[str, str] = {}
 
     def __contains__(self, key: str) -> bool:
         """Whether any placed pod uses a claim."""
@@ -52,20 +52,6 @@ class VolumeUse:
         """The slots of all pods with claims."""
         return tuple(self._at)
 
-    @property
-    def chosen(self) -> Mapping[str, ChosenVolume]:
-        """What was chosen, by the claim's key."""
-        return self._chosen
-
-    @property
-    def taken(self) -> Mapping[str, str]:
-        """The claim for which a volume was chosen, by the volume's name."""
-        return self._taken
-
-    def is_taken(self, volume: str) -> bool:
-        """Whether a volume was chosen for some claim."""
-        return volume in self._taken
-
     def validate(self, used: Iterable[tuple[str, int]]) -> None:
         """Assert that it is the sum of these claims at slots."""
         users: dict[str, dict[int, int]] = {}
@@ -74,9 +60,9 @@ class VolumeUse:
             _more(users, key, slot)
             _more(at, slot, key)
         assert users == self._users and at == self._at, "claims in use are not those of the pods"
-        taken = {one.volume: key for key, one in self._chosen.items() if one.volume is not None}
-        assert taken == self._taken, "a volume is chosen for two claims"
-        assert self._chosen.keys() <= users.keys(), "something is chosen for a claim without a pod"
+        taken = {one.volume: key for key, one in self.chosen.items() if one.volume is not None}
+        assert taken == self.taken, "a volume is chosen for two claims"
+        assert self.chosen.keys() <= users.keys(), "something is chosen for a claim without a pod"
 
     def add(self, key: str, slot: int) -> None:
         """A pod on a slot uses a claim."""
@@ -90,15 +76,15 @@ class VolumeUse:
 
     def choose(self, one: ChosenVolume) -> None:
         """This is what the claim gets."""
-        self._chosen[one.claim] = one
+        self.chosen[one.claim] = one
         if one.volume is not None:
-            self._taken[one.volume] = one.claim
+            self.taken[one.volume] = one.claim
 
     def give_back(self, key: str) -> ChosenVolume | None:
         """The claim gets nothing any more; returns what had been chosen for it."""
-        one = self._chosen.pop(key, None)
+        one = self.chosen.pop(key, None)
         if one is not None and one.volume is not None:
-            self._taken.pop(one.volume, None)
+            self.taken.pop(one.volume, None)
         return one
 
 
@@ -154,7 +140,7 @@ class Attachments:
         index: Ints | slice = slice(0, capacity) if slots is None else slots
         room = np.full(capacity if slots is None else len(slots), UNLIMITED, dtype=np.int64)
         for driver, of_driver in self._by_driver(needs).items():
-            left = self._limit(driver)[index] - self._count(driver)[index]
+            left = self._column(self._limits, driver)[index] - self._column(self._used, driver)[index]
             own = sum(not one.known for one in of_driver)
             once = np.zeros(len(room), dtype=np.int64)
             for key in {one.known for one in of_driver if one.known}:
@@ -171,7 +157,7 @@ class Attachments:
         for driver, of_driver in self._by_driver(needs).items():
             new = sum(not one.known for one in of_driver)
             new += sum(not self._attached_where(key)[slot] for key in {one.known for one in of_driver} - {""})
-            attached, limit = self._count(driver)[slot], self._limit(driver)[slot]
+            attached, limit = self._column(self._used, driver)[slot], self._column(self._limits, driver)[slot]
             found.append(Brought(driver, new, int(attached), int(limit)))
         return found
 
@@ -206,16 +192,6 @@ class Attachments:
         slot = self._nodes.slots_by_name.get(name)
         if slot is not None:
             self._changed.add(slot)
-
-    def _count(self, driver: str) -> Counts:
-        """Different volumes of a driver, by slot."""
-        self._follow()
-        return self._column(self._used, driver, 0)
-
-    def _limit(self, driver: str) -> Counts:
-        """Volumes of a driver that nodes take at most, by slot."""
-        self._follow()
-        return self._column(self._limits, driver, UNLIMITED)
 
     def _by_driver(self, needs: Sequence[ClaimNeed]) -> dict[str, list[ClaimNeed]]:
         """What is needed of each driver that some node limits."""
@@ -266,8 +242,10 @@ class Attachments:
         volumes = (storage.volumes.get(name) for name in names)
         return found | {(one.driver, one.handle) for one in volumes if one is not None and one.driver}
 
-    def _column(self, columns: dict[str, Counts], driver: str, blank: int) -> Counts:
+    def _column(self, columns: dict[str, Counts], driver: str) -> Counts:
+        """Different volumes of a driver, or those that nodes take at most, by slot."""
         column, capacity = columns.get(driver), self._nodes.capacity
+        blank = 0 if columns is self._used else UNLIMITED
         if column is None:
             column = columns[driver] = np.full(capacity, blank, dtype=np.int64)
         elif len(column) < capacity:
@@ -288,15 +266,15 @@ class Attachments:
 
     def _write(self, slot: int) -> None:
         for driver in self._used:
-            self._column(self._used, driver, 0)[slot] = 0
+            self._column(self._used, driver)[slot] = 0
         for driver in self._limits:
-            self._column(self._limits, driver, UNLIMITED)[slot] = UNLIMITED
+            self._column(self._limits, driver)[slot] = UNLIMITED
         node = self._nodes.nodes[slot]
         if node is None:
             return
         said = self.csi_nodes.get(node.name)
         for one in said.drivers if said is not None else ():
             if one.limit is not None:
-                self._column(self._limits, one.name, UNLIMITED)[slot] = one.limit
+                self._column(self._limits, one.name)[slot] = one.limit
         for driver, _ in self._attached_at(slot, node.name):
-            self._column(self._used, driver, 0)[slot] += 1
+            self._column(self._used, driver)[slot] += 1

@@ -129,7 +129,7 @@ class ClaimsToCome:
         default = self._default() if pod.spec.claims else None
         for one in pod.spec.claims:
             if one.naming is ClaimName.TO_COME:
-                claim = _claim_of(pod, one)
+                claim = claim_made(pod, one)
                 self._expected[claim.key] = claim
                 self._put(with_class(claim, default))
 
@@ -157,7 +157,7 @@ class ClaimsToCome:
         found = []
         for one in pod.spec.claims:
             if one.naming is ClaimName.TO_COME and one.request is not None:
-                claim = with_class(_claim_of(pod, one), default)
+                claim = with_class(claim_made(pod, one), default)
                 made = self._storage.classes.get(claim.request.storage_class or "")
                 if made is not None and not made.waits:
                     found.append(one.volume)
@@ -167,7 +167,7 @@ class ClaimsToCome:
         return default_class(self._storage.classes.values())
 
 
-def _claim_of(pod: Pod, one: PodClaim) -> PersistentVolumeClaim:
+def claim_made(pod: Pod, one: PodClaim) -> PersistentVolumeClaim:
     """The claim as it will be made, as the template of the pod has it."""
     name = one.of(pod.name)
     return PersistentVolumeClaim(
@@ -175,4 +175,5 @@ def _claim_of(pod: Pod, one: PodClaim) -> PersistentVolumeClaim:
         name=name,
         uid=f"{pod.namespace}/{name}",
         request=one.request or ClaimRequest(),
+        controller=pod.uid if one.naming is ClaimName.AFTER_POD else "",
     )

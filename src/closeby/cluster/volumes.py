@@ -88,8 +88,7 @@ class Volumes:
         """A pod with volumes was placed: claims without a volume get one, or have one made."""
         self._version += 1
         without = []
-        for place in range(len(pod.spec.claims)):
-            key = self.claim_key(pod, place)
+        for key in _claims_of(pod):
             self._use.add(key, slot)
             claim = self.storage.claims.get(key)
             if claim is not None and self._is_open(claim):
@@ -106,8 +105,7 @@ class Volumes:
     def release(self, pod: Pod, slot: int) -> None:
         """The exact reverse."""
         self._version += 1
-        for place in range(len(pod.spec.claims)):
-            key = self.claim_key(pod, place)
+        for key in _claims_of(pod):
             self._use.remove(key, slot)
             if key not in self._use:
                 self._give_back(key)
@@ -117,8 +115,7 @@ class Volumes:
 
     def chosen(self, pod: Pod) -> tuple[ChosenVolume, ...]:
         """What was chosen for the claims of a placed pod, in the order of their names."""
-        keys = (self.claim_key(pod, place) for place in range(len(pod.spec.claims)))
-        return tuple(self._use.chosen[key] for key in keys if key in self._use.chosen)
+        return tuple(self._use.chosen[key] for key in _claims_of(pod) if key in self._use.chosen)
 
     @property
     def any_used(self) -> bool:
@@ -128,8 +125,7 @@ class Volumes:
     def claimed(self, pod: Pod) -> tuple[ClaimedVolume, ...]:
         """What the claims of a placed pod have or get, in the order of their names."""
         found = []
-        for place in range(len(pod.spec.claims)):
-            key = self.claim_key(pod, place)
+        for key in _claims_of(pod):
             claim, chosen = self.storage.claims.get(key), self._use.chosen.get(key)
             if claim is not None:
                 volume = chosen.volume if chosen is not None else claim.volume or None
@@ -139,13 +135,11 @@ class Volumes:
 
     def validate(self, placed: Iterable[tuple[Pod, int]]) -> None:
         """Assert that what is in use is what these pods use, and that no volume was chosen twice."""
-        self._use.validate((key, slot) for pod, slot in placed for key in self._used_by(pod))
-
-    def _used_by(self, pod: Pod) -> Iterator[str]:
-        for place in range(len(pod.spec.claims)):
-            yield self.claim_key(pod, place)
-        for disk in pod.spec.attached_disks:
-            yield disk.key
+        self._use.validate(
+            (key, slot)
+            for pod, slot in placed
+            for key in (*_claims_of(pod), *(disk.key for disk in pod.spec.attached_disks))
+        )
 
     def choose_again(self, before: Iterable[ChosenVolume]) -> None:
         """A pod that was released and placed again keeps what was chosen for it, where that is still free."""
@@ -158,7 +152,7 @@ class Volumes:
         for one in changed:
             self._give_back(one.claim)
         for one in changed:
-            taken = one.volume is not None and self._use.is_taken(one.volume)
+            taken = one.volume is not None and one.volume in self._use.taken
             self._choose(ChosenVolume(one.claim, None, one.slot) if taken else one)
 
     @contextmanager
@@ -210,8 +204,8 @@ class Volumes:
             return found  # Several plugins ask one after another.
         found = tuple(
             [
-                need_of(f"{pod.namespace}/{one.of(pod.name)}", one, pod.uid, self._facts)
-                for one in pod.spec.claims
+                need_of(key, one, pod.uid, self._facts)
+                for key, one in zip(_claims_of(pod), pod.spec.claims, strict=True)
             ]
         )
         self._last = pod, now, found
@@ -233,8 +227,8 @@ class Volumes:
             return None
         users: dict[str, list[str]] = {}
         for pod in pods:
-            for place in range(len(pod.spec.claims)):
-                users.setdefault(self.claim_key(pod, place), []).append(pod.name)
+            for key in _claims_of(pod):
+                users.setdefault(key, []).append(pod.name)
         for key, names in users.items():
             claim = self.storage.claims.get(key)
             if len(names) > 1 and claim is not None and READ_WRITE_ONCE_POD in claim.request.access_modes:
@@ -355,6 +349,11 @@ class Volumes:
         """Whether what was chosen for a claim is there, and was kept for no other claim meanwhile."""
         volume = None if one.volume is None else self.storage.volumes.get(one.volume)
         return one.volume is None or (volume is not None and volume.claim in ("", one.claim))
+
+
+def _claims_of(pod: Pod) -> list[str]:
+    """Keys of the claims of a pod, in the order of their names."""
+    return [f"{pod.namespace}/{one.of(pod.name)}" for one in pod.spec.claims]
 
 
 def _size(need: ClaimNeed) -> int:

@@ -11,7 +11,7 @@ from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
@@ -31,17 +31,6 @@ _FEW_CHANGES: Final = 128
 _COUNTED_PER_CHANGE: Final = 4
 #: To find the classes of a term costs as much as to count so many pods.
 _PODS_PER_TERM: Final = 64
-
-
-class _Placed(Protocol):
-    """Pods that count alike."""
-
-    @property
-    def placed(self) -> PerSlot:
-        """Where they are."""
-
-
-_Other = TypeVar("_Other", bound=_Placed)
 
 
 class ScoredTerms:
@@ -80,7 +69,7 @@ class TermWeights:
         #: What pods of classes, and of sets, did lately. Kept since a sum was asked for.
         self._of_classes: PlacedChanges[LabelClass] | None = None
         self._of_sets: PlacedChanges[ScoredTerms] | None = None
-        self._sums: OrderedDict[tuple[object, int], DomainWeights] = OrderedDict()
+        self._sums: OrderedDict[tuple[object, int], DomainWeights[Any]] = OrderedDict()
         self._kept = 0
 
     @property
@@ -129,7 +118,7 @@ class TermWeights:
         if own is not None and self._of_sets is not None:
             self._of_sets.add((own, at, sign))
 
-    def of_own(self, own: ScoredTerms) -> "DomainWeights":
+    def of_own(self, own: ScoredTerms) -> "DomainWeights[Any]":
         """What the preferences of a pod's own set say about placed pods."""
         found = self._sums.get((own, 0))
         if found is None:
@@ -139,7 +128,7 @@ class TermWeights:
         self._sums.move_to_end((own, 0))
         return found
 
-    def of_placed(self, found: LabelClass, required: int) -> "DomainWeights":
+    def of_placed(self, found: LabelClass, required: int) -> "DomainWeights[Any]":
         """What the terms of placed pods say about a class; ``required`` is the weight of required ones."""
         sums = self._sums.get((found, required))
         if sums is None:
@@ -206,34 +195,28 @@ class TermWeights:
 _NO_NUMBERS: Final[Ints] = np.zeros(0, dtype=np.intp)
 
 
-class DomainWeights(ABC):
-    """Sums of weights per topology key and domain."""
-
-    #: How much of what is kept it has, as ``TermWeights`` counts it.
-    kept: int
-
-    @abstractmethod
-    def by_key(self, structure: object) -> Mapping[str, Counts]:
-        """For topology keys the sums by code of the value, up to date; code 0 (no label) has none."""
+_Other = TypeVar("_Other", LabelClass, ScoredTerms)
 
 
-class _Following(DomainWeights, Generic[_Other]):
-    """The sums about pods of classes or sets, which follow what these do."""
+class DomainWeights(ABC, Generic[_Other]):
+    """Sums of weights per topology key and domain about pods of classes or sets; they follow these pods."""
 
     def __init__(self, weights: TermWeights, required: int, changes: PlacedChanges[_Other]) -> None:
         self._weights = weights
         #: What a required term weighs.
         self._required = required
-        self._changes = changes
+        self._changes: PlacedChanges[_Other] = changes
         self._place = changes.end
         self._structure: object = None
         self._sums: dict[str, Counts] = {}
         #: How much was looked at to count them.
         self._counted = 0
         self._known: dict[_Other, tuple[tuple[str, int], ...]] = {}
+        #: How much of what is kept it has, as ``TermWeights`` counts it.
         self.kept = 0
 
     def by_key(self, structure: object) -> Mapping[str, Counts]:
+        """For topology keys the sums by code of the value, up to date; code 0 (no label) has none."""
         if structure != self._structure:
             self._count(structure)
         elif self._place != self._changes.end:
@@ -306,7 +289,7 @@ class _Following(DomainWeights, Generic[_Other]):
         self._weights.keep(self.kept - before)
 
 
-class OfOwnTerms(_Following[LabelClass]):
+class OfOwnTerms(DomainWeights[LabelClass]):
     """What the preferences of a set say about placed pods."""
 
     def __init__(self, weights: TermWeights, own: ScoredTerms, changes: PlacedChanges[LabelClass]) -> None:
@@ -331,7 +314,7 @@ class OfOwnTerms(_Following[LabelClass]):
         return self._weights.between(self._own, other)
 
 
-class OfPlacedTerms(_Following[ScoredTerms]):
+class OfPlacedTerms(DomainWeights[ScoredTerms]):
     """What the terms of placed pods say about a class."""
 
     def __init__(

@@ -7,7 +7,7 @@ The score is that of Volcano's plugin network-topology-aware for pods without a 
 and tier 1 the finest, ``sum(fading^(t-1) x s_t) / sum(fading^(t-1))``.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -175,8 +175,7 @@ class _Used:
         if changed is None or cluster.requested is not self._columns or len(changed) > many:
             self._columns = cluster.requested
             self._seen = cluster.requested[self._rows[:, 0]]
-            self._levels = [sums for _, sums in _by_domain(self._tree, self._seen[:, self._tree.slot_at])]
-            self._levels.reverse()
+            self._levels = self._tree.sums_by_level(self._seen[:, self._tree.slot_at])[:-1]
         elif len(changed):
             self._update(np.unique(changed))
         return self._levels
@@ -248,18 +247,12 @@ class _Domains:
         fading = self._fading ** np.arange(count - 1, -1, -1)
         fading *= 100.0 / fading.sum()
         tiers = []
-        for level, offered in _by_domain(tree, self._cluster.allocatable[rows, tree.slot_at]):
+        for level, offered in enumerate(
+            tree.sums_by_level(self._cluster.allocatable[rows, tree.slot_at])[:-1]
+        ):
             weights = shares * ((offered > 0) & tree.labelled[level])
             whole = weights.sum(axis=0)
             weights *= fading[level] / np.where(whole > 0, whole, 1)
             given = np.where(whole > 0, 0.0, fading[level])
             tiers.append(_Tier(np.maximum(offered, 1), weights, given))
-        tiers.reverse()
         return tiers
-
-
-def _by_domain(tree: Tree, amounts: Amounts) -> Iterator[tuple[int, Amounts]]:
-    """Sums over nodes, given by position in the last axis, of the domains of each level; the finest first."""
-    for level in range(len(tree.levels) - 1, -1, -1):
-        amounts = tree.sums(level, amounts, of=level + 1)
-        yield level, amounts

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 
@@ -75,7 +76,7 @@ class GangGauge:
             return [None for _ in inside]
         offsets = np.asarray([0, *accumulate(len(members) for members in placed)], dtype=np.intp)
         slots = np.asarray([slot for members in placed for _, slot in members], dtype=np.intp)
-        each = [_gpus_of_each(members) for members in placed]
+        each = [[max(1, gpus_of(pod.spec)) for pod, _ in members] for members in placed]
         shapes = Shapes(
             ranks=np.asarray([sum(gpus) for gpus in each]),
             links=np.asarray([min(gpus) for gpus in each]),
@@ -113,18 +114,6 @@ def members_in(tree: Tree, members: Members) -> Members:
     known = slots < len(tree.position_of)
     known[known] = tree.position_of[slots[known]] < tree.size
     return [member for member, there in zip(members, known.tolist(), strict=True) if there]
-
-
-def _gpus_of_each(members: Members) -> list[int]:
-    """GPUs of each member, at least 1. Members mostly share the very spec."""
-    known: dict[int, int] = {}
-    found = []
-    for pod, _ in members:
-        gpus = known.get(id(pod.spec))
-        if gpus is None:
-            gpus = known[id(pod.spec)] = max(1, gpus_of(pod.spec))
-        found.append(gpus)
-    return found
 
 
 def _gang(found: JobMeasures, job: int, levels: tuple[str, ...], pods: int, ranks: int) -> GangMeasures:
@@ -176,7 +165,7 @@ class EmptyCluster:
         amounts of resources count, not what else may keep a pod from a node.
         """
         kinds: Counter[Demand] = Counter()
-        for spec, count in _by_spec(pods):
+        for spec, count in Counter(pod.spec for pod in pods).items():
             kinds[self._cluster.demand(spec)] += count
         needs = [
             domains_needed(np.asarray(float(count)), self._held(tree, kind)) for kind, count in kinds.items()
@@ -208,6 +197,7 @@ class EmptyCluster:
         return most
 
 
+@lru_cache(maxsize=1024)
 def gpus_of(spec: PodSpec) -> int:
     """GPUs that a pod asks for."""
     return sum(amount for resource, amount in spec.requests if is_gpu(resource))
@@ -218,10 +208,3 @@ def node_gpus(cluster: Cluster) -> Counts:
     rows = [row for resource, row in cluster.row_of.items() if is_gpu(resource)]
     found: Counts = cluster.allocatable[rows].sum(axis=0)
     return found
-
-
-def _by_spec(pods: Sequence[Pod]) -> list[tuple[PodSpec, int]]:
-    """Pods counted by spec; those of one gang mostly share the very object."""
-    specs = {id(pod.spec): pod.spec for pod in pods}
-    counts = Counter(id(pod.spec) for pod in pods)
-    return [(specs[key], count) for key, count in counts.items()]

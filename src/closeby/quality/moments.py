@@ -354,8 +354,8 @@ def least_spans(tree: Tree, room: NDArray[Any], pods: int) -> Floats | None:
     if at.sum() < pods or not tree.size:
         return None
     found = []
-    for level in range(tree.node_level + 1):
-        filled = np.cumsum(np.sort(tree.sums(level, at))[::-1])
+    for sums in tree.sums_by_level(at):
+        filled = np.cumsum(np.sort(sums)[::-1])
         found.append(int(np.searchsorted(filled, pods)) + 1)
     return np.asarray(found, dtype=np.float64)
 

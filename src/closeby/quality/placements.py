@@ -120,7 +120,7 @@ def most_held(tree: Tree, room: NDArray[Any]) -> Floats:
     if not tree.size:
         return np.zeros(tree.node_level + 1)
     held = room[tree.slot_at].astype(np.float64)
-    return np.asarray([tree.sums(level, held).max() for level in range(tree.node_level + 1)])
+    return np.asarray([sums.max() for sums in tree.sums_by_level(held)])
 
 
 def fewest(tree: Tree, node_gpus: NDArray[Any], pods: NDArray[Any], gpus: NDArray[Any]) -> Floats:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from closeby.cluster.claim_needs import claim_made
 from closeby.objects.bounds import quoted, shown, some
 from closeby.objects.groups import PodGroup
 from closeby.objects.labels import PodOwner
 from closeby.objects.nodes import Node
-from closeby.objects.pods import SYSTEM_CLASSES, ClaimName, Pod, PriorityClass
+from closeby.objects.pods import SYSTEM_CLASSES, Pod, PriorityClass
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason, invalid
 from closeby.objects.topologies import TopologyLevel
@@ -304,21 +305,10 @@ def storage_of(manifests: Manifests, pods: Iterable[Pod]) -> tuple[StorageObject
     claims = {one.key: one for one in manifests.storage if isinstance(one, PersistentVolumeClaim)}
     for pod in pods:
         if pod.node_name is None and not pod.finished:
-            for one in _made_for(pod):
-                claims.setdefault(one.key, one)
+            for one in pod.spec.claims:
+                if one.request is not None:
+                    made = claim_made(pod, one)
+                    claims.setdefault(made.key, made)
     default = default_class(one for one in manifests.storage if isinstance(one, StorageClass))
     others = (one for one in manifests.storage if not isinstance(one, PersistentVolumeClaim))
     return (*others, *(with_class(one, default) for one in claims.values()))
-
-
-def _made_for(pod: Pod) -> Iterable[PersistentVolumeClaim]:
-    for one in pod.spec.claims:
-        if one.request is not None:
-            name = one.of(pod.name)
-            yield PersistentVolumeClaim(
-                namespace=pod.namespace,
-                name=name,
-                uid=f"{pod.namespace}/{name}",
-                request=one.request,
-                controller=pod.uid if one.naming is ClaimName.AFTER_POD else "",
-            )

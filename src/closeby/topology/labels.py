@@ -46,7 +46,13 @@ class LabelColumn:
 
     def code_for(self, value: str) -> int:
         """Code of a value, a new one if it was never seen."""
-        return self._intern(value)
+        code = self._code_of.get(value)
+        if code is None:
+            code = len(self.values)
+            self._code_of[value] = code
+            self.values.append(value)
+            self._texts.append(value)
+        return code
 
     def code(self, value: str) -> int | None:
         """Code of a value, None if no node ever had it."""
@@ -54,7 +60,7 @@ class LabelColumn:
 
     def set(self, slot: int, value: str | None) -> bool:
         """Write one slot; True when that changed it."""
-        code = MISSING if value is None else self._intern(value)
+        code = MISSING if value is None else self.code_for(value)
         before = self.codes.item(slot)
         if code == before:
             return False
@@ -78,15 +84,6 @@ class LabelColumn:
         return np.fromiter(
             (predicate(value) for value in self.values), dtype=np.bool_, count=len(self.values)
         )
-
-    def _intern(self, value: str) -> int:
-        code = self._code_of.get(value)
-        if code is None:
-            code = len(self.values)
-            self._code_of[value] = code
-            self.values.append(value)
-            self._texts.append(value)
-        return code
 
 
 class LabelTable:

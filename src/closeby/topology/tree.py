@@ -271,6 +271,13 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return each
         return np.add.reduceat(each, self.first_inside(level, finer), axis=-1)
 
+    def sums_by_level(self, each: NDArray[Number]) -> list[NDArray[Number]]:
+        """Sums by domain of all levels, coarse to fine; single nodes come last, as they are given."""
+        found = [each]
+        for level in range(self.node_level - 1, ROOT_LEVEL, -1):
+            found.append(self.sums(level, found[-1], of=level + 1))
+        return found[::-1]
+
     def ancestor(self, domain: Domain, level: int) -> Domain:
         """The domain of a level at or above ``domain``'s that holds it."""
         if level == ROOT_LEVEL:
@@ -288,16 +295,6 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def is_labelled(self, domain: Domain) -> bool:
         """Whether the domain carries its own level's label (the root does)."""
         return domain.level == ROOT_LEVEL or bool(self.labelled[domain.level][domain.index])
-
-    def domain_named(self, path: Sequence[str | None]) -> Domain | None:
-        """The domain with this path of label values, None if there is none."""
-        level = len(path) - 1
-        if level > self.node_level:
-            return None
-        for index in range(self.count(level) if path else 0):
-            if self.path(Domain(level, index)) == tuple(path):
-                return Domain(level, index)
-        return None if path else ROOT
 
     def node_domain(self, slot: int) -> Domain | None:
         """The domain of a single node, None if the slot is not in this tree."""

@@ -29,13 +29,9 @@ class DomainCounts:
     def __init__(self, tree: Tree, fits: Counts) -> None:
         """``fits`` has shape (slots,)."""
         self.tree = tree
-        sums: list[Counts] = [fits.take(tree.slot_at)]
-        for level in range(tree.node_level - 1, ROOT_LEVEL, -1):
-            sums.append(tree.sums(level, sums[-1], of=level + 1))
-        sums.reverse()
         #: per level, ending with single nodes (by position)
-        self._of = sums
-        self.total = int(sums[0].sum())
+        self._of = tree.sums_by_level(fits.take(tree.slot_at))
+        self.total = int(self._of[0].sum())
 
     def of(self, level: int) -> Counts:
         """Counts of all domains of a level; ``tree.node_level`` gives single nodes by position.
