@@ -98,11 +98,11 @@ class UnequalFill:
         return first
 
     def _fewest_domains(self, nodes: Ints, candidate: Candidate | None) -> Ints:
-        """The nodes of the fewest domains of each level, inside those of the level above."""
+        """The fewest nodes, in the fewest domains of each level, inside those of the level above."""
         level = self._domain.level + 1
         if candidate is not None and candidate.fill_level is not None:
             level = max(level, candidate.fill_level)
-        for finer in range(level, self._tree.node_level):
+        for finer in range(level, self._tree.node_level + 1):
             nodes = self._fewest(finer, nodes)
         return nodes
 
@@ -112,7 +112,9 @@ class UnequalFill:
         if len(domains) == 1:
             return nodes
         times = self._times(nodes, which, len(domains))
-        single = np.flatnonzero((times >= 1.0) & self._tree.labelled[level][domains])
+        single = np.flatnonzero(times >= 1.0 - _ROUNDING)
+        if level < self._tree.node_level:
+            single = single[self._tree.labelled[level][domains[single]]]
         for one in self._by_score(level, domains, single, times)[:TRIED].tolist():
             inside: Ints = nodes[which == one]
             if self._holds(inside):
@@ -141,19 +143,25 @@ class UnequalFill:
                 low = middle
         kept, others = order[: high - 1], order[high - 1 :][::-1]
         enough = others[times[others] >= 1.0 - float(times[kept].sum()) - _ROUNDING]
-        for last in enough[:TRIED].tolist():
-            if self._holds(inside := nodes[_among(which, np.append(kept, last))]):
-                return inside
-        return nodes[_among(which, order[:high])]
+        for last in (*enough[:TRIED].tolist(), order[high - 1]):
+            chosen = np.append(kept, last)
+            if self._holds(nodes[_among(which, chosen)]):
+                break
+        # Where not every kind of pods may go everywhere, one of the largest may be of no use.
+        for one in kept[:TRIED].tolist():
+            fewer = chosen[chosen != one]
+            if float(times[fewer].sum()) >= 1.0 - _ROUNDING and self._holds(nodes[_among(which, fewer)]):
+                chosen = fewer
+        return nodes[_among(which, chosen)]
 
     def _times(self, nodes: Ints, which: Ints, count: int) -> Floats:
         """How many times all pods fit into each of some domains at the most, by sums; (count,)."""
         found = np.full(count, np.inf)
         asked = self._pods.asked_in_all
-        rows = [(self._free[row, nodes], asked[row]) for row in np.flatnonzero(asked)]
-        rows += [(self._room[kind, nodes], one) for kind, one in enumerate(self._pods.wanted)]
-        for amounts, wanted in rows:
-            np.minimum(found, np.bincount(which, weights=amounts, minlength=count) / wanted, out=found)
+        usable = self._room[:, nodes].any(axis=0)
+        for row in np.flatnonzero(asked).tolist():
+            amounts = np.where(usable, self._free[row, nodes], 0)
+            np.minimum(found, np.bincount(which, weights=amounts, minlength=count) / asked[row], out=found)
         return found
 
     def _holds(self, nodes: Ints) -> bool:
