@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
@@ -30,7 +31,6 @@ from closeby.scheduling.placing.trial import Trial
 from closeby.scheduling.solving.best_fit import MOST_KINDS, Fit, Rule
 from closeby.scheduling.steps import Budget
 from closeby.topology.tree import Tree
-
 
 #: Pods that are tried on the tightest nodes at first, and how often one is taken back then.
 FEW: Final = 32

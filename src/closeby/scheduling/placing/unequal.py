@@ -5,12 +5,14 @@ fit places them all on the nodes of these; then best fit chooses the nodes. What
 a program for all nodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations, islice
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
 
-from closeby.objects.arrays import Bools, Counts, Floats, Ints
+from closeby.objects.arrays import Counts, Floats, Ints
 from closeby.scheduling.extension import Candidate
 from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
@@ -23,6 +25,8 @@ from closeby.topology.tree import Tree
 
 #: Domains of a level that are tried in a row where the first ones do not hold the pods.
 TRIED: Final = 8
+#: Pods for which more than one choice of domains is made.
+FEW: Final = 64
 #: By how much sums in floating point may be wrong.
 _ROUNDING: Final = 1e-9
 
@@ -49,6 +53,7 @@ class UnequalFill:
         counts = [scoped_counts(table, share.pod_class, tree, inside, capacity) for share in demand]
         self._means = mean_scores(table, statement.state, list(zip(demand, counts, strict=True)))
         self._pods, self._free, self._room = sums.columns(demand, tree, self._domain, counts)
+        self._few = int(self._pods.wanted.sum()) <= FEW
         #: The positions of all nodes in the tree; others are given by their place among these.
         self._positions = np.arange(*tree.span(self._domain))
 
@@ -99,19 +104,27 @@ class UnequalFill:
 
     def _fewest_domains(self, nodes: Ints, candidate: Candidate | None) -> Ints:
         """The fewest nodes, in the fewest domains of each level, inside those of the level above."""
-        level = self._domain.level + 1
+        start = self._domain.level + 1
         if candidate is not None and candidate.fill_level is not None:
-            level = max(level, candidate.fill_level)
-        for finer in range(level, self._tree.node_level + 1):
-            nodes = self._fewest(finer, nodes)
-        return nodes
+            start = max(start, candidate.fill_level)
+        levels = range(start, self._tree.node_level + 1)
+        found: list[tuple[list[int], Ints]] = []
+        # A larger domain may save nodes: of few pods it is seen whether it does.
+        for tight in (True, False) if self._few else (True,):
+            inside = nodes
+            for level in levels:
+                inside = self._fewest(level, inside, tight=tight)
+            positions = self._positions[inside]
+            found.append(([len(np.unique(self._tree.owners(positions, level))) for level in levels], inside))
+        return min(found, key=itemgetter(0))[1]
 
-    def _fewest(self, level: int, nodes: Ints) -> Ints:
+    def _fewest(self, level: int, nodes: Ints, *, tight: bool) -> Ints:
         """The nodes of the fewest domains of a level; all of ``nodes`` hold the pods."""
         domains, which = np.unique(self._tree.owners(self._positions[nodes], level), return_inverse=True)
         if len(domains) == 1:
             return nodes
-        times = self._times(nodes, which, len(domains))
+        parts = self._parts(nodes, which, len(domains))
+        times = parts.min(axis=0)
         single = np.flatnonzero(times >= 1.0 - _ROUNDING)
         if level < self._tree.node_level:
             single = single[self._tree.labelled[level][domains[single]]]
@@ -119,7 +132,7 @@ class UnequalFill:
             inside: Ints = nodes[which == one]
             if self._holds(inside):
                 return inside
-        return self._several(nodes, which, times)
+        return self._several(nodes, which, parts, tight=tight)
 
     def _by_score(self, level: int, domains: Ints, single: Ints, times: Floats) -> Ints:
         scores = self._means(level, domains[single]) if len(single) > 1 else None
@@ -127,50 +140,59 @@ class UnequalFill:
         ordered: Ints = single[np.lexsort(keys)]
         return ordered
 
-    def _several(self, nodes: Ints, which: Ints, times: Floats) -> Ints:
-        """The largest domains, as few as hold the pods, and the last of these as small as it may be."""
-        order = np.argsort(-times, kind="stable")
-        until = np.cumsum(times[order])
+    def _several(self, nodes: Ints, which: Ints, parts: Floats, *, tight: bool) -> Ints:
+        """The largest domains, as few as hold the pods; with ``tight`` the last one as small as it may be."""
+        order = np.argsort(-parts.min(axis=0), kind="stable")
+
+        def enough(domains: Ints) -> bool:
+            return bool((parts[:, domains].sum(axis=1) >= 1.0 - _ROUNDING).all())
+
+        def hold(domains: Ints) -> bool:
+            return self._holds(nodes[np.isin(which, domains)])
+
+        until = np.cumsum(parts[:, order], axis=1).min(axis=0)
         high, step = min(int(np.searchsorted(until, 1.0 - _ROUNDING)) + 1, len(order)), 1
+        tried = TRIED if self._few else 1
+        if self._few:
+            for chosen in filter(enough, _choices(order.tolist(), high)):
+                if hold(chosen):
+                    order, high = np.concatenate([chosen, order[~np.isin(order, chosen)]]), len(chosen)
+                    break
         low = high - 1
-        while high < len(order) and not self._holds(nodes[_among(which, order[:high])]):
+        while high < len(order) and not hold(order[:high]):
             low, high, step = high, min(high + step, len(order)), step * 2
         while low + 1 < high:
             middle = (low + high) // 2
-            if self._holds(nodes[_among(which, order[:middle])]):
-                high = middle
-            else:
-                low = middle
-        kept, others = order[: high - 1], order[high - 1 :][::-1]
-        enough = others[times[others] >= 1.0 - float(times[kept].sum()) - _ROUNDING]
-        for last in (*enough[:TRIED].tolist(), order[high - 1]):
-            chosen = np.append(kept, last)
-            if self._holds(nodes[_among(which, chosen)]):
-                break
+            low, high = (low, middle) if hold(order[:middle]) else (middle, high)
+        kept, others = order[: high - 1], order[high - 1 :]
+        smaller = others[np.argsort(parts[:, others].min(axis=0), kind="stable")]
+        sets = (np.append(kept, one) for one in smaller) if tight else iter(())
+        chosen = next(filter(hold, islice(filter(enough, sets), tried)), order[:high])
         # Where not every kind of pods may go everywhere, one of the largest may be of no use.
-        for one in kept[:TRIED].tolist():
+        for one in kept[: tried - 1].tolist():
             fewer = chosen[chosen != one]
-            if float(times[fewer].sum()) >= 1.0 - _ROUNDING and self._holds(nodes[_among(which, fewer)]):
+            if enough(fewer) and hold(fewer):
                 chosen = fewer
-        return nodes[_among(which, chosen)]
+        return nodes[np.isin(which, chosen)]
 
-    def _times(self, nodes: Ints, which: Ints, count: int) -> Floats:
-        """How many times all pods fit into each of some domains at the most, by sums; (count,)."""
-        found = np.full(count, np.inf)
+    def _parts(self, nodes: Ints, which: Ints, count: int) -> Floats:
+        """Which part of what all pods ask for each of some domains has, of each resource; (R, count)."""
         asked = self._pods.asked_in_all
         usable = self._room[:, nodes].any(axis=0)
-        for row in np.flatnonzero(asked).tolist():
-            amounts = np.where(usable, self._free[row, nodes], 0)
-            np.minimum(found, np.bincount(which, weights=amounts, minlength=count) / asked[row], out=found)
-        return found
+        return np.stack(
+            [
+                np.bincount(which, weights=np.where(usable, self._free[row, nodes], 0), minlength=count) / one
+                for row, one in enumerate(asked.tolist())
+                if one
+            ]
+        )
 
     def _holds(self, nodes: Ints) -> bool:
-        return self._best_fit(nodes, None) is not None
+        return self._best_fit(nodes, None, quick=not self._few) is not None
 
-    def _best_fit(self, nodes: Ints, first: Floats | None) -> Counts | None:
-        return self._pods.best_fit(
-            self._free[:, nodes], self._room[:, nodes], None if first is None else first[:, nodes]
-        )
+    def _best_fit(self, nodes: Ints, first: Floats | None, *, quick: bool = False) -> Counts | None:
+        first = None if first is None else first[:, nodes]
+        return self._pods.best_fit(self._free[:, nodes], self._room[:, nodes], first, quick=quick)
 
     def _assume(self, nodes: Ints, placed: Counts) -> Verdict:
         """Place the pods of each kind as planned, those with the least room first.
@@ -189,5 +211,8 @@ class UnequalFill:
         return Verdict.FEASIBLE
 
 
-def _among(which: Ints, chosen: Ints) -> Bools:
-    return np.isin(which, chosen)
+def _choices(order: list[int], few: int) -> Iterator[Ints]:
+    """Some choices of the fewest domains, of the largest ones first; then of one more."""
+    for count in range(few, min(few + 2, len(order)) + 1):
+        for chosen in islice(combinations(order[: count + 4], count), 4 * TRIED):
+            yield np.asarray(chosen)

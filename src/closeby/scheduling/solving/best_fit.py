@@ -133,10 +133,13 @@ class UnequalPods:
         """Whether there is too little room for one kind, or too little of a resource for all."""
         return bool((room.sum(axis=1) < self.wanted).any() or self.asked_beyond(free).any())
 
-    def best_fit(self, free: Amounts, room: Counts, first: Floats | None = None) -> Counts | None:
+    def best_fit(
+        self, free: Amounts, room: Counts, first: Floats | None = None, *, quick: bool = False
+    ) -> Counts | None:
         """How many pods of each kind go to each node, (K, n); None where some find no room in this way.
 
-        ``first``: nodes with less of it come before others, for each kind, (K, n).
+        ``first``: nodes with less of it come before others, for each kind, (K, n). ``quick``: the kinds are
+        tried in one order alone.
         """
         total = np.maximum(free.sum(axis=1, dtype=np.float64), 1.0)
         load = np.minimum(self.wanted @ self._asked / total, 1.0)
@@ -145,7 +148,7 @@ class UnequalPods:
             size = sizes.max(axis=1) if weights is None else sizes @ weights
             order = np.argsort(-size, kind="stable")
             placed = self._in_order(order, free, room, load / total, first)
-            if placed is not None:
+            if placed is not None or quick:
                 return placed
         hardest = np.argsort(room.sum(axis=1) / self.wanted, kind="stable")
         return self._in_order(hardest, free, room, load / total, first)
@@ -229,7 +232,7 @@ class _Problem:
         self._codes = nodes[size + len(room) :]
 
     def solve(self, steps: int) -> Fit:
-        """The verdict of a program over mixtures; of nodes that have too many, each node by itself."""
+        """The verdict of a program for the fewest nodes: over mixtures, or if these are many over nodes."""
         program = Program()
         cells: list[_Cell] = []
         for node in range(self._free.shape[1]):
@@ -255,7 +258,7 @@ class _Problem:
 
     def _of_mixtures(self, program: Program, node: int, nodes: Ints, mixtures: Counts) -> _Cell:
         """Nodes of one kind: how many take which mixture, and how many pods of each kind they get."""
-        cell = _Cell(node, nodes, {}, [(program.column(len(nodes)), counts) for counts in mixtures])
+        cell = _Cell(node, nodes, {}, [(program.column(len(nodes), cost=1), counts) for counts in mixtures])
         program.row([(place, 1) for place, _ in cell.mixtures], most=len(nodes))
         most = mixtures.max(axis=0, initial=0) * len(nodes)
         for kind in np.flatnonzero(most).tolist():
