@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from closeby.objects.nodes import Node, Taint
@@ -78,6 +79,12 @@ TOO_MANY = [259, 224, 210, 273, 266, 168, 175, 287, 308, 245, 378, 189, 357, 196
 TOO_MANY += [420, 203, 140, 364, 392, 294, 252, 182, 231, 315, 280, 371, 343, 322, 161]
 
 
+@pytest.fixture
+def no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that proves in a moment that pods don't fit is not begun."""
+    monkeypatch.setattr("closeby.scheduling.steps.SOLVER", 0)
+
+
 def members_of(sizes: list[int]) -> list[Pod]:
     """Members of one gang, by the GPUs of each."""
     return [pod for at, size in enumerate(sizes) for pod in pods("train", 1, spec(gpu=size), prefix=f"p{at}")]
@@ -138,13 +145,15 @@ class TestUnequalPods:
         drawn = world(f"{drawing} b2=2").run(gang(min_member=4, required="rack"), members=unequal)
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
 
-    def test_a_level_is_named_where_it_is_unknown_whether_the_cluster_holds_the_gang(self) -> None:
+    def test_a_level_is_named_where_it_is_unknown_whether_the_cluster_holds_the_gang(
+        self, no_steps: None
+    ) -> None:
         #   No rack holds them, and to try all racks together is too much.
         drawn = world("\n".join(f"zone-a rack-{index} : a{index}=1000" for index in range(8)))
         drawn.run(gang(min_member=len(TOO_MANY), required="rack"), members=members_of(TOO_MANY))
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
 
-    def test_a_search_too_large_says_so_instead(self) -> None:
+    def test_a_search_too_large_says_so_instead(self, no_steps: None) -> None:
         unequal = members_of(TOO_MANY)
         drawn = world("zone-a rack-1 : " + " ".join(f"a{index}=1000" for index in range(8)))
         drawn.run(gang(min_member=len(unequal), required="rack"), members=unequal)

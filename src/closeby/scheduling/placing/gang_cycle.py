@@ -325,8 +325,12 @@ class _GangCycle:
         """Whether the pods fit beside each other without any topology; None: the search did not tell."""
         budget = Budget(self._tools.steps)
         budget.backtracks = BACKTRACKS // 16
-        anywhere = parts(self._group, self._members, Constraints(levels={}), everyone=False)
-        found = self._search(without_layers(anywhere), budget)
+        anywhere = without_layers(parts(self._group, self._members, Constraints(levels={}), everyone=False))
+        # Those beyond the minimum of a subgroup may need other nodes than it took first.
+        every = Distinctions(demand=self._tools.table.shares(self._gang.waiting))
+        exactly = self._group.subgroups and self._filler.counts_exactly(every.demand)
+        apart = {leaf.name: every for leaf in anywhere.leaves()} if exactly else {}
+        found = self._search(anywhere, budget, apart)
         self._statement.discard()
         return None if found is None and budget.spent else found is not None
 

@@ -138,7 +138,12 @@ class Trial:
     def _node(self, kind: int, options: _Options) -> int | None:
         """A node for the next pod of a class, the tightest first, one of each kind; None at the end."""
         self._statement.state.steps.take(_LOOK + len(self._slots) // _NODES)
-        fits = self._table.of(self._demand[kind].pods[self._placed[kind]]).fits[self._slots]
+        share = self._demand[kind]
+        pod_class = share.pod_class
+        if self._any_order:  # What others of them widen is not in the class of their demand.
+            pod_class = self._table.of(share.pods[self._placed[kind]])
+        self._table.refresh(pod_class)
+        fits = pod_class.fits[self._slots]
         usable = np.flatnonzero(fits)
         if not len(usable):
             return None
