@@ -18,8 +18,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.placing.tools import Placed
 from closeby.scheduling.preempting.domains import GangQuestion
 from closeby.scheduling.preempting.records import Preemption
-from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.victims import Victims
+from closeby.scheduling.preempting.units import Victims, VictimUnit
 from tests.preempting.site import NOW, RESTART, Site, names
 from tests.worlds import gang, pods, spec, subgroup
 

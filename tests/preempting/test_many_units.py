@@ -1,4 +1,4 @@
-"""Domains with more units than are searched exactly: what the greedy search must keep to all the same."""
+"""Domains with many units: no gang goes as a whole where members are enough, and budgets last."""
 
 from random import Random
 

@@ -23,7 +23,7 @@ from closeby.scheduling.preempting.node_room import NodeRoom, PodKind, room_of
 from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
 from closeby.scheduling.preempting.rule import Preempts
 from closeby.scheduling.preempting.running_pods import RunningPods
-from closeby.scheduling.preempting.victims import Victims, as_unit, cost_of
+from closeby.scheduling.preempting.units import Victims, as_unit, cost_of
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain
 
 #: How nodes are compared: the highest priority, the sum of all, how many, and minus the latest start.
@@ -89,8 +89,7 @@ class PreemptByNode(Preempts):
         return None
 
     def _room(self, question: GangQuestion | PodQuestion, victims: Victims) -> NodeRoom:
-        rows, kinds = question.rows, question.kinds
-        return room_of(self.handle.cluster, victims.running, rows, kinds, victims.leaving, victims.pods)
+        return room_of(victims.running, question.kinds, victims.leaving, victims.pods)
 
 
 class _Nodes:
@@ -122,7 +121,7 @@ class _Nodes:
         """Who goes so that every pod gets one of these nodes; None where some pod gets none."""
         free, gone = self._room.free.copy(), dict[int, tuple[int, ...]]()
         for kind in self._room.kinds:
-            asks = np.asarray(kind.asks, dtype=np.int64)
+            asks = _asks(kind, free)
             heap = [one for slot in slots if (one := self._option(kind, slot, free, gone)) is not None]
             heapify(heap)
             for _ in range(kind.wanted):
@@ -141,7 +140,7 @@ class _Nodes:
     ) -> _Option | None:
         if slot >= len(kind.usable) or not kind.usable[slot]:
             return None
-        asks = np.asarray(kind.asks, dtype=np.int64)
+        asks = _asks(kind, free)
         lacks = asks - free[:, slot]
         if (lacks <= 0).all():
             return _Option((-np.inf, 0.0, 0, 0.0), slot, ())
@@ -175,3 +174,10 @@ class _Nodes:
 
 def _importance(running: RunningPods, pod: int) -> tuple[float, float, str]:
     return -float(running.priorities[pod]), float(running.started[pod]), running.pods[pod].key
+
+
+def _asks(kind: PodKind, free: Amounts) -> Amounts:
+    """What a pod of a kind asks for, by the rows of what is free."""
+    asks = np.zeros(len(free), dtype=np.int64)
+    asks[list(kind.asks.rows)] = kind.asks.amounts
+    return asks

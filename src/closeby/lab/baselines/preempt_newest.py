@@ -13,13 +13,12 @@ import numpy as np
 
 from closeby.objects.arrays import Amounts, Bools, Ints
 from closeby.objects.pods import Pod
-from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.placing.tools import Placed
 from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
-from closeby.scheduling.preempting.node_room import NodeRoom, fits, room_of
+from closeby.scheduling.preempting.node_room import NodeRoom, of_domains, room_of
 from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
 from closeby.scheduling.preempting.rule import Preempts
-from closeby.scheduling.preempting.victims import Victims, as_unit, cost_of
+from closeby.scheduling.preempting.units import Victims, as_unit, cost_of
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 
@@ -64,9 +63,7 @@ class PreemptNewest(Preempts):
     ) -> list[int] | None:
         """Indices of the pods that go; None where all of them are not enough."""
         running = victims.running
-        room = room_of(
-            self.handle.cluster, running, question.rows, question.kinds, victims.leaving, victims.pods
-        )
+        room = room_of(running, question.kinds, victims.leaving, victims.pods)
         holders: dict[int, list[int]] = {}
         for one in victims.pods.tolist():
             if victims.whole[running.holder_of[one]]:
@@ -111,5 +108,5 @@ def _enough(room: NodeRoom, free: Amounts, tree: Tree, level: int) -> bool:
     """Whether all pods fit into one domain of the level."""
     holds: Bools = np.ones(1, dtype=np.bool_) if level == ROOT_LEVEL else tree.labelled[level].copy()
     for kind in room.kinds:
-        holds &= DomainCounts(tree, fits(kind, free, kind.usable)).of(level) >= kind.wanted
+        holds &= of_domains(tree, level, kind.fits(free)) >= kind.wanted
     return bool(holds.any())

@@ -1,31 +1,92 @@
 """Which victims free enough of one domain at the least cost.
 
-Up to ``EXACT`` units every set of them is judged, by branch and bound. Beyond that those are taken that lose
-the least for each accelerator, until it is enough, and then those are spared that are not needed. The
-arithmetic counts resources alone; where that is not all, sets are tried.
+An integer program chooses them (``least``); what its steps do not last for is decided by a simpler search:
+all go that may, and then those stay, the dearest first, that are not needed. The arithmetic counts resources
+alone; where that is not all, sets are tried by the preemptor's own cycle.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
-from msgspec import Struct
+import numpy as np
 
-from closeby.objects.arrays import Ints
-from closeby.scheduling.preempting.domain_room import DomainRoom
+from closeby.scheduling.placing.tools import Placed
+from closeby.scheduling.preempting.least import Cut, UndecidedError, VictimRules, least_victims
+from closeby.scheduling.preempting.node_room import DomainRoom
 from closeby.scheduling.preempting.records import EvictionCost
-from closeby.scheduling.preempting.tried_sets import TriedSets
-from closeby.scheduling.preempting.units import MemberLimits, VictimCounts, VictimTally, VictimUnit
-from closeby.scheduling.preempting.victims import Victims, partly_free_in
+from closeby.scheduling.preempting.trials import TRIAL_STEPS, PreemptionTrials
+from closeby.scheduling.preempting.units import Victims, VictimUnit
 
-#: Units of a domain of which every set is judged.
-EXACT: Final = 20
-#: Nodes of the search for one item, and how many of them look at sets that cost as much as the best.
-NODES: Final = 20_000
-TIES: Final = 2_000
-#: Nodes of the search for members of one gang that go instead of all of it.
-MEMBER_NODES: Final = 500
-#: Units that are counted besides the members of such gangs, summed over all these searches.
-MEMBER_UNITS: Final = 250_000
+#: Cycles that are tried for one item: at the least, and where the cluster has few nodes.
+TRIALS: Final = 64
+MOST_TRIALS: Final = 256
+_FEW_NODES: Final = 1 << 14
+#: Candidates (domains or nodes) that are tried without asking first which may hold the item at all, and of
+#: how many others that is asked together.
+AT_ONCE: Final = 16
+TOGETHER: Final = 256
+
+
+def most_trials(nodes: int) -> int:
+    """How many cycles are tried for one item in a cluster of so many nodes."""
+    return max(TRIALS, min(MOST_TRIALS, _FEW_NODES // max(nodes, 1)))
+
+
+class TriedSets:
+    """Whether an item fits without some units; no set is tried twice."""
+
+    def __init__(
+        self,
+        fits: Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None],
+        trials: PreemptionTrials,
+        nodes: int,
+        *,
+        monotone: bool,
+    ) -> None:
+        """``fits`` asks the ``trials``. ``monotone``: what fits without some units also fits without more."""
+        self._fits = fits
+        self._trials = trials
+        self.monotone = monotone
+        #: Trials left; half of them are kept for what comes after the exact search.
+        self._left: float = most_trials(nodes)
+        self._kept = self._left / 2
+        #: Whether a set was not tried for want of trials.
+        self.spent = False
+        self._accepted: set[frozenset[int]] = set()
+        self._refused: set[frozenset[int]] = set()
+
+    @property
+    def tired(self) -> bool:
+        """Whether the exact search has had its share of the trials."""
+        if self._left == inf:
+            return self._trials.over
+        return self._left <= self._kept or 2 * self._trials.steps >= TRIAL_STEPS
+
+    def go_on(self) -> None:
+        """Try from now on whatever is asked, until no more may be tried for the item at all."""
+        self._left = inf
+
+    def accepts(self, units: Collection[VictimUnit]) -> bool:
+        """Whether the item fits without these units; False if there is no trial left."""
+        ended = self._left <= 0 or (self._trials.over if self._left == inf else self._trials.costly)
+        if ended and self.spent and not self._accepted:
+            return False
+        gone = frozenset(pod for unit in units for pod in unit.pods)
+        if gone in self._accepted:
+            return True
+        if gone in self._refused or (self.monotone and any(gone < one for one in self._refused)):
+            return False
+        if self.monotone and any(gone > one for one in self._accepted):
+            return True
+        if ended:
+            self.spent = True
+            return False
+        self._left -= 1
+        fits = self._fits(tuple(units)) is not None
+        (self._accepted if fits else self._refused).add(gone)
+        return fits
 
 
 class FoundVictims(NamedTuple):
@@ -34,363 +95,248 @@ class FoundVictims(NamedTuple):
     cost: EvictionCost
     units: tuple[VictimUnit, ...]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """For the order of sets that cost the same."""
-        return tuple(sorted(unit.name for unit in self.units))
 
-
-class Clearing(Struct, kw_only=True, eq=False):
+class Clearing:
     """The search in one domain after another; what it may spend is shared."""
 
-    allowed: Sequence[int]
-    limits: Mapping[int, MemberLimits]
-    #: Whether victims may violate budgets.
-    soft: bool
-    #: Nodes that some units would leave partly free.
-    partly_free: Callable[[Sequence[VictimUnit]], int]
-    #: The slot of each pod, by its index.
-    slots: Ints
-    #: Whether the item fits without some units, where arithmetic alone does not tell; None: it does.
-    tried: TriedSets | None = None
-    nodes: int = 0
-    #: Whether nothing was left untried.
-    exact: bool = True
-
-    @classmethod
-    def among(cls, victims: Victims, *, soft: bool) -> "Clearing":
-        """The search among these victims; ``soft``: they may violate budgets."""
+    def __init__(
+        self, victims: Victims, trials: PreemptionTrials, *, soft: bool, tried: TriedSets | None = None
+    ) -> None:
+        """``soft``: victims may violate budgets. ``tried``: where arithmetic does not tell what fits."""
+        self.soft = soft
+        self.tried = tried
+        self.trials = trials
+        self._victims = victims
+        #: Whether nothing was left untried.
+        self.exact = True
         running = victims.running
-        return cls(
+        #: By slot: pods that don't leave anyway.
+        self.held = held = np.bincount(running.slots, minlength=running.cluster.capacity)
+        held -= np.bincount(running.slots[victims.leaving], minlength=len(held))
+        self._rules = VictimRules(
             allowed=victims.allowed,
+            soft=soft,
             limits=running.limits,
             slots=running.slots,
-            soft=soft,
-            partly_free=partly_free_in(running, victims.leaving),
+            held=held,
+            name_ranks=victims.name_ranks(),
         )
 
+    def with_trials(self, places: Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None]) -> "Clearing":
+        """The same where sets of units are tried, of which more also fit where fewer do."""
+        nodes = self._victims.running.cluster.capacity
+        tried = TriedSets(places, self.trials, nodes, monotone=True)
+        return Clearing(self._victims, self.trials, soft=self.soft, tried=tried)
+
     def cheapest(
-        self, domain_room: DomainRoom, units: Sequence[VictimUnit], limit: EvictionCost | None
+        self,
+        room: DomainRoom,
+        units: Sequence[VictimUnit],
+        limit: EvictionCost | None = None,
+        *,
+        final: bool = True,
     ) -> FoundVictims | None:
-        """The cheapest units of a domain that are enough, if they cost no more than ``limit``."""
+        """The units of a domain that are enough and cost the least, if they cost no more than ``limit``.
+
+        Unless it is ``final`` fields after the lost work count only where that is what the limit allows.
+        """
         if self._never(units):
             return None
-        if len(units) <= EXACT and self.nodes < NODES:
-            search = _Exact(self, domain_room, units, limit)
-            best = search.run()
-            if not search.spent:
-                return best
-        self.exact = False
-        found = self._greedy(domain_room, units)
-        if found is None or (limit is not None and found.cost > limit):
-            return None
-        return found
+        steps = self._rules.steps
+        try:
+            some = [self._least(room, sorted(units, key=_order), limit, final)]
+        except UndecidedError as undecided:
+            self.exact = False
+            some = [*self._by_short_cuts(room, units, undecided.units)]
+        self.trials.note_solving(steps - self._rules.steps)
+        costs = [(self.cost(found), tuple(found)) for found in some if found is not None]
+        best = min(costs, key=lambda one: one[0], default=None)
+        return None if best is None or (limit is not None and best[0] > limit) else FoundVictims(*best)
 
-    def reprieved(
-        self, domain_room: DomainRoom, units: Sequence[VictimUnit], found: FoundVictims
-    ) -> FoundVictims:
+    def reprieved(self, room: DomainRoom, units: Sequence[VictimUnit], found: FoundVictims) -> FoundVictims:
         """What was found by short cuts without what is not needed, however many sets are tried for that.
 
         ``units``: all of the domain.
         """
         if self.tried is not None:
             self.tried.go_on()
-            for unit in found.units:
-                domain_room.free(unit)
-            found = self._needed(domain_room, found.units)
-        return self._with_members(domain_room, units, found)
+        needed = self._needed(room, units, found.units)
+        return FoundVictims(self.cost(needed), tuple(needed))
+
+    def cost(self, units: Collection[VictimUnit]) -> EvictionCost:
+        """What some units cost together."""
+        rules, budgets, members, on = self._rules, Counter[int](), Counter[int](), Counter[int]()
+        for unit in units:
+            budgets.update(dict(unit.budgets))
+            members[unit.holder] += not unit.whole
+            on.update(rules.slots[list(unit.pods)].tolist())
+        broken = sum(unit.whole and unit.gang for unit in units)
+        return EvictionCost(
+            last_choice=max((unit.last_choice for unit in units), default=0),
+            pdb_violations=sum(max(pods - rules.allowed[one], 0) for one, pods in budgets.items()),
+            highest=max((unit.priority for unit in units), default=-inf),
+            slow=any(unit.slow for unit in units),
+            lost=sum(unit.lost for unit in units),
+            gangs_broken=broken
+            + sum(pods > rules.limits[one].surplus for one, pods in members.items() if pods),
+            accelerators=sum(unit.accelerators for unit in units),
+            outside=sum(unit.outside for unit in units),
+            seconds=max((unit.seconds for unit in units), default=0),
+            pods=on.total(),
+            partly_free=sum(pods < rules.held[slot] for slot, pods in on.items()),
+        )
 
     def _never(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the item does not fit even if all units go."""
         tried = self.tried
         return tried is not None and tried.monotone and not tried.accepts(units) and not tried.spent
 
-    def _accepted(self, domain_room: DomainRoom, units: Sequence[VictimUnit]) -> bool:
-        return domain_room.enough and (self.tried is None or self.tried.accepts(units))
+    def _least(
+        self, room: DomainRoom, units: Sequence[VictimUnit], limit: EvictionCost | None, final: bool
+    ) -> list[VictimUnit] | None:
+        """The cheapest that are enough, of which the preemptor's own cycle says the same."""
+        tried, cuts = self.tried, list[Cut]()
+        while True:
+            found = least_victims(room, units, self._rules, cuts=cuts, limit=limit, final=final)
+            if tried is None or found is None:
+                return found
+            if tried.tired:
+                raise UndecidedError(None)
+            if tried.accepts(found):
+                return found
+            refused = self._refused(tried, found, units) if tried.monotone else found
+            cuts.append(Cut(frozenset(refused), tried.monotone))
 
-    def costs(self, units: Sequence[VictimUnit]) -> EvictionCost:
-        """What some units cost together."""
-        tally = VictimTally(self.allowed, self.limits)
-        for unit in units:
-            tally.take(unit)
-        return self.found(tally).cost
+    def _refused(
+        self, tried: TriedSets, gone: Sequence[VictimUnit], units: Sequence[VictimUnit]
+    ) -> list[VictimUnit]:
+        """As many units as can be found, besides those that are not enough, that are not either."""
+        refused = list(gone)
+        left = [one for one in units if one not in set(gone)]
+        at, size = 0, len(left) // 2
+        while at < len(left) and size and not tried.tired:
+            some = left[at : at + size]
+            if tried.accepts([*refused, *some]):
+                at, size = at + (size == 1), max(size // 2, 1)
+            else:
+                refused += some
+                at, size = at + size, 2 * size
+        return refused
 
-    def found(self, tally: VictimTally) -> FoundVictims:
-        """What is taken now."""
-        units = tuple(tally.units)
-        return FoundVictims(tally.cost._replace(partly_free=self.partly_free(units)), units)
+    def _by_short_cuts(
+        self, room: DomainRoom, units: Sequence[VictimUnit], known: Sequence[VictimUnit] | None
+    ) -> Iterator[list[VictimUnit]]:
+        """Of those that are known to be enough, and of all, those that are needed.
 
-    def _greedy(self, domain_room: DomainRoom, units: Sequence[VictimUnit]) -> FoundVictims | None:
-        """The cheapest first until it is enough; then back with those that are not needed, the dearest first.
-
-        Where the cheapest leave too little of a budget, or of what a gang can spare, the largest are taken
-        first.
+        Where the cheapest leave too little of a budget the largest are taken first.
         """
-        taken = self._taken(domain_room, sorted(units, key=self._order))
-        if taken is None:
-            taken = self._taken(domain_room, sorted(units, key=self._largest))
-        return None if taken is None else self._needed(domain_room, taken)
+        if known is not None and (self.tried is None or self.tried.accepts(known)):
+            yield self._needed(room, units, known)
+        for order in (_order, _largest):
+            some = self._together(sorted(units, key=lambda one: (not one.whole, *order(one))))
+            if self._enough(room, some):
+                yield self._needed(room, units, some)
+                return
 
-    def _taken(self, domain_room: DomainRoom, ordered: Sequence[VictimUnit]) -> list[VictimUnit] | None:
-        """One unit after the other until it is enough; None if it never is."""
-        counts = VictimCounts(self.allowed, self.limits)
-        taken: dict[VictimUnit, None] = {}
-        of_holder: dict[int, list[VictimUnit]] = {}
-        # Where sets are tried, ever more units go between one trial and the next.
-        step, due = 1, 0
-        for number, unit in enumerate(ordered):
-            if domain_room.enough and number >= due:
-                if self._accepted(domain_room, list(taken)):
-                    break
-                due = number + step
-                step *= 2 if self.tries_blocks else 1
-            # With all of a gang the members go that went before.
-            mine = of_holder.get(unit.holder, ()) if unit.whole and unit.gang else ()
-            for one in mine:
-                counts.count(one, -1)
-            if not self._take_one(counts, unit):
-                for one in mine:
-                    counts.count(one)
-                continue
-            for one in mine:
-                domain_room.free(one, -1)
-                del taken[one]
-            if mine:
-                del of_holder[unit.holder]
-            of_holder.setdefault(unit.holder, []).append(unit)
-            taken[unit] = None
-            domain_room.free(unit)
-        if self._accepted(domain_room, list(taken)):
-            return list(taken)
-        for unit in taken:
-            domain_room.free(unit, -1)
-        return None
-
-    def _take_one(self, counts: VictimCounts, unit: VictimUnit) -> bool:
-        """Whether a unit can go besides those that were counted; it is counted then."""
-        if not counts.may_take(unit):
-            return False
-        counts.count(unit)
-        if self.soft or not counts.violations:
-            return True
-        counts.count(unit, -1)
-        return False
-
-    def _with_members(
-        self, domain_room: DomainRoom, units: Sequence[VictimUnit], found: FoundVictims
-    ) -> FoundVictims:
-        """The same with members of gangs instead of all of them where these are enough, the dearest first."""
-        members: dict[int, list[VictimUnit]] = {}
+    def _together(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
+        """Of some units those that may go together, the first ones first."""
+        rules, budgets, members = self._rules, Counter[int](), Counter[Hashable]()
+        whole, taken = set[int](), list[VictimUnit]()
         for unit in units:
-            if not unit.whole:
-                members.setdefault(unit.holder, []).append(unit)
-        wholes = [unit for unit in found.units if unit.whole and unit.gang and unit.holder in members]
-        for unit in found.units:
-            domain_room.free(unit)
-        counted = 0
-        for whole in sorted(wholes, key=self._order, reverse=True):
-            counted += len(found.units)
-            if counted > MEMBER_UNITS:
-                break
-            others = [unit for unit in found.units if unit is not whole]
-            domain_room.free(whole, -1)
-            some = members[whole.holder]
-            better = _Exact(self, domain_room, some, None, others, self.nodes + MEMBER_NODES).run()
-            found = better or found
-            for unit in (whole,) if better is None else better.units[len(others) :]:
-                domain_room.free(unit)
-        for unit in found.units:
-            domain_room.free(unit, -1)
-        return found
-
-    @property
-    def tries_blocks(self) -> bool:
-        """Whether sets are tried, and what fits without some units also fits without more."""
-        return self.tried is not None and self.tried.monotone
-
-    def _needed(self, domain_room: DomainRoom, gone: Sequence[VictimUnit]) -> FoundVictims:
-        """Of units that are enough those that are needed: the dearest stay first. All are back in the end."""
-        taken = dict.fromkeys(self._in_the_way(domain_room, list(gone)))
-        left = sorted(taken, key=self._order, reverse=True)
-        size, at = 1, 0
-        while at < len(left):
-            some = dict.fromkeys(left[at : at + size])
-            for unit in some:
-                domain_room.free(unit, -1)
-            if domain_room.enough and (
-                self.tried is None or self.tried.accepts([one for one in taken if one not in some])
-            ):
-                for unit in some:
-                    del taken[unit]
-                at += size
-                size *= 2 if self.tries_blocks else 1
+            holder, leaf = unit.holder, (unit.holder, unit.leaf)
+            if holder in whole or (unit.whole and members[holder]):
                 continue
-            for unit in some:
-                domain_room.free(unit)
-            at += size == 1
-            size = max(size // 2, 1)
-        for unit in taken:
-            domain_room.free(unit, -1)
-        return FoundVictims(self.costs(tuple(taken)), tuple(taken))
-
-    def _in_the_way(self, domain_room: DomainRoom, taken: list[VictimUnit]) -> list[VictimUnit]:
-        """Those on the nodes that the item would have without all, if these are enough."""
-        slots = None if self.tried is None or not self.tried.monotone else self.tried.slots(taken)
-        if slots is None:
-            return taken
-        meets = [not slots.isdisjoint(self.slots[list(unit.pods)].tolist()) for unit in taken]
-        there = [unit for unit, met in zip(taken, meets, strict=True) if met]
-        others = [unit for unit, met in zip(taken, meets, strict=True) if not met]
-        for unit in others:
-            domain_room.free(unit, -1)
-        if self._accepted(domain_room, there):
-            return there
-        for unit in others:
-            domain_room.free(unit)
+            limits = None if unit.whole else rules.limits[holder]
+            if limits is not None and not limits.singly:
+                if members[holder] >= limits.surplus:
+                    continue
+                if members[leaf] >= limits.of_leaf.get(unit.leaf, limits.surplus):
+                    continue
+            if not self.soft and any(budgets[one] + n > rules.allowed[one] for one, n in unit.budgets):
+                continue
+            if unit.whole:
+                whole.add(holder)
+            else:
+                members.update((holder, leaf))
+            budgets.update(dict(unit.budgets))
+            taken.append(unit)
         return taken
 
-    def _largest(self, unit: VictimUnit) -> tuple[object, ...]:
-        """Those first that need the least of the budgets for what they free, of these the largest pods."""
-        gain = max(sum(unit.gains) + len(unit.shared), 1)
-        covered = sum(pods for _, pods in unit.budgets) / gain
-        return covered, -unit.accelerators / len(unit.pods), *self._order(unit)
+    def _enough(self, room: DomainRoom, units: Collection[VictimUnit]) -> bool:
+        """Whether the item fits without these units."""
+        for unit in units:
+            room.free(unit)
+        enough = room.enough
+        for unit in units:
+            room.free(unit, -1)
+        return enough and (self.tried is None or self.tried.accepts(units))
 
-    def _order(self, unit: VictimUnit) -> tuple[object, ...]:
-        """What loses the least for each accelerator, or pod of the preemptor, that it makes room for."""
-        freed = unit.accelerators - unit.outside or max(sum(unit.gains) + len(unit.shared), 1)
-        first = *unit.rank, unit.lost / freed, -freed
-        return *first, unit.whole and unit.gang, unit.seconds, len(unit.pods), unit.name
+    def _needed(
+        self, room: DomainRoom, units: Sequence[VictimUnit], gone: Sequence[VictimUnit]
+    ) -> list[VictimUnit]:
+        """Of units that are enough those that are needed: the dearest stay first.
 
+        Of a gang that can't stay as a whole some members go instead where these are enough.
+        """
+        taken = dict.fromkeys(gone)
+        left = sorted(taken, key=_order, reverse=True)
+        for unit in taken:
+            room.free(unit)
+        blocks = self.tried is not None and self.tried.monotone
+        at, size = 0, 1
+        while at < len(left):
+            some = left[at : at + size]
+            if self._exchanged(room, taken, some, ()):
+                at, size = at + size, size * 2 if blocks else 1
+                continue
+            if size == 1 and some[0].whole and some[0].gang:
+                others = [one for one in taken if one is not some[0]]
+                members = [one for one in units if one.holder == some[0].holder and not one.whole]
+                instead = self._together([*others, *sorted(members, key=_order)])[len(others) :]
+                if instead and self._exchanged(room, taken, some, instead):
+                    left += reversed(instead)
+            at, size = at + (size == 1), max(size // 2, 1)
+        for unit in taken:
+            room.free(unit, -1)
+        return list(taken)
 
-class _Exact:
-    """Branch and bound over all sets of a domain's units."""
-
-    def __init__(
+    def _exchanged(
         self,
-        clearing: Clearing,
-        domain_room: DomainRoom,
-        units: Sequence[VictimUnit],
-        limit: EvictionCost | None,
-        others: Sequence[VictimUnit] = (),
-        nodes: int = NODES,
-    ) -> None:
-        """``others`` go in any case, and are out of the room. The node of this number ends the search."""
-        self._others = others
-        self._nodes = nodes
-        self._clearing = clearing
-        self._domain_room = domain_room
-        self._limit = limit
-        self.best: FoundVictims | None = None
-        self.spent = False
-        self._tally = VictimTally(clearing.allowed, clearing.limits)
-        self._units = sorted(units, key=lambda u: (*u.rank, u.lost, u.gang and u.whole, u.name))
-        count = len(self._units)
-        #: From each unit on: the most that is still to be gained, by kind, and by a single unit of it.
-        self._rest: list[list[int]] = [[0] * len(domain_room.wanted) for _ in range(count + 1)]
-        for at in range(count - 1, -1, -1):
-            gains = self._most(self._units[at])
-            self._rest[at] = [a + b for a, b in zip(self._rest[at + 1], gains, strict=True)]
-        self._additive = not any(unit.shared for unit in self._units)
-
-    def _most(self, unit: VictimUnit) -> list[int]:
-        """The most that a unit can help: on shared nodes whatever could ever fit there."""
-        if not unit.shared:
-            return list(unit.gains)
-        return [gain + (1 << 40) for gain in unit.gains]
-
-    def run(self) -> FoundVictims | None:
-        """The cheapest set that was found; it may not be the cheapest of all once the search is ``spent``."""
-        for unit in self._others:
-            self._tally.take(unit)
-        self._descend(0)
-        return self.best
-
-    def _descend(self, at: int) -> None:
-        """Judge the units from ``at`` on, with those taken before."""
-        clearing, tally = self._clearing, self._tally
-        clearing.nodes += 1
-        self.spent = self.spent or clearing.nodes > self._nodes
-        if self.spent:
-            return
-        if self._domain_room.enough:
-            found = clearing.found(tally)
-            if not self._improves(found):
-                return
-            if self._accepts(found.units):
-                self.best = found
-                return
-        if at == len(self._units) or self._hopeless(at):
-            return
-        if self._domain_room.enough and self._never(at):
-            return
-        unit = self._units[at]
-        if tally.may_take(unit):
-            tally.take(unit)
-            if clearing.soft or not tally.cost.pdb_violations:
-                self._domain_room.free(unit)
-                self._descend(at + 1)
-                self._domain_room.free(unit, -1)
-            tally.drop()
-        self._descend(at + 1)
-
-    def _accepts(self, units: Sequence[VictimUnit]) -> bool:
-        tried = self._clearing.tried
-        if tried is None:
+        room: DomainRoom,
+        taken: dict[VictimUnit, None],
+        some: Sequence[VictimUnit],
+        instead: Sequence[VictimUnit],
+    ) -> bool:
+        """Whether it is enough if some stay and others go instead; they do then."""
+        for unit in some:
+            room.free(unit, -1)
+        for unit in instead:
+            room.free(unit)
+        enough = room.enough
+        if enough and self.tried is not None:
+            stay = set(some)
+            enough = self.tried.accepts([*(one for one in taken if one not in stay), *instead])
+        if enough:
+            for unit in some:
+                del taken[unit]
+            taken.update(dict.fromkeys(instead))
             return True
-        self.spent = self.spent or tried.tired
-        return not self.spent and tried.accepts(units)
+        for unit in some:
+            room.free(unit)
+        for unit in instead:
+            room.free(unit, -1)
+        return False
 
-    def _never(self, at: int) -> bool:
-        """Whether it is not enough even if all units from ``at`` on go too."""
-        return self._clearing.tries_blocks and not self._accepts([*self._tally.units, *self._units[at:]])
 
-    def _improves(self, found: FoundVictims) -> bool:
-        if self._limit is not None and found.cost > self._limit:
-            return False
-        return self.best is None or (found.cost, found.names) < (self.best.cost, self.best.names)
+def _order(unit: VictimUnit) -> tuple[object, ...]:
+    """What loses the least for each accelerator, or pod of the preemptor, that it makes room for."""
+    freed = unit.accelerators - unit.outside or max(sum(unit.gains) + len(unit.shared), 1)
+    first = unit.last_choice, bool(unit.budgets), unit.priority, unit.slow, unit.lost / freed, -freed
+    return *first, unit.whole and unit.gang, unit.seconds, len(unit.pods), unit.name
 
-    def _hopeless(self, at: int) -> bool:
-        lacks = self._domain_room.lacks()
-        if any(lack > rest for lack, rest in zip(lacks, self._rest[at], strict=True)):
-            return True
-        best = self._limit if self.best is None else self.best.cost
-        if best is None:
-            return False
-        for bound, most in zip(self._bounds(at, lacks), best[:-1], strict=True):
-            if bound != most:
-                return bound > most
-        return self._clearing.nodes > TIES
 
-    def _bounds(self, at: int, lacks: Sequence[int]) -> Iterator[float]:
-        """What any set that is enough costs at the least, beyond here; without nodes left partly free."""
-        cost, left = self._tally.cost, self._units[at:]
-        fewest = 0 if self._domain_room.enough else 1
-        if self._additive:
-            for kind, lack in enumerate(lacks):
-                gains = sorted((unit.gains[kind] for unit in left), reverse=True)
-                number, got = 0, 0
-                while got < lack and number < len(gains):
-                    got += gains[number]
-                    number += 1
-                fewest = max(fewest, number)
-        if not fewest:
-            yield from cost[:-1]
-            return
-
-        def least(values: Sequence[float]) -> float:
-            return sum(sorted(values)[:fewest])
-
-        def most_of(values: Sequence[float]) -> float:
-            return sorted(values)[min(fewest, len(values)) - 1]
-
-        yield max(cost.last_choice, most_of([unit.last_choice for unit in left]))
-        yield cost.pdb_violations
-        yield max(cost.highest, most_of([unit.priority for unit in left]))
-        yield max(cost.slow, most_of([unit.slow for unit in left]))
-        yield cost.lost + least([unit.lost for unit in left])
-        singles = sum(not (unit.whole and unit.gang) for unit in left)
-        yield cost.gangs_broken + max(fewest - singles, 0)
-        yield cost.accelerators + least([unit.accelerators for unit in left])
-        yield cost.outside + least([unit.outside for unit in left])
-        yield max(cost.seconds, most_of([unit.seconds for unit in left]))
-        yield cost.pods + least([len(unit.pods) for unit in left])
+def _largest(unit: VictimUnit) -> tuple[object, ...]:
+    """Those first that need the least of the budgets for what they free, of these the largest pods."""
+    gain = max(sum(unit.gains) + len(unit.shared), 1)
+    covered = sum(pods for _, pods in unit.budgets) / gain
+    return covered, -unit.accelerators / len(unit.pods), *_order(unit)

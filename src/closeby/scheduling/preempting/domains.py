@@ -12,24 +12,27 @@ from closeby.objects.arrays import Ints
 from closeby.objects.groups import Exclusive
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.segments import TreeLayer
-from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
-from closeby.scheduling.preempting.clearing import Clearing, FoundVictims
-from closeby.scheduling.preempting.domain_room import DomainRoom
-from closeby.scheduling.preempting.node_room import NodeRoom, PodKind, kinds_of, room_of, whatever_goes
+from closeby.scheduling.preempting.clearing import (
+    AT_ONCE,
+    TOGETHER,
+    TRIALS,
+    Clearing,
+    FoundVictims,
+    TriedSets,
+)
+from closeby.scheduling.preempting.node_room import (
+    DomainRoom,
+    NodeRoom,
+    kinds_of,
+    of_domains,
+    room_of,
+    whatever_goes,
+)
 from closeby.scheduling.preempting.protected import ProtectedPods
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost, KeptPods
 from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.tried_sets import AT_ONCE, TOGETHER, TRIALS, TriedSets
-from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.victims import (
-    LeastCost,
-    Units,
-    Victims,
-    in_order,
-    pods_of,
-    pods_of_leaving,
-)
+from closeby.scheduling.preempting.units import LeastCost, Units, Victims, VictimUnit, in_order, pods_of
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 #: Filters whose answers the arithmetic knows: resources, and what is true of a node whatever runs there.
@@ -70,7 +73,7 @@ class GangQuestion:
         self.level = ROOT_LEVEL if required is None else required
         self._preferred = None if levels is None or levels.by_default else levels.preferred
         self._one_of_each = [share.pods[0] for share in demand]
-        self.rows, kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
+        kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
         self._anchors = minimum.all_anchors()
         layering = None if gang.group.subgroups or self._anchors else gang.constraints.layerings.get("")
         if layering is not None and (levels is None or levels.by_default or layering.tree is self.tree):
@@ -86,26 +89,26 @@ class GangQuestion:
             if one and one[-1] > self.level:
                 self.tree, self.level = layering.tree, one[-1]
         if minimum.may_leave_out:  # Not all of these need a place.
-            kinds = tuple(PodKind(wanted=0, asks=one.asks, usable=one.usable, plain=False) for one in kinds)
+            kinds = tuple(replace(one, wanted=0, plain=False) for one in kinds)
         self.kinds = kinds
         #: Whether arithmetic tells what fits; else each set of victims is tried.
         divided = bool(gang.group.subgroups or gang.constraints.layerings)
         owned = tools.reserved.owned is not None
         self._plain = len(kinds) == 1 and kinds[0].plain and not divided and not owned
         #: Whether more room never takes a place from it.
-        self._counted = all(kind.plain for kind in kinds)
+        self._monotone = not minimum.may_leave_out and not tools.table.helped_by_pods(self._one_of_each)
         self.wanted = sum(kind.wanted for kind in kinds)
         self._tried = 0
 
     def holding(self) -> Ints:
         """The domains that would hold the gang if nothing ran there; by index at the level."""
-        return self._holding(whatever_goes(self._tools.cluster, self.rows, self.kinds))
+        return self._holding(whatever_goes(self._tools.cluster, self.kinds))
 
     def _holding(self, fits: Sequence[Ints]) -> Ints:
         tree, level = self.tree, self.level
         usable = np.ones(1, dtype=np.bool_) if level == ROOT_LEVEL else tree.labelled[level].copy()
         for kind, counts in zip(self.kinds, fits, strict=True):
-            usable &= DomainCounts(tree, counts).of(level) >= kind.wanted
+            usable &= of_domains(tree, level, counts) >= kind.wanted
         if self._anchors and level > ROOT_LEVEL:
             owners = tree.owners_of_slots(self._anchors, level)
             beside = np.zeros(len(usable), dtype=np.bool_)
@@ -124,7 +127,6 @@ class GangQuestion:
             if found is None or found.placed:
                 return found
             # A filter knows better than the arithmetic.
-            search.clearing.nodes = 0
         search.clearing.tried = self._tried_sets(victims)
         found = self._cheapest(search, victims)
         # A set that was not tried itself may be too small: no pod goes for that.
@@ -135,44 +137,57 @@ class GangQuestion:
             lambda units: self._fits(victims, units),
             self._trials,
             self._tools.cluster.capacity,
-            monotone=self._counted,
+            monotone=self._monotone,
         )
 
     def _search(self, victims: Victims) -> "_Search | None":
         running = victims.running
-        room = room_of(self._tools.cluster, running, self.rows, self.kinds, victims.leaving, victims.pods)
+        room = room_of(running, self.kinds, victims.leaving, victims.pods)
         domains = self._holding(room.could)
         if not len(domains):
             return None
-        clearing = Clearing.among(victims, soft=self.soft)
+        clearing = Clearing(victims, self._trials, soft=self.soft)
         units = Units(victims, room, self.tree, self.level, self._trials.owners(self._gang))
-        fits = [DomainCounts(self.tree, counts).of(self.level) for counts in room.fits]
+        fits = [of_domains(self.tree, self.level, counts) for counts in room.fits]
         return _Search(clearing, self, units, room, fits, domains)
 
     def _cheapest(self, search: "_Search", victims: Victims) -> DomainChoice | None:
-        clearing = search.clearing
+        clearing, tries = search.clearing, search.clearing.tried is not None
         best: tuple[tuple[object, ...], FoundVictims, DomainCandidate] | None = None
+        #: Whether all fields of the best cost count, not just those up to the lost work.
+        final = tries
+
+        def keyed(found: FoundVictims, candidate: DomainCandidate) -> tuple[object, ...]:
+            return found.cost, not self._close(found, victims, candidate[1]), candidate[1].index
+
         candidates = search.in_order()
-        if clearing.tried is not None:
+        if tries:
             candidates = self._promising(candidates, victims)
-        for candidate in candidates:
-            bound, domain, units, domain_room = candidate
-            if best is not None and bound > best[1].cost[:-1]:
-                break
-            with self._trials.keeping():
-                found = clearing.cheapest(domain_room, units, None if best is None else best[1].cost)
-            if found is None:
-                continue
-            key = (found.cost, not self._close(found, victims, domain), domain.index)
-            if best is None or key < best[0]:
-                best = key, found, candidate
+        with self._trials.keeping():
+            for candidate in candidates:
+                bound, _, units, domain_room = candidate
+                if best is not None and bound > best[1].cost[: len(bound)]:
+                    break
+                limit = None if best is None else best[1].cost
+                found = clearing.cheapest(domain_room, units, limit, final=tries)
+                if found is None:
+                    continue
+                if best is not None and not final and found.cost[: len(bound)] == best[1].cost[: len(bound)]:
+                    _, _, units, domain_room = best[2]
+                    same = min(best[1], clearing.cheapest(domain_room, units) or best[1], key=_cost_of)
+                    best, final = (keyed(same, best[2]), same, best[2]), True
+                key = keyed(found, candidate)
+                if best is None or key < best[0]:
+                    best, final = (key, found, candidate), tries
         if best is None:
             return None
         _, found, (_, domain, units, domain_room) = best
         exact = clearing.exact and not (clearing.tried is not None and clearing.tried.spent)
-        if not exact:
-            with self._trials.keeping():
+        with self._trials.keeping():
+            if not exact:
                 found = clearing.reprieved(domain_room, units, found)
+            elif not final:
+                found = min(found, clearing.cheapest(domain_room, units) or found, key=_cost_of)
         placed = self._fits(victims, found.units) or ()
         choice = DomainChoice(
             tree=self.tree, domain=domain, cost=found.cost, units=found.units, placed=placed, exact=exact
@@ -201,7 +216,7 @@ class GangQuestion:
     ) -> Iterator[DomainCandidate]:
         """The same domains without those that can't hold the gang even if all goes there that may go."""
         yield from islice(candidates, AT_ONCE)
-        leaving = pods_of_leaving(victims)
+        leaving = victims.pods_leaving
         while batch := list(islice(candidates, TOGETHER)):
             gone = dict.fromkeys(one for _, _, units, _ in batch for unit in units for one in unit.pods)
             pods = (*leaving, *(victims.running.pods[one] for one in gone))
@@ -213,11 +228,9 @@ class GangQuestion:
         """What clearing each domain would cost, or why that does not help; the cheapest first."""
         tree, level = self.tree, self.level
         search = None if victims is None else self._search(victims)
-        empty = whatever_goes(self._tools.cluster, self.rows, self.kinds)
-        could = (
-            [] if search is None else [DomainCounts(tree, counts).of(level) for counts in search.room.could]
-        )
-        ever = [DomainCounts(tree, counts).of(level) for counts in empty]
+        empty = whatever_goes(self._tools.cluster, self.kinds)
+        could = [] if search is None else [of_domains(tree, level, counts) for counts in search.room.could]
+        ever = [of_domains(tree, level, counts) for counts in empty]
         known: dict[int, DomainCost] = {}
         if search is not None and victims is not None:
             for _, domain, units, domain_room in list(search.in_order())[:EXPLAINED]:
@@ -245,16 +258,15 @@ class GangQuestion:
         path = self.tree.path(domain)
         clearing = search.clearing
         clearing.tried = None
-        clearing.nodes = 0
-        found = clearing.cheapest(domain_room, units, None)
+        found = clearing.cheapest(domain_room, units)
         if found is None:
             why = "a PodDisruptionBudget forbids it" if units and not clearing.soft else "not enough even so"
             return DomainCost(path=path, why_not=why)
         if self._tried < TRIALS and self._fits(victims, found.units) is None:
             # More must go than for room alone.
-            clearing.tried, clearing.nodes = self._tried_sets(victims), 0
+            clearing.tried = self._tried_sets(victims)
             with self._trials.keeping():
-                found = clearing.cheapest(domain_room, units, None)
+                found = clearing.cheapest(domain_room, units)
             if found is None:
                 spent = clearing.tried.spent
                 why = "not worked out" if spent else "a filter refuses it even so"
@@ -284,15 +296,15 @@ class GangQuestion:
             return True
         gone = np.asarray([one for unit in found.units for one in unit.pods], dtype=np.intp)
         first, end = tree.within(domain, level)
-        after = room_of(self._tools.cluster, victims.running, self.rows, self.kinds, victims.leaving, gone)
+        after = room_of(victims.running, self.kinds, victims.leaving, gone)
         enough = np.ones(end - first, dtype=np.bool_)
         for kind, counts in zip(self.kinds, after.could, strict=True):
-            enough &= DomainCounts(tree, counts).of(level)[first:end] >= kind.wanted
+            enough &= of_domains(tree, level, counts)[first:end] >= kind.wanted
         return bool(enough.any())
 
     def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the gang goes without these pods and all that leaves anyway; None: it does not fit."""
-        return self._trials.place(self._gang, (*pods_of_leaving(victims), *pods))
+        return self._trials.place(self._gang, (*victims.pods_leaving, *pods))
 
     def _fits(self, victims: Victims, units: Sequence[VictimUnit]) -> tuple[Placed, ...] | None:
         """Where the gang goes without these units and all that leaves anyway; None: it does not fit."""
@@ -321,17 +333,17 @@ class _Search(Struct, frozen=True, eq=False):
         kinds, level = self.question.kinds, self.question.level
         lacks = [kind.wanted - counts[self.domains] for kind, counts in zip(kinds, self.fits, strict=True)]
         bounds = self.units.bounds(self.domains, lacks)
-        for bound, index in sorted(zip(bounds, self.domains.tolist(), strict=True)):
+        places = range(len(bounds))
+        for bound, index, place in sorted(zip(bounds, self.domains.tolist(), places, strict=True)):
             units, slots = self.units.of(index)
             units += self.units.owners_of(index)
-            domain_room = DomainRoom(
-                [kind.wanted for kind in kinds],
-                [int(counts[index]) for counts in self.fits],
-                [kind.asks for kind in kinds],
-                self.units.free_on(slots),
-                lambda kind, slot: bool(kinds[kind].usable[slot]),
-            )
+            lacking = [int(lack[place]) for lack in lacks]
+            domain_room = DomainRoom(kinds, lacking, self.units.free_on(slots))
             yield bound, ROOT if level == ROOT_LEVEL else Domain(level, index), units, domain_room
+
+
+def _cost_of(found: FoundVictims) -> EvictionCost:
+    return found.cost
 
 
 def _undivided(layer: TreeLayer, pods: int) -> bool:

@@ -6,32 +6,46 @@ minimum; a node without victims of gangs that are broken comes before one with s
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from heapq import merge
-from itertools import islice
+from itertools import islice, pairwise
+from math import inf, isfinite
 from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
-from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Ints
+from closeby.objects.arrays import Bools, Ints, Scores
 from closeby.objects.pods import Pod
 from closeby.objects.words import NaturalKey, natural_key
+from closeby.scheduling.intake.budgets import SEVERAL
 from closeby.scheduling.placing.tools import Placed, Tools
-from closeby.scheduling.preempting.clearing import Clearing, FoundVictims
-from closeby.scheduling.preempting.domain_room import DomainRoom
+from closeby.scheduling.preempting.clearing import (
+    AT_ONCE,
+    TOGETHER,
+    Clearing,
+    FoundVictims,
+    most_trials,
+)
 from closeby.scheduling.preempting.domains import COUNTED, with_kept
-from closeby.scheduling.preempting.node_ranking import NodeRanking
-from closeby.scheduling.preempting.node_room import NodeRoom, PodKind, kinds_of, room_of, whatever_goes
+from closeby.scheduling.preempting.node_room import (
+    DomainRoom,
+    NodeRoom,
+    kinds_of,
+    room_of,
+    whatever_goes,
+)
 from closeby.scheduling.preempting.protected import ProtectedPods
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost
-from closeby.scheduling.preempting.running_pods import RunningPods
 from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.tried_sets import AT_ONCE, TOGETHER, TriedSets, most_trials
-from closeby.scheduling.preempting.units import VictimUnit
-from closeby.scheduling.preempting.victims import Units, Victims, in_order, pods_of, pods_of_leaving
+from closeby.scheduling.preempting.units import (
+    Units,
+    Victims,
+    VictimUnit,
+    in_order,
+    pods_of,
+    rank_in,
+    sum_before,
+)
 from closeby.topology.tree import Tree
 
 #: Nodes of which the cost is shown in an explanation.
@@ -75,18 +89,18 @@ class PodQuestion:
         self._pod = pod
         self.tree = tools.topologies.flat()
         demand = tools.table.shares((pod,))
-        self.rows, self.kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
+        self.kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
 
     def holding(self) -> bool:
         """Whether some node would hold the pod if nothing ran there."""
-        return any(bool(fits.any()) for fits in whatever_goes(self._tools.cluster, self.rows, self.kinds))
+        return any(bool(fits.any()) for fits in whatever_goes(self._tools.cluster, self.kinds))
 
     def best(self, victims: Victims) -> NodeChoice | None:
         """The node that costs the least to clear; None where no victims are enough.
 
         Where a filter refuses who would have to go for room alone, others on the node may have to go too.
         """
-        leaving = pods_of_leaving(victims)
+        leaving = victims.pods_leaving
         nodes, most = self._nodes(victims), most_trials(self._tools.cluster.node_count)
         #: Nodes of which more must go than for room: they come by what that costs.
         dearer: list[tuple[NodeCandidate, tuple[Placed, ...]]] = []
@@ -107,7 +121,7 @@ class PodQuestion:
         """Nodes in order without those that refuse the pod even if all goes there that may go."""
         candidates = nodes.in_order()
         yield from islice(candidates, AT_ONCE)
-        running, leaving = victims.running, pods_of_leaving(victims)
+        running, leaving = victims.running, victims.pods_leaving
         while batch := list(islice(candidates, TOGETHER)):
             there = np.isin(running.slots[victims.pods], [one.slot for one in batch])
             holders = np.unique(running.holder_of[victims.pods[there]])
@@ -124,12 +138,12 @@ class PodQuestion:
 
     def _places_on(self, victims: Victims) -> Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None]:
         """Where the pod goes without some units and all that leaves anyway."""
-        leaving = pods_of_leaving(victims)
+        leaving = victims.pods_leaving
         return lambda units: self._trials.place(self._pod, (*leaving, *pods_of(victims.running, units)))
 
     def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the pod goes without these pods and all that leaves anyway; None: it does not fit."""
-        return self._trials.place(self._pod, (*pods_of_leaving(victims), *pods))
+        return self._trials.place(self._pod, (*victims.pods_leaving, *pods))
 
     def table(self, victims: Victims | None, protected: ProtectedPods) -> tuple[DomainCost, ...]:
         """What clearing each node would cost, the cheapest first, and then why that does not help."""
@@ -137,13 +151,13 @@ class PodQuestion:
         kept = protected.by_domain(tree, tree.node_level)
         known: dict[int, DomainCost] = {}
         if victims is not None:
-            for one in islice(self.in_order(victims), EXPLAINED):
+            for one in islice(self._nodes(victims).in_order(), EXPLAINED):
                 gone = in_order(pods_of(victims.running, one.units))
                 path = (cluster.node_at(one.slot).name,)
                 known[one.slot] = DomainCost(path=path, cost=one.cost, victims=gone)
         others: list[tuple[NaturalKey, int]] = []
         if len(known) < EXPLAINED:
-            holding = np.flatnonzero(whatever_goes(cluster, self.rows, self.kinds)[0] > 0).tolist()
+            holding = np.flatnonzero(whatever_goes(cluster, self.kinds)[0] > 0).tolist()
             others = sorted(
                 (natural_key(cluster.node_at(slot).name), slot) for slot in holding if slot not in known
             )
@@ -153,64 +167,80 @@ class PodQuestion:
         places = {slot: place.index for slot in known if (place := tree.node_domain(slot)) is not None}
         return tuple(with_kept(one, kept.get(places[slot])) for slot, one in known.items())
 
-    def in_order(self, victims: Victims, *, one_by_one: bool = False) -> Iterator[NodeCandidate]:
-        """The nodes that may be cleared, the best first; ``one_by_one`` compares each by its exact cost."""
-        return self._nodes(victims).in_order(one_by_one=one_by_one)
-
     def _nodes(self, victims: Victims) -> "_Nodes":
-        running, cluster = victims.running, self._tools.cluster
-        room = room_of(cluster, running, self.rows, self.kinds, victims.leaving, victims.pods)
-        clearing = Clearing.among(victims, soft=self.soft)
+        room = room_of(victims.running, self.kinds, victims.leaving, victims.pods)
         owned = self._trials.owners(self._pod)
         units = Units(victims, room, self.tree, self.tree.node_level, owned)
-        return _Nodes(cluster, self.tree, self.kinds[0], victims, room, units, clearing, self._trials)
+        return _Nodes(self.tree, victims, room, units, Clearing(victims, self._trials, soft=self.soft))
 
 
-class _Nodes(NamedTuple):
-    """All nodes that one pod may clear."""
+class _Going(NamedTuple):
+    """Who must go on nodes where the rule alone says it: slot, holder and index of the entry of each."""
 
-    cluster: Cluster
-    tree: Tree
-    kind: PodKind
-    victims: Victims
-    room: NodeRoom
-    units: Units
-    clearing: Clearing
-    trials: PreemptionTrials
+    slots: Ints
+    holders: Ints
+    entries: Ints
 
-    def in_order(self, *, one_by_one: bool = False) -> Iterator[NodeCandidate]:
-        """Those that may be cleared, the best first; ``one_by_one`` compares each by its exact cost."""
-        if one_by_one:
-            return iter(sorted(self._judged(np.flatnonzero(self.room.could[0] > 0)), key=_key_of))
-        ranking = NodeRanking(self.victims, self.room, self.units, soft=self.clearing.soft)
-        ranked = (
-            one
-            for slots, rough in ranking.groups()
-            for one in (sorted(self._judged(slots), key=_key_of) if rough else self._judged(slots))
-        )
-        return merge(sorted(self._judged(ranking.others), key=_key_of), ranked, key=_key_of)
+
+class _Nodes:
+    """All nodes that one pod may clear, compared at once."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        victims: Victims,
+        room: NodeRoom,
+        units: Units,
+        clearing: Clearing,
+    ) -> None:
+        self._tree = tree
+        self._victims = victims
+        self._running = running = victims.running
+        self._room = room
+        self._units = units
+        self._entries = entries = units.entries
+        self._clearing = clearing
+        candidates = room.could[0] > 0
+        left = np.zeros(len(candidates), dtype=np.bool_)
+        # Members that may go one by one give a node several ways; so do gangs under several budgets.
+        left[running.slots[victims.pods[victims.single[victims.pods]]]] = True
+        if running.covered:
+            left[entries.slots[running.holder_budget[0][entries.holders] == SEVERAL]] = True
+        #: Nodes of which it is searched who goes, and those where that follows from upstream's rule.
+        self._others: Ints = np.flatnonzero(candidates & left)
+        self._simple: Bools = candidates & ~left
+
+    def in_order(self) -> Iterator[NodeCandidate]:
+        """Those that may be cleared, the best first."""
+        others = filter(None, map(self._searched, self._others.tolist()))
+        return merge(sorted(others, key=_key_of), self._by_rule(), key=_key_of)
 
     def reprieved(self, one: NodeCandidate) -> NodeCandidate:
         """The same without what is not needed, where the search for the cheapest took short cuts."""
-        units, shared = self.units.of(self._place(one.slot))
-        if self.clearing.exact or not _some_alone(units):
+        units, shared = self._units.of(self._place(one.slot))
+        if self._clearing.exact or not _some_alone(units):
             return one
         found = FoundVictims(one.cost, one.units)
-        spared = self.clearing.reprieved(self._domain_room(one.slot, shared), units, found)
-        return self._candidate(one.slot, spared.units)
+        return self._candidate(
+            one.slot, self._clearing.reprieved(self._domain_room(one.slot, shared), units, found).units
+        )
 
     def by_trials(
         self, slot: int, places: Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None]
     ) -> tuple[NodeCandidate, tuple[Placed, ...]] | None:
         """Who must go on a node as all filters see it, and where the pod is then; None if it never fits."""
-        units, shared = self.units.of(self._place(slot))
+        units, shared = self._units.of(self._place(slot))
         units += self.owners_of(slot)
         if _some_alone(units):
-            tried = TriedSets(places, self.trials, self.cluster.capacity, monotone=True)
-            with self.trials.keeping():
-                found = self._cheapest(self._domain_room(slot, shared), units, tried)
-            placed = None if found is None else places(found)
-            return None if found is None or placed is None else (self._candidate(slot, found), placed)
+            clearing, room = self._clearing.with_trials(places), self._domain_room
+            with clearing.trials.keeping():
+                found = clearing.cheapest(room(slot, shared), units)
+                if found is not None and not clearing.exact:
+                    found = clearing.reprieved(room(slot, shared), units, found)
+            placed = None if found is None else places(found.units)
+            if found is None or placed is None:
+                return None
+            return self._candidate(slot, found.units), placed
         gone = self._in_turn(units)
         placed = places(gone)
         if placed is None:
@@ -220,117 +250,229 @@ class _Nodes(NamedTuple):
             left = places(rest)
             if left is not None:
                 gone, placed = rest, left
-        return self._candidate(slot, tuple(gone)), placed
+        return self._candidate(slot, gone), placed
 
     def owners_of(self, slot: int) -> list[VictimUnit]:
         """The units on other nodes whose gangs have a domain around a node for themselves."""
-        return self.units.owners_of(self._place(slot))
+        return self._units.owners_of(self._place(slot))
 
     def _place(self, slot: int) -> int:
-        place = self.tree.node_domain(slot)
+        place = self._tree.node_domain(slot)
         assert place is not None, "each node has its place in the flat tree"
         return place.index
 
-    def _judged(self, slots: Ints) -> Iterator[NodeCandidate]:
-        """Nodes with who must go, without those where all that may go is not enough."""
-        for slot in slots.tolist():
-            units, shared = self.units.of(self._place(slot))
-            domain_room = self._domain_room(slot, shared)
-            kept = self._needed(domain_room, units)
-            if kept is not None:
-                yield self._candidate(slot, kept)
-
     def _domain_room(self, slot: int, shared: set[int]) -> DomainRoom:
-        return DomainRoom(
-            [1],
-            [int(self.room.fits[0][slot])],
-            [self.kind.asks],
-            self.units.free_on(shared),
-            lambda _, __: True,
-        )
+        lack = 1 - int(self._room.fits[0][slot])
+        return DomainRoom(self._room.kinds, (lack,), self._units.free_on(shared))
 
-    def _candidate(self, slot: int, units: tuple[VictimUnit, ...]) -> NodeCandidate:
-        cost = self.clearing.costs(units)
-        name = natural_key(self.cluster.node_at(slot).name)
-        return NodeCandidate((self._key(units, cost), name), slot, units, cost)
+    def _candidate(self, slot: int, units: Sequence[VictimUnit]) -> NodeCandidate:
+        cost = self._clearing.cost(units)
+        name = natural_key(self._running.cluster.node_at(slot).name)
+        return NodeCandidate((self._key(units, cost), name), slot, tuple(units), cost)
 
-    def _needed(self, domain_room: DomainRoom, units: Sequence[VictimUnit]) -> tuple[VictimUnit, ...] | None:
-        """The units of a node that must go; None where all of them are not enough.
+    def _key(self, units: Sequence[VictimUnit], cost: EvictionCost) -> _Key:
+        """Upstream's order among nodes where no gang is broken; the order of costs among the others."""
+        running = self._running
+        first = cost.last_choice, cost.pdb_violations, cost.highest, cost.slow, cost.gangs_broken
+        if cost.gangs_broken:
+            return *first, cost
+        gone = [one for unit in units for one in unit.pods]
+        # As upstream: a sum of priorities of which each counts as more than 0, and the latest start.
+        total = int((running.priorities[gone] + (1 << 31)).sum())
+        started = running.started[gone][running.priorities[gone] == cost.highest]
+        latest = -float(started[np.isfinite(started)].min(initial=inf))
+        return *first, (total, cost.pods, latest if isfinite(latest) else 0.0)
 
-        By upstream's rule, or where members of a gang may go one by one, which upstream does not know, those
-        that cost the least.
-        """
-        return (
-            self._cheapest(domain_room, units) if _some_alone(units) else self._reprieved(domain_room, units)
-        )
-
-    def _cheapest(
-        self, domain_room: DomainRoom, units: Sequence[VictimUnit], tried: TriedSets | None = None
-    ) -> tuple[VictimUnit, ...] | None:
-        """The units that cost the least and are enough; ``tried`` knows more than the arithmetic."""
-        clearing = (
-            self.clearing if tried is None else replace(self.clearing, tried=tried, nodes=0, exact=True)
-        )
-        found = clearing.cheapest(domain_room, units, None)
-        if found is not None and tried is not None and not clearing.exact:
-            found = clearing.reprieved(domain_room, units, found)
-        return None if found is None else found.units
+    def _searched(self, slot: int) -> NodeCandidate | None:
+        """A node where those go that cost the least; None where all that may go is not enough."""
+        units, shared = self._units.of(self._place(slot))
+        found = self._clearing.cheapest(self._domain_room(slot, shared), units)
+        return None if found is None else self._candidate(slot, found.units)
 
     def _in_turn(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
         """The units that may go, in the order in which they may stay: those first that a budget protects."""
-        left = list(self.victims.allowed)
+        left, ranks = list(self._victims.allowed), self._running.holder_importance
         violating: list[VictimUnit] = []
         others: list[VictimUnit] = []
-        for unit in sorted(units, key=partial(_importance, self.victims.running)):
+        for unit in sorted(units, key=lambda one: (ranks[one.holder], one.name)):
             breaks = False
             for budget, pods in unit.budgets:
                 left[budget] -= pods
                 breaks = breaks or left[budget] < 0
             (violating if breaks else others).append(unit)
-        going = [*violating, *others] if self.clearing.soft else others
+        going = [*violating, *others] if self._clearing.soft else others
         return sorted(going, key=lambda unit: -unit.last_choice)
 
-    def _reprieved(
-        self, domain_room: DomainRoom, units: Sequence[VictimUnit]
-    ) -> tuple[VictimUnit, ...] | None:
-        gone = self._in_turn(units)
-        for unit in gone:
-            domain_room.free(unit)
-        enough = domain_room.enough
-        kept: list[VictimUnit] = []
-        for unit in gone:
-            domain_room.free(unit, -1)
-            if not enough or not domain_room.enough:
-                domain_room.free(unit)
-                kept.append(unit)
-        for unit in kept:
-            domain_room.free(unit, -1)
-        return tuple(kept) if enough else None
+    # All nodes at once
 
-    def _key(self, units: Sequence[VictimUnit], cost: EvictionCost) -> _Key:
-        """Upstream's order among nodes where no gang is broken; the order of costs among the others."""
-        running = self.victims.running
-        first = cost.last_choice, cost.pdb_violations, cost.highest, cost.slow, cost.gangs_broken
-        if cost.gangs_broken:
-            return *first, cost
-        # As upstream: a sum of priorities of which each counts as more than 0, and the latest start.
-        total = sum(int(running.priorities[one]) + (1 << 31) for unit in units for one in unit.pods)
-        top = [
-            float(running.started[one])
-            for unit in units
-            for one in unit.pods
-            if running.priorities[one] == cost.highest and np.isfinite(running.started[one])
+    def _by_rule(self) -> Iterator[NodeCandidate]:
+        """The nodes where upstream's rule says who goes, the best first."""
+        going, enough = self._going()
+        slots = np.flatnonzero(self._simple & enough)
+        columns = self._columns(going, slots)
+        order = np.lexsort((self._victims.name_ranks()[slots], *reversed(columns)))
+        for slot in slots[order].tolist():
+            first, end = np.searchsorted(going.slots, (slot, slot + 1)).tolist()
+            chosen = set(going.holders[first:end].tolist())
+            units, _ = self._units.of(self._place(slot))
+            yield self._candidate(slot, [unit for unit in units if unit.holder in chosen])
+
+    def _going(self) -> tuple[_Going, Bools]:
+        """Who must go on each node, by slot, and where all that may go is enough.
+
+        All of lower priority go, and then stay, the most important first, as long as that is enough.
+        """
+        entries, room = self._entries, self._room
+        asks = np.asarray(room.kinds[0].demand.amounts, dtype=np.int64)[:, None]
+        # Of what is enough on every node nothing has to come free.
+        short = np.flatnonzero(((room.free < asks) & (asks > 0) & self._simple).any(axis=1))
+        asks = asks[short]
+        chosen = np.flatnonzero(self._simple[entries.slots] & self._victims.whole[entries.holders])
+        chosen = chosen[self._by_importance(chosen)]
+        slots, holders = entries.slots[chosen], entries.holders[chosen]
+        violating = self._violating(slots, holders)
+        if not self._clearing.soft:
+            chosen, slots, holders = chosen[~violating], slots[~violating], holders[~violating]
+        elif violating.any():
+            last_choice = self._running.holder_last_choice[holders]
+            order = np.lexsort((np.arange(len(slots)), ~violating, -last_choice, slots))
+            chosen, slots, holders = chosen[order], slots[order], holders[order]
+        free, freed = room.free[short], entries.freed[short][:, chosen]
+        for row, amounts in enumerate(freed):
+            np.add.at(free[row], slots, amounts)
+        enough: Bools = np.all(free >= asks, axis=0)
+        inside = enough[slots]
+        if not inside.all():
+            chosen, slots, holders, freed = chosen[inside], slots[inside], holders[inside], freed[:, inside]
+        goes = np.zeros(len(chosen), dtype=np.bool_)
+        step = rank_in(slots)
+        by_step = np.argsort(step, kind="stable")
+        bounds = np.searchsorted(step[by_step], range(int(step.max(initial=-1)) + 2)).tolist()
+        for first, end in pairwise(bounds):
+            here = by_step[first:end]
+            at = slots[here]
+            after = free[:, at] - freed[:, here]
+            stays: Bools = np.all(after >= asks, axis=0)
+            free[:, at[stays]] = after[:, stays]
+            goes[here[~stays]] = True
+        return _Going(slots[goes], holders[goes], chosen[goes]), enough
+
+    def _by_importance(self, chosen: Ints) -> Ints:
+        """The order of some entries by node, the most important first."""
+        running, entries = self._running, self._entries
+        slots, holders = entries.slots[chosen], entries.holders[chosen]
+        ranks = running.holder_importance
+        keys = slots * (int(ranks.max(initial=0)) + 1) + ranks[holders]
+        order = np.argsort(keys, kind="stable")
+        same = keys[order][1:] == keys[order][:-1]
+        if not same.any() or self._alike(chosen[order], same):
+            return order
+        return np.lexsort((self._names(holders), keys))
+
+    def _alike(self, chosen: Ints, same: Bools) -> bool:
+        """Whether it makes no difference which of two neighbours that are as important comes first."""
+        running, entries = self._running, self._entries
+        holders = entries.holders[chosen]
+        columns: list[Ints | Scores] = [*entries.freed[:, chosen]]
+        columns.append(running.holder_lost[holders])
+        columns += [running.holder_accelerators[holders], running.holder_pods[holders]]
+        columns += [running.holder_budget[0][holders], running.holder_weight[holders]]
+        columns += [running.holder_grace[holders], running.holder_last_choice[holders]]
+        if running.holder_gang[holders].any():
+            return False
+        return all(bool((column[1:] == column[:-1])[same].all()) for column in columns)
+
+    def _names(self, holders: Ints) -> Ints:
+        """The place of each holder in the order of names."""
+        numbers, of = np.unique(holders, return_inverse=True)
+        names = [self._running.name_of(number) for number in numbers.tolist()]
+        ranks = np.empty(len(names), dtype=np.intp)
+        ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        return ranks[of]
+
+    def _violating(self, slots: Ints, holders: Ints) -> Bools:
+        """Which of the entries, in order of importance, a budget forbids to go with those before them."""
+        found = np.zeros(len(slots), dtype=np.bool_)
+        if not self._running.covered or not len(slots):
+            return found
+        budgets, pods = self._running.holder_budget
+        covered = np.flatnonzero(budgets[holders] >= 0)
+        which, count = budgets[holders[covered]], pods[holders[covered]]
+        order = np.lexsort((covered, which, slots[covered]))
+        keys = slots[covered][order] * (int(which.max(initial=0)) + 1) + which[order]
+        groups = np.unique(keys, return_inverse=True)[1]
+        before = sum_before(groups, count[order], int(groups.max(initial=-1)) + 1)
+        allowed = np.asarray(self._victims.allowed, dtype=np.intp)
+        found[covered[order]] = before + count[order] > allowed[which[order]]
+        return found
+
+    def _violations(self, going: _Going, capacity: int) -> Ints:
+        """By slot: victims whose eviction budgets do not allow."""
+        found = np.zeros(capacity, dtype=np.intp)
+        if not self._running.covered or not len(going.slots):
+            return found
+        budgets, pods = self._running.holder_budget
+        covered = budgets[going.holders] >= 0
+        slots, which = going.slots[covered], budgets[going.holders[covered]]
+        allowed = np.asarray(self._victims.allowed, dtype=np.intp)
+        keys, of = np.unique(slots * len(allowed) + which, return_inverse=True)
+        gone = np.bincount(of, weights=pods[going.holders[covered]], minlength=len(keys)).astype(np.intp)
+        over = np.maximum(gone - allowed[keys % len(allowed)], 0)
+        np.add.at(found, keys // len(allowed), over)
+        return found
+
+    def _columns(self, going: _Going, slots: Ints) -> list[Scores | Ints]:
+        """By what the nodes are compared, in order: as in the key of a candidate."""
+        running, entries, capacity = self._running, self._entries, len(self._simple)
+        at, holders = going.slots, going.holders
+
+        def total(values: Ints | Scores) -> Scores:
+            summed = np.bincount(at, weights=values.astype(np.float64), minlength=capacity)[slots]
+            return summed.astype(np.float64)
+
+        def most(values: Ints | Bools, nothing: float) -> Scores:
+            found = np.full(capacity, nothing)
+            np.maximum.at(found, at, values)
+            return found
+
+        highest = most(running.holder_priority[holders], -np.inf)
+        first = np.full(capacity, np.inf)
+        top = running.holder_priority[holders] == highest[at]
+        np.minimum.at(first, at[top], running.holder_started[holders[top]])
+        latest = np.where(np.isfinite(first), -first, 0.0)[slots]
+        broken = total(running.holder_gang[holders].astype(np.intp))
+        heavy, pods = running.holder_accelerators[holders], total(running.holder_pods[holders])
+        inside = entries.accelerators[going.entries]
+        gang = broken > 0
+        return [
+            most(running.holder_last_choice[holders], 0)[slots],
+            self._violations(going, capacity)[slots],
+            highest[slots],
+            most(running.holder_slow[holders], 0)[slots],
+            broken,
+            np.where(gang, total(running.holder_lost[holders]), total(running.holder_weight[holders])),
+            np.where(gang, total(heavy), pods),
+            np.where(gang, total(heavy - inside), latest),
+            np.where(gang, most(running.holder_grace[holders], 0)[slots], 0),
+            np.where(gang, pods, 0),
+            np.where(gang, self._partly_free(going, capacity)[slots], 0),
         ]
-        latest = -min(top) if top else 0.0
-        return *first, (total, cost.pods, latest)
+
+    def _partly_free(self, going: _Going, capacity: int) -> Ints:
+        """By slot: nodes that lose a pod to it and keep another one."""
+        entries = self._entries  # By holder, and for each by slot.
+        first, end = np.searchsorted(entries.holders, (going.holders, going.holders + 1))
+        counts = end - first
+        ends = counts.cumsum()
+        all_of = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - ends + counts, counts)
+        keys, of = np.unique(
+            np.repeat(going.slots, counts) * capacity + entries.slots[all_of], return_inverse=True
+        )
+        gone = np.bincount(of, weights=entries.pods[all_of], minlength=len(keys))
+        partly = keys[gone < self._clearing.held[keys % capacity]]
+        return np.bincount(partly // capacity, minlength=capacity)
 
 
 def _some_alone(units: Sequence[VictimUnit]) -> bool:
     """Whether members of a gang may go one by one."""
     return any(not unit.whole for unit in units)
-
-
-def _importance(running: RunningPods, unit: VictimUnit) -> tuple[object, ...]:
-    """Those first that stay: the last choice, then by priority, a long grace, gangs before pods, by start."""
-    started = float(running.started[list(unit.pods)].min())
-    return -unit.last_choice, -unit.priority, not unit.slow, not unit.gang, started, unit.name

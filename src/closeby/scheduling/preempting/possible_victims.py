@@ -16,9 +16,9 @@ from closeby.scheduling.preempting.circles import Evictions
 from closeby.scheduling.preempting.plans import Plans
 from closeby.scheduling.preempting.protected import ProtectedPods, WhoAsks
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
+from closeby.scheduling.preempting.running_columns import RunningColumns
 from closeby.scheduling.preempting.running_pods import RunningPods, owner_of
-from closeby.scheduling.preempting.victim_columns import VictimColumns
-from closeby.scheduling.preempting.victims import Restrictions, Victims, victims_of
+from closeby.scheduling.preempting.units import Victims
 
 #: Seconds for which no plan counts on a pod that could not be evicted.
 _STUCK: Final = 600.0
@@ -43,7 +43,7 @@ class PossibleVictims:
         self._runtime = rule.runtime
         self._plans = plans
         self._evictions = evictions
-        self._columns = VictimColumns(tools.cluster, state, rule, whose)
+        self._columns = RunningColumns(tools.cluster, state, rule, whose)
         #: uids of pods that were to go and did not, and until when no plan counts on them again.
         self.stuck: dict[str, float] = {}
         #: Owners and namespaces of pods that were evicted and did not end, and until when that counts.
@@ -84,23 +84,38 @@ class PossibleVictims:
         lowest = self.lowest()
         if lowest is None or lowest >= priority:
             return None
-        planned = self._plans.planned(priority)
-        whole, barred = self.running(), self._tools.reserved.kept
-        running = self._with_last_choices(whole.with_leaving(whole.rows_of(planned)))
-        if barred is not None and len(barred) < self._tools.cluster.capacity:
-            barred = np.append(barred, np.zeros(self._tools.cluster.capacity - len(barred), dtype=np.bool_))
-        limited = Restrictions(
-            shielded=self._evictions.shielded(running, priority, self._now),
-            planned=planned,
-            barred=barred,
-            stuck=self._stuck(),
+        planned, everyone = self._plans.planned(priority), self.running()
+        running = self._with_last_choices(everyone.with_leaving(everyone.rows_of(planned)))
+        count, holder_of = len(running.pods), running.holder_of
+        gone, stay = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+        gone[running.rows_of(planned)] = True
+        stay[running.rows_of(self._stuck())] = True
+        below = running.priorities < priority
+        leaving = gone | (running.terminating & below & ~stay)
+        may = running.evictable & below & ~leaving & ~running.terminating & ~stay
+        held = np.zeros(len(running.holders), dtype=np.bool_)
+        held[list(self._evictions.shielded(running, priority, self._now))] = True
+        if key in running.gangs:  # Members of the gang itself never go.
+            held[running.gangs[key]] = True
+        may &= ~held[holder_of]
+        # A gang goes as a whole only if each of its pods may go, and none of them is to stay as its minimum.
+        kept = np.bincount(holder_of[~may & ~leaving & ~running.terminating], minlength=len(running.holders))
+        whole = (kept == 0) & ~held & ~running.never_whole
+        barred = self._tools.reserved.kept
+        if barred is not None:  # What goes anyway on nodes that the item must keep off does not matter.
+            there = running.slots < len(barred)
+            leaving[there] &= ~barred[running.slots[there]]
+        single = may & running.divisible[holder_of]
+        victims = Victims(
+            running=running,
+            pods=np.flatnonzero(may & (whole[holder_of] | single)),
+            leaving=np.flatnonzero(leaving),
+            single=single,
+            whole=whole,
             allowed=self._allowed(running, priority),
             name_ranks=self.name_ranks,
         )
-        victims = victims_of(running, priority, key, limited)
-        if not len(victims.pods) and not len(victims.leaving):
-            return None
-        return victims
+        return victims if len(victims.pods) or len(victims.leaving) else None
 
     def lowest(self) -> int | None:
         """The lowest priority of a pod that holds a node; None without any."""

@@ -17,7 +17,7 @@ from closeby.scheduling.preempting.protected import NAMED, WhoAsks
 from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption
 from closeby.scheduling.preempting.rule import Preempts
 from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.victims import Victims, in_order, pods_of
+from closeby.scheduling.preempting.units import Victims, in_order, pods_of
 from closeby.topology.tree import ROOT_LEVEL
 
 #: Pods that are being deleted, of which it is tried whether their end is needed.

@@ -8,8 +8,9 @@ import numpy as np
 from closeby.objects.arrays import Ints
 from closeby.objects.words import natural_key, plural
 from closeby.scheduling.preempting.records import KeptPods
-from closeby.scheduling.preempting.running_pods import Protection, RunningPods
-from closeby.scheduling.preempting.victims import Victims
+from closeby.scheduling.preempting.rule import Protection
+from closeby.scheduling.preempting.running_pods import RunningPods
+from closeby.scheduling.preempting.units import Victims
 from closeby.topology.tree import Tree
 
 #: Gangs and pods that are named for one domain: those with the most pods there.

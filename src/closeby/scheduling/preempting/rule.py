@@ -6,18 +6,27 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from closeby.objects.pods import Pod
+from closeby.objects.groups import POD_SET, PodGroup
+from closeby.objects.pods import DEFAULT_SCHEDULER, Pod, PodSpec, ProtectionRequest
 from closeby.objects.quantities import parse_duration
+from closeby.objects.workloads import is_pinned
+from closeby.reading.decoding.keys import QUEUE_NAME
+from closeby.reading.decoding.preemption_requests import minimum_request, protection_request
 from closeby.scheduling.extension import Handle, PostFilter
+from closeby.scheduling.intake.budgets import NONE, SEVERAL
+from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.plugin_view import CycleState
 
 if TYPE_CHECKING:
     from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
     from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
-    from closeby.scheduling.preempting.victims import Victims
+    from closeby.scheduling.preempting.units import Victims
 
 #: Seconds in which ``maxEvictions`` counts.
 DAY: Final = 86_400.0
+#: What Kueue writes on pods of workloads that it admitted.
+_KUEUE_LABELS: Final = frozenset({POD_SET, QUEUE_NAME, "kueue.x-k8s.io/managed"})
+_KUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
 
 #: Arguments that are spans of time, and how the configuration calls them.
 _SPANS: Final = {
@@ -141,3 +150,85 @@ class Preemptible(Struct, frozen=True, kw_only=True):
     observe: bool = False
     #: The caller reports each eviction (``VictimEvicted``); else victims count as evicted once planned.
     reports: bool = False
+
+
+class Protection(NamedTuple):
+    """Why a pod may not be a victim of any item."""
+
+    #: As in the report.
+    reason: str
+    message: str
+
+
+_NAMESPACE_EXCLUDED: Final = Protection("NamespaceExcluded", "its namespace is excluded")
+_PINNED: Final = Protection("Pinned", "it comes back to its node at once")
+_SEVERAL_BUDGETS: Final = Protection("SeveralBudgets", "several PodDisruptionBudgets cover it")
+_KUEUE: Final = Protection("Kueue", "Kueue admitted it")
+_OTHER_SCHEDULER: Final = Protection("OtherScheduler", "another scheduler has placed it")
+MIN_RUNTIME: Final = Protection("MinRuntime", "it has not run for as long as a victim must")
+
+
+class Protections:
+    """Why pods may not be victims of any item, whatever its priority and however long they have run."""
+
+    def __init__(self, state: SchedulingState, rule: PreemptionRule, whose: Preemptible) -> None:
+        self._state = state
+        self._excluded = whose.excluded_namespaces
+        self._trusted = whose.namespaces if rule.protected_namespaces is None else rule.protected_namespaces
+        self._scheduler = None if rule.victims == "all" else whose.scheduler_name
+
+    def of(self, pod: Pod, budget: int) -> Protection | None:
+        """Why a pod, which ``budget`` covers, may not be a victim at all; None if it may."""
+        if (found := self.by_itself(pod, budget)) is not None:
+            return found
+        group = self._state.group_of(pod)
+        found = None if group is None else self.of_gang(group, ())[0]
+        return _OTHER_SCHEDULER if found is None and not self.is_ours(pod.spec) else found
+
+    def by_itself(self, pod: Pod, budget: int) -> Protection | None:
+        """The same by what the pod says itself."""
+        if pod.namespace in self._excluded:
+            return _NAMESPACE_EXCLUDED
+        if budget == NONE and not (pod.owner or pod.labels or pod.annotations):
+            return None
+        if is_pinned(pod):
+            return _PINNED
+        if budget == SEVERAL and pod.phase != "Pending":
+            return _SEVERAL_BUDGETS
+        if self._trusts(pod.namespace):
+            request = protection_request(pod.annotations, pod.labels)
+            if request is not None and not (request.minimum_only and pod.group is not None):
+                return _on_request(request)
+        if _KUEUE_WORKLOAD in pod.annotations:
+            return _KUEUE
+        return None if _KUEUE_LABELS.isdisjoint(pod.labels) else _KUEUE
+
+    def of_gang(
+        self, group: PodGroup | None, members: Iterable[Pod]
+    ) -> tuple[Protection | None, Protection | None]:
+        """Why no member may be evicted, and why those of the minimum may not: someone asks for that."""
+        if group is not None and group.protected_by is not None and self._trusts(group.namespace):
+            found = _on_request(group.protected_by, of_group=True)
+            if group.protected_by.minimum_only:
+                return None, found
+            return found, self._minimum_of(members)
+        return None, self._minimum_of(members)
+
+    def _minimum_of(self, members: Iterable[Pod]) -> Protection | None:
+        asked = (minimum_request(pod.labels) for pod in members if self._trusts(pod.namespace))
+        request = next((one for one in asked if one is not None), None)
+        return None if request is None else _on_request(request)
+
+    def is_ours(self, spec: PodSpec) -> bool:
+        """Whether such pods are of the scheduler whose pods may be victims."""
+        return self._scheduler is None or (spec.scheduler_name or DEFAULT_SCHEDULER) == self._scheduler
+
+    def _trusts(self, namespace: str) -> bool:
+        """Whether users protect their pods there."""
+        return self._trusted is None or namespace in self._trusted
+
+
+def _on_request(request: ProtectionRequest, *, of_group: bool = False) -> Protection:
+    """Of a pod that says, or whose PodGroup says, that it is not to be evicted."""
+    whose = "its PodGroup" if of_group else "it"
+    return Protection("Annotation", f"{whose} says {request.text}")

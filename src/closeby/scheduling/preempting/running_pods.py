@@ -1,4 +1,4 @@
-"""All pods that hold a node, as possible victims: what they belong to, what they take and what they cost.
+"""The pods that hold a node, as possible victims: what they belong to, what they take and what they cost.
 
 The arrays have one entry per pod, or one per holder: a gang, or a pod by itself.
 """
@@ -6,34 +6,30 @@ The arrays have one entry per pod, or one per holder: a gang, or a pod by itself
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Amounts, Bools, Ints, Scores
-from closeby.objects.groups import POD_SET, PodGroup
-from closeby.objects.pods import Pod, PodSpec, ProtectionRequest, gang_key
-from closeby.objects.workloads import is_pinned
-from closeby.reading.decoding.keys import QUEUE_NAME
-from closeby.reading.decoding.preemption_requests import protection_request
+from closeby.objects.groups import PodGroup
+from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.scheduling.gangs.rosters import leaf_names
 from closeby.scheduling.intake.budgets import NONE, SEVERAL
-from closeby.scheduling.preempting.units import MemberLimits
-
-#: What Kueue writes on pods of workloads that it admitted.
-_KUEUE_LABELS: Final = frozenset({POD_SET, QUEUE_NAME, "kueue.x-k8s.io/managed"})
-_KUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
+from closeby.scheduling.preempting.rule import Protection
 
 
-class Protection(NamedTuple):
-    """Why a pod may not be a victim of any item."""
+class MemberLimits(NamedTuple):
+    """How many members of a gang may go one by one."""
 
-    #: As in the report.
-    reason: str
-    message: str
+    #: More than these break the gang; unless ``singly`` no more may go one by one.
+    surplus: int
+    singly: bool
+    of_leaf: Mapping[str, int]
 
 
 class Holder(Struct, eq=False):
@@ -54,8 +50,9 @@ class Holder(Struct, eq=False):
     surplus: int = 0
     surplus_of: Mapping[str, int] = {}
     singly: bool = False
-    #: Why its minimum may not be evicted; None: it may.
+    #: Why its minimum may not be evicted, and why none of its pods may; None: they may.
     minimum_kept: Protection | None = None
+    kept: Protection | None = None
 
     @property
     def divisible(self) -> bool:
@@ -71,11 +68,6 @@ class Holder(Struct, eq=False):
     def never_whole(self) -> bool:
         """Whether it may not go as a whole, for its minimum stays."""
         return self.minimum_kept is not None and self.surplus < len(self.pods)
-
-    @property
-    def limits(self) -> MemberLimits | None:
-        """How many of its pods may go without the others; None where none may."""
-        return MemberLimits(self.surplus, self.singly, self.surplus_of) if self.divisible else None
 
     def divide(self, group: PodGroup | None, pods: Sequence[Pod]) -> None:
         """Work out which members of a gang are beyond its minimum."""
@@ -101,16 +93,6 @@ class Holder(Struct, eq=False):
         """The leaf of a member, as in ``surplus_of``."""
         leaf = pod.subgroup or ""
         return leaf if leaf in self.surplus_of else ""
-
-
-class Whole(NamedTuple):
-    """What all pods of a holder cost together."""
-
-    pods: tuple[int, ...]
-    lost: float
-    accelerators: int
-    budgets: tuple[tuple[int, int], ...]
-    name: str
 
 
 class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -147,12 +129,6 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     spec_of: Ints
     specs: Sequence[PodSpec]
     index_of: Mapping[str, int]
-    #: By holder: whether some of its pods may go without the others.
-    divisible: Bools
-    #: By holder: whether it may not go as a whole, for its minimum stays.
-    never_whole: Bools
-    #: Of each gang that may lose single members: how many.
-    limits: Mapping[int, MemberLimits]
 
     def rows_of(self, uids: Iterable[str]) -> Ints:
         """The indices of pods, of those that hold a node."""
@@ -163,51 +139,68 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         gangs = {int(one) for one in self.holder_of[rows] if self.holders[one].gang}
         if not gangs:
             return self
-        terminating = self.terminating.copy()
+        terminating, holders = self.terminating.copy(), list(self.holders)
         terminating[rows] = True
-        holders, limits = list(self.holders), dict(self.limits)
-        divisible, never_whole = self.divisible.copy(), self.never_whole.copy()
         for number in gangs:
             holder = holders[number] = replace(self.holders[number])
             holder.pods = [row for row in holder.members if not terminating[row]]
             holder.divide(holder.group, self.pods)
-            divisible[number], never_whole[number] = holder.divisible, holder.never_whole
-            limits.pop(number, None)
-            if holder.limits is not None:
-                limits[number] = holder.limits
-        return replace(
-            self,
-            terminating=terminating,
-            holders=holders,
-            limits=limits,
-            divisible=divisible,
-            never_whole=never_whole,
-        )
+        return replace(self, terminating=terminating, holders=holders)
+
+    @cached_property
+    def limits(self) -> Mapping[int, MemberLimits]:
+        """Of each gang that may lose single members: how many."""
+        found = ((number, self.holders[number]) for number in self.gangs.values())
+        return {
+            number: MemberLimits(one.surplus, one.singly, one.surplus_of)
+            for number, one in found
+            if one.divisible
+        }
+
+    @cached_property
+    def divisible(self) -> Bools:
+        """By holder: whether some of its pods may go without the others."""
+        return self._marked(self.limits)
+
+    @cached_property
+    def never_whole(self) -> Bools:
+        """By holder: whether it may not go as a whole, for its minimum stays."""
+        return self._marked(one for one in self.gangs.values() if self.holders[one].never_whole)
+
+    @cached_property
+    def holder_gang(self) -> Bools:
+        """By holder: whether it is a gang."""
+        return self._marked(self.gangs.values())
 
     @cached_property
     def holder_lost(self) -> Scores:
         """By holder: what is lost with all of it."""
-        return self._of_holders(self.lost)
+        return self._sum(self.lost)
 
     @cached_property
     def holder_accelerators(self) -> Ints:
         """By holder: accelerators of all of it."""
-        return self._of_holders(self.accelerators).astype(np.intp)
+        return self._sum(self.accelerators).astype(np.intp)
 
     @cached_property
     def holder_pods(self) -> Ints:
         """By holder: pods that don't leave anyway."""
-        return self._of_holders(None).astype(np.intp)
+        return self._sum(np.ones(len(self.pods))).astype(np.intp)
+
+    @cached_property
+    def holder_weight(self) -> Scores:
+        """By holder: the sum of its pods' priorities, as upstream sums them, so that each counts."""
+        return self._sum(self.priorities + (1 << 31))
 
     @cached_property
     def holder_priority(self) -> Ints:
         """By holder: its highest priority."""
-        return self._most_of_holders(self.priorities, np.iinfo(np.intp).min)
+        return self._most(self.priorities, np.iinfo(np.intp).min)
 
     @cached_property
     def holder_grace(self) -> Ints:
         """By holder: seconds until all of it is gone."""
-        return self._most_of_holders(self.grace, 0)
+        return self._most(self.grace, 0)
 
     @cached_property
     def holder_slow(self) -> Bools:
@@ -217,15 +210,12 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def holder_last_choice(self) -> Ints:
         """By holder: how surely some of it does not end in time."""
-        return self._most_of_holders(self.last_choice, 0)
+        return self._most(self.last_choice, 0)
 
     @cached_property
     def holder_started(self) -> Scores:
         """By holder: when the first of its pods started that don't leave anyway."""
-        found = np.full(len(self.holders), np.inf)
-        stay = ~self.terminating
-        np.minimum.at(found, self.holder_of[stay], self.started[stay])
-        return found
+        return -self._most(-self.started, -inf)
 
     @cached_property
     def holder_importance(self) -> Ints:
@@ -240,17 +230,6 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         places[order] = np.cumsum(others)
         return places
 
-    def keep_of(self, before: "RunningPods") -> None:
-        """Take over what was worked out at another time about the same pods."""
-        self.__dict__.update(
-            {name: value for name, value in before.__dict__.items() if name != "holder_lost"}
-        )
-
-    @cached_property
-    def holder_weight(self) -> Scores:
-        """By holder: the sum of its pods' priorities, as upstream sums them, so that each counts."""
-        return self._of_holders(self.priorities + (1 << 31))
-
     @cached_property
     def holder_budget(self) -> tuple[Ints, Ints]:
         """By holder: the budget that covers its pods (``NONE``, or ``SEVERAL``), and how many it covers."""
@@ -263,40 +242,25 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         found[(found >= 0) & (found != least)] = SEVERAL
         return found, np.bincount(holders, minlength=count)
 
-    @cached_property
-    def holder_gang(self) -> Bools:
-        """By holder: whether it is a gang."""
+    def _marked(self, numbers: Iterable[int]) -> Bools:
         found = np.zeros(len(self.holders), dtype=np.bool_)
-        found[list(self.gangs.values())] = True
+        found[list(numbers)] = True
         return found
 
-    def _most_of_holders(self, values: Ints, nothing: int) -> Ints:
-        found = np.full(len(self.holders), nothing, dtype=np.intp)
+    def _most(self, values: NDArray[Any], nothing: float) -> NDArray[Any]:
+        found = np.full(len(self.holders), nothing, dtype=values.dtype)
         stay = ~self.terminating
         np.maximum.at(found, self.holder_of[stay], values[stay])
         return found
 
-    def _of_holders(self, weights: Scores | Ints | None) -> Scores:
-        stay = ~self.terminating
-        chosen = None if weights is None else weights[stay]
-        found = np.bincount(self.holder_of[stay], weights=chosen, minlength=len(self.holders))
-        return found.astype(np.float64)
+    def _sum(self, values: NDArray[Any]) -> Scores:
+        stay, count = ~self.terminating, len(self.holders)
+        return np.bincount(self.holder_of[stay], values[stay], minlength=count).astype(np.float64)
 
     def name_of(self, number: int) -> str:
         """The name of a holder: of the gang, or of the pod."""
         holder = self.holders[number]
         return holder.key if holder.gang else self.pods[holder.pods[0]].key
-
-    def whole_of(self, number: int) -> Whole:
-        """All pods of a holder that do not leave anyway."""
-        pods = tuple(self.holders[number].pods)
-        return Whole(
-            pods=pods,
-            lost=float(self.holder_lost[number]),
-            accelerators=int(self.holder_accelerators[number]),
-            budgets=self.budgets_of(pods),
-            name=self.name_of(number),
-        )
 
     @cached_property
     def covered(self) -> bool:
@@ -312,13 +276,9 @@ class RunningPods(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def amounts(self, row: int) -> Amounts:
         """What each pod takes of a resource."""
-        taken = [_taken(self.cluster, spec, row) for spec in self.specs]
+        demands = map(self.cluster.demand, self.specs)
+        taken = [dict(zip(one.rows, one.amounts, strict=True)).get(row, 0) for one in demands]
         return np.asarray(taken, dtype=np.int64)[self.spec_of]
-
-
-def _taken(cluster: Cluster, spec: PodSpec, row: int) -> int:
-    demand = cluster.demand(spec)
-    return sum(amount for at, amount in zip(demand.rows, demand.amounts, strict=True) if at == row)
 
 
 def owner_of(pod: Pod) -> str:
@@ -326,41 +286,3 @@ def owner_of(pod: Pod) -> str:
     if pod.group is not None:
         return gang_key(pod)
     return f"{pod.namespace}/{pod.owner}" if pod.owner else f"pod {pod.key}"
-
-
-NAMESPACE_EXCLUDED: Final = Protection("NamespaceExcluded", "its namespace is excluded")
-PINNED: Final = Protection("Pinned", "it comes back to its node at once")
-SEVERAL_BUDGETS: Final = Protection("SeveralBudgets", "several PodDisruptionBudgets cover it")
-KUEUE: Final = Protection("Kueue", "Kueue admitted it")
-OTHER_SCHEDULER: Final = Protection("OtherScheduler", "another scheduler has placed it")
-MIN_RUNTIME: Final = Protection("MinRuntime", "it has not run for as long as a victim must")
-
-
-def on_request(request: ProtectionRequest, *, of_group: bool = False) -> Protection:
-    """Of a pod that says, or whose PodGroup says, that it is not to be evicted."""
-    whose = "its PodGroup" if of_group else "it"
-    return Protection("Annotation", f"{whose} says {request.text}")
-
-
-def protection(
-    pod: Pod, budget: int, namespaces: Collection[str] | None, excluded: Collection[str]
-) -> Protection | None:
-    """Why a pod may not be a victim at all, by what it says itself; None if it may.
-
-    ``budget`` covers it; pods of ``namespaces`` (None: all) may protect themselves.
-    """
-    if pod.namespace in excluded:
-        return NAMESPACE_EXCLUDED
-    if budget == NONE and not (pod.owner or pod.labels or pod.annotations):
-        return None
-    if is_pinned(pod):
-        return PINNED
-    if budget == SEVERAL and pod.phase != "Pending":
-        return SEVERAL_BUDGETS
-    if namespaces is None or pod.namespace in namespaces:
-        request = protection_request(pod.annotations, pod.labels)
-        if request is not None and not (request.minimum_only and pod.group is not None):
-            return on_request(request)
-    if _KUEUE_WORKLOAD in pod.annotations:
-        return KUEUE
-    return None if _KUEUE_LABELS.isdisjoint(pod.labels) else KUEUE

@@ -22,6 +22,8 @@ from closeby.scheduling.steps import Steps
 #: What the search for one item's victims may cost in trials, and as much again to spare some of them. In
 #: steps of a decision; each pod that is lifted counts as one.
 TRIAL_STEPS: Final = 50_000
+#: Steps of a decision that are about as much work as one of an integer program.
+_OF_PROGRAM: Final = 100
 
 
 class PreemptionTrials:
@@ -36,7 +38,7 @@ class PreemptionTrials:
         #: The pods that are lifted now, and how each is put back.
         self._lifted: list[tuple[Pod, Undo]] = []
         self._keeping = False
-        #: What trials have cost since ``begin``, and before.
+        #: What trials have cost since ``begin``; and before, with what programs have cost.
         self.steps = 0
         self._earlier = 0
 
@@ -45,9 +47,13 @@ class PreemptionTrials:
         self._earlier += self.steps
         self.steps = 0
 
+    def note_solving(self, steps: int) -> None:
+        """An integer program took so many steps of its own."""
+        self._earlier += _OF_PROGRAM * steps
+
     @property
     def all_steps(self) -> int:
-        """What all trials have cost so far."""
+        """What all trials and programs have cost so far."""
         return self._earlier + self.steps
 
     @property

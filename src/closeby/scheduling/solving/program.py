@@ -114,10 +114,11 @@ class Program:
             for total, least, most in zip(sums, self._row_least, self._row_most, strict=True)
         )
 
-    def solve(self, steps: int) -> Solution:
+    def solve(self, steps: int, *, proof: bool = True) -> Solution:
         """The values that cost least, or any where nothing costs; ``steps`` limits the work.
 
         Where the steps do not last for a proof that values cost least, they are given as not ``best``.
+        Without ``proof`` the solver is believed that there are none.
         """
         if self._impossible:
             return Solution(Verdict.INFEASIBLE, _NO_VALUES)
@@ -128,7 +129,8 @@ class Program:
         solver.run()
         status = solver.getModelStatus()
         if status == _INFEASIBLE:
-            verdict = Verdict.INFEASIBLE if self._proven(limit) else Verdict.UNDECIDED
+            proven = not proof or self._proven(limit)
+            verdict = Verdict.INFEASIBLE if proven else Verdict.UNDECIDED
             return Solution(verdict, _NO_VALUES, steps=limit.taken)
         values = _whole(solver.getSolution().col_value)
         if values is None or len(values) != self.size or not self.holds(values):

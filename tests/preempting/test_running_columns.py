@@ -25,8 +25,8 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.fork import Change
 from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
+from closeby.scheduling.preempting.running_columns import RunningColumns
 from closeby.scheduling.preempting.running_pods import RunningPods
-from closeby.scheduling.preempting.victim_columns import VictimColumns
 from tests.preempting.site import SEMI_PREEMPTIBLE
 from tests.worlds import GPU, gang, node, pods, spec, subgroup
 
@@ -229,14 +229,14 @@ class History:
 def test_columns_that_are_kept_equal_those_made_from_scratch(seed: int) -> None:
     history = History(seed)
     engine = history.engine
-    kept = VictimColumns(engine.cluster, engine.state, RULE, WHOSE)
+    kept = RunningColumns(engine.cluster, engine.state, RULE, WHOSE)
     for step in range(120):
         history.happen()
         if history.random.random() < 0.3:
             continue
         now = NOW + step // 3
         found = plain(kept.running(now))
-        fresh = VictimColumns(engine.cluster, engine.state, RULE, WHOSE).running(now)
+        fresh = RunningColumns(engine.cluster, engine.state, RULE, WHOSE).running(now)
         assert found == plain(fresh), f"seed {seed}, step {step}"
         lowest = min(fresh.priorities.tolist(), default=None)
         assert kept.lowest() == lowest
@@ -247,7 +247,7 @@ def test_nothing_is_made_again_while_nothing_changes() -> None:
     for _ in range(30):
         history.comes()
     engine = history.engine
-    kept = VictimColumns(engine.cluster, engine.state, RULE, WHOSE)
+    kept = RunningColumns(engine.cluster, engine.state, RULE, WHOSE)
     first = kept.running(NOW)
     assert kept.running(NOW) is first
     with engine.fork() as fork:
@@ -260,7 +260,7 @@ def test_nothing_is_made_again_while_nothing_changes() -> None:
 def test_a_pod_inherits_nothing_from_a_gang_that_is_gone() -> None:
     """The object of the gang stays, and says a priority and that no member may be evicted."""
     engine = Engine(lambda handle: profile_for(Configuration(), handle))
-    kept = VictimColumns(engine.cluster, engine.state, PreemptionRule(), Preemptible())
+    kept = RunningColumns(engine.cluster, engine.state, PreemptionRule(), Preemptible())
     asks = replace(gang("train"), priority=9, protected_by=ProtectionRequest("an annotation"))
     engine.handle(NodeUpserted(node("n0", {}, {GPU: 2})), GroupChanged(asks))
     engine.handle(PodUpserted(pods("train", 1, SPECS[0], on="n0")[0]))
