@@ -8,11 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.pods import Pod, Toleration
+from closeby.plugins.node_unschedulable import CORDON
 from closeby.reading.configuration import Configuration
-from closeby.report.documents.prospects import prospect
 from closeby.simulator.runs import simulate
 from closeby.whatif.gathering import counterfactuals
+from closeby.whatif.prospects import prospect
 from closeby.whatif.records import Counterfactual, Kind, ShortEntry
+from closeby.whatif.relaxing import REQUIRED
 from tests.whatif.tiny_worlds import KEY, Tiny, tiny_world
 
 #: Set to look at more worlds than these.
@@ -180,59 +182,28 @@ def judge_ends(tiny: Tiny, found: list[Counterfactual], said: str) -> None:
 
 
 def judge_relaxed(tiny: Tiny, found: list[Counterfactual], said: str) -> None:
-
-    def told(text: str) -> Counterfactual | None:
-        return next((one for sentence, one in by_text.items() if text in sentence), None)
-
-    two = [one for one in found if " also " in one.sentence]
-    by_text = {one.sentence: one for one in found if one not in two}
-    for one in two:
-        judge_two(tiny, one, said)
+    helps = [dict(one.change) for one in found if one.fits and one.change]
     now = max(tiny.room(tiny.others).values(), default=0)
-    members = re.search(r"(\d) of its (\d) members fit now", said)
-    if tiny.needed > 1 and now:
-        assert members is not None, said
-        assert (int(members[1]), int(members[2])) == (len(tiny.own) + now, tiny.group.min_member), said
-    else:
-        assert members is None, said
+    members = [change["minMember"] for change in helps if "minMember" in change]
+    assert members == ([len(tiny.own) + now] if tiny.needed > 1 and now else []), said
     if tiny.level is not None:
+        levels = [change[REQUIRED] for change in helps if REQUIRED in change]
         zone = tiny.level == "rack" and tiny.fits(tiny.others, "zone")
-        assert (told("if zone is required instead of rack") is not None) == zone, said
         anywhere = tiny.fits(tiny.others, None)
-        assert (told("is preferred, not required") is not None) == (anywhere and not zone), said
-        assert (told("would not help now") is not None) == (not anywhere), said
+        assert levels == (["zone"] if zone else [None] if anywhere else []), said
+        assert ({REQUIRED: None} in [one.change for one in found if not one.fits]) == (not anywhere), said
     chosen = replace(tiny.pod, spec=replace(tiny.pod.spec, node_selector=()))
     loose = bool(tiny.pod.spec.node_selector) and tiny.fits(tiny.others, pod=chosen)
-    assert (told("without its node selector") is not None) == loose, said
+    assert any("nodeSelector" in change for change in helps) == loose, said
     tolerant = tolerating(tiny.pod, Toleration(operator="Exists"))
-    would = any(node.taints or node.unschedulable for node in tiny.nodes) and tiny.fits(
-        tiny.others, pod=tolerant
-    )
-    taints = told("if it tolerates")
-    assert (taints is not None) == would, said
-    if taints is not None:
-        keys = re.search(r"taints? \(([^)]*)\)", taints.sentence)
-        names: list[str] = [] if keys is None else keys[1].split(", ")
-        assert enough_tolerated(tiny, names, "cordoned" in taints.sentence), said
-        assert not names or not enough_tolerated(tiny, names[1:], "cordoned" in taints.sentence), said
-
-
-def judge_two(tiny: Tiny, one: Counterfactual, said: str) -> None:
-    """Both changes of a sentence together are enough."""
-    spec, text = tiny.pod.spec, one.sentence
-    if "tolerates" in text:
-        keys = re.search(r"taints? \(([^)]*)\)", text)
-        more = [
-            Toleration(key=key, operator="Exists") for key in ([] if keys is None else keys[1].split(", "))
-        ]
-        if "cordoned" in text:
-            more = [Toleration(operator="Exists")]
-        spec = replace(spec, tolerations=(*spec.tolerations, *more))
-    if "no node selector" in text:
-        spec = replace(spec, node_selector=())
-    gone = [pod for job in one.jobs or () for pod in tiny.jobs()[job.name]]
-    level = None if "requires no level" in text else tiny.level
-    assert tiny.fits(tiny.without(gone), level, replace(tiny.pod, spec=spec)), said
+    would = any(node.taints or node.unschedulable for node in tiny.nodes)
+    would = would and tiny.fits(tiny.others, pod=tolerant)
+    taints = [str(change["tolerations"]).split(", ") for change in helps if "tolerations" in change]
+    assert len(taints) == would, said
+    for keys in taints:
+        names = [key for key in keys if key not in ("all", CORDON.key)]
+        assert enough_tolerated(tiny, names, CORDON.key in keys), said
+        assert not names or not enough_tolerated(tiny, names[1:], CORDON.key in keys), said
 
 
 def enough_tolerated(tiny: Tiny, keys: list[str], cordoned: bool) -> bool:

@@ -112,13 +112,21 @@ class PreemptionVictim(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PreemptionCost(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """``cost`` of a plan of preemption, as in the report of a simulation."""
 
+    #: Victims whose eviction a PodDisruptionBudget does not allow.
     pdb_violations: int = 0
+    #: The highest priority of a victim; null without victims.
     highest_priority: int | None = None
+    #: Gangs that are left with fewer members than their minimum.
     gangs_broken: int = 0
+    #: Accelerators times the seconds since each victim's start or last checkpoint, and `restartCost`.
     lost_accelerator_seconds: float = 0.0
+    #: Accelerators of the victims; thousandths of a CPU where no node has an accelerator.
     accelerators: int = 0
+    #: Those of them on nodes outside of the domain.
     outside: int = 0
+    #: How many victims there are.
     pods: int = 0
+    #: Seconds until the last of them is gone: the longest grace to terminate.
     seconds_to_end: int = 0
 
 

@@ -14,7 +14,6 @@ from closeby.objects.recorded import (
     MOST_NAMES,
     ClearedNode,
     PlannedMember,
-    PreemptionCost,
     PreemptionStatus,
     PreemptionVictim,
 )
@@ -66,16 +65,7 @@ def status_of(plan: Preemption, id_: str, made: str, pods: Mapping[str, Pod]) ->
             PreemptionVictim(uid=pod.uid, name=pod.name if named and pod.namespace == namespace else "")
             for pod in plan.victims
         ),
-        cost=PreemptionCost(
-            pdb_violations=cost.pdb_violations,
-            highest_priority=cost.highest_priority,
-            gangs_broken=cost.gangs_broken,
-            lost_accelerator_seconds=cost.lost,
-            accelerators=cost.accelerators,
-            outside=cost.outside,
-            pods=cost.pods,
-            seconds_to_end=cost.seconds,
-        ),
+        cost=cost.status,
     )
 
 

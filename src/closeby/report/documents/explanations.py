@@ -40,7 +40,6 @@ from closeby.report.documents.preemptions import (
     no_preemption_entry,
     preemption_entries,
 )
-from closeby.report.documents.prospects import prospect
 from closeby.report.documents.scheduling import (
     GroupEntry,
     PartLine,
@@ -67,6 +66,7 @@ from closeby.report.documents.subjects import APP_GROUP, GANG, POD, ChosenEntry,
 from closeby.scheduling.gangs.places import SegmentPlace
 from closeby.scheduling.outcomes import ItemKind, item_key, name_of
 from closeby.simulator.runs import Run
+from closeby.whatif.prospects import prospect
 from closeby.whatif.records import Counterfactual, Kind
 
 #: What was found about one item.

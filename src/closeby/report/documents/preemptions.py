@@ -3,31 +3,17 @@
 from collections.abc import Iterable
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
 
 from closeby.objects.pods import Pod
+from closeby.objects.recorded import PreemptionCost
 from closeby.scheduling.preempting.records import DomainCost, EvictionCost, NoPreemption, Preemption
 from closeby.whatif.records import DomainPath
 
 
-class CostEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+class CostEntry(PreemptionCost, frozen=True, kw_only=True, omit_defaults=False):
     """What some victims cost; lost work is compared before broken gangs, and the end before pods."""
 
-    #: Victims whose eviction a PodDisruptionBudget does not allow.
-    pdb_violations: int
-    #: The highest priority of a victim; null without victims.
-    highest_priority: int | None
-    #: Gangs that are left with fewer members than their minimum.
-    gangs_broken: int
-    #: Accelerators times the seconds since each victim's start or last checkpoint, and `restartCost`.
-    lost_accelerator_seconds: float
-    #: Accelerators of the victims; thousandths of a CPU where no node has an accelerator.
-    accelerators: int
-    #: Those of them on nodes outside of the domain.
-    outside: int
-    #: How many victims there are.
-    pods: int
-    #: Seconds until the last of them is gone: the longest grace to terminate.
-    seconds_to_end: int
     #: True where pods of a victim's owner or namespace did not end in time of late, which comes before all
     #: else; only there then.
     last_choice: bool | UnsetType = UNSET
@@ -136,17 +122,7 @@ def no_preemption_entry(found: NoPreemption | None) -> NoPreemptionEntry | None:
 
 
 def _cost(cost: EvictionCost) -> CostEntry:
-    return CostEntry(
-        pdb_violations=cost.pdb_violations,
-        highest_priority=cost.highest_priority,
-        gangs_broken=cost.gangs_broken,
-        lost_accelerator_seconds=cost.lost,
-        accelerators=cost.accelerators,
-        outside=cost.outside,
-        pods=cost.pods,
-        seconds_to_end=cost.seconds,
-        last_choice=bool(cost.last_choice) or UNSET,
-    )
+    return CostEntry(**asdict(cost.status), last_choice=bool(cost.last_choice) or UNSET)
 
 
 def _domains(found: Iterable[DomainCost]) -> tuple[DomainCostEntry, ...]:

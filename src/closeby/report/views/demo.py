@@ -82,7 +82,7 @@ def _gangs(
     report: SchedulingReport, submitted: list[PodGroup], marks: dict[str, tuple[str, str]], run: Run
 ) -> Table:
     entries = {f"{entry.namespace}/{entry.name}": entry for entry in report.groups}
-    table = plain_table("", "gang", "asks for", "got", "where", right=("got",))
+    table = plain_table("", "gang", "asks for", "placed", "where", right=("placed",))
     for group in submitted:
         entry = entries[group.key]
         letter, colour = marks.get(group.key, ("✗", "red"))

@@ -7,19 +7,19 @@ from rich.table import Table
 from rich.text import Text
 
 from closeby.objects.bounds import clipped
+from closeby.objects.reasons import Reason
 from closeby.objects.recorded import Recorded
 from closeby.objects.words import counts_text, names_text, natural_key, path_text, runs_of
 from closeby.report.documents.decided import Origin, PodDecidedEntry
 from closeby.report.documents.explanations import Explanation, NotAsked
 from closeby.report.documents.lines import DomainLine
 from closeby.report.documents.preemptions import NoPreemptionEntry
-from closeby.report.documents.prospects import goes_without_saying
 from closeby.report.documents.scheduling import PodEntry
 from closeby.report.views.decisions import buckets_table, clearing_table, different_lines
 from closeby.report.views.layout import CELL, Indented, and_more, condition_line, plain_table
 from closeby.report.views.pod_lines import joined, line_text, segments_table
 from closeby.report.views.quality import edges_table
-from closeby.whatif.records import Counterfactual
+from closeby.whatif.records import Counterfactual, Kind, ShortEntry
 
 #: Lines of a table before it says how many more there are.
 LINES = 12
@@ -89,7 +89,27 @@ def _different(explanation: Explanation) -> list[Counterfactual]:
     found = explanation.counterfactuals
     ever = explanation.ever_fits if isinstance(explanation.ever_fits, bool) else None
     reason = None if explanation.gang is None else explanation.gang.reason
-    return [one for one in found if not goes_without_saying(one, found, reason, ever)]
+    return [one for one in found if not _goes_without_saying(one, found, reason, ever)]
+
+
+def _goes_without_saying(
+    one: Counterfactual, found: Sequence[Counterfactual], reason: str | None, ever_fits: bool | None
+) -> bool:
+    """Whether an answer repeats what the sentences of an explanation, or other answers, say.
+
+    ``reason`` is that of the gang, None for what is no gang; ``ever_fits`` as its outlook says.
+    """
+    if one.fits:
+        return False
+    if one.kind is Kind.RELAXED:  # Without the level it would still be too large for the cluster.
+        return reason == Reason.GANG_DOES_NOT_FIT and not one.pods
+    if one.kind is not Kind.SHORT or not isinstance(one.short, ShortEntry) or one.short.could_hold is None:
+        return False
+    if one.short.could_hold == 0:
+        return ever_fits is False or any(
+            other.fits and other.kind is Kind.RELAXED and not other.pods for other in found
+        )
+    return one.short.level is None and reason == Reason.GANG_DOES_NOT_FIT and not one.jobs
 
 
 def _tables_of_the_decision(explanation: Explanation) -> Iterator[RenderableType]:
@@ -126,7 +146,7 @@ def _facts_of_the_cluster(explanation: Explanation, wanted: bool) -> Iterator[Re
 
 def domains_table(domains: Sequence[DomainLine]) -> Table:
     """How each domain looked: what fits, what it got, what blocks and by how much."""
-    table = plain_table("domain", "fits", "got", "nodes", "why not", right=("fits", "got", "nodes"))
+    table = plain_table("domain", "fits", "placed", "nodes", "why not", right=("fits", "placed", "nodes"))
     for line in domains[:LINES]:
         holds = line.fits >= line.wanted
         against = Text(line.lack)

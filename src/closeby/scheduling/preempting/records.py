@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from closeby.objects.pods import Pod
+from closeby.objects.recorded import PreemptionCost
 
 
 class EvictionCost(NamedTuple):
@@ -38,6 +39,20 @@ class EvictionCost(NamedTuple):
     def highest_priority(self) -> int | None:
         """The highest priority of a victim; None without victims."""
         return int(self.highest) if isfinite(self.highest) else None
+
+    @property
+    def status(self) -> PreemptionCost:
+        """As it stands in the plan of a gang's status."""
+        return PreemptionCost(
+            pdb_violations=self.pdb_violations,
+            highest_priority=self.highest_priority,
+            gangs_broken=self.gangs_broken,
+            lost_accelerator_seconds=self.lost,
+            accelerators=self.accelerators,
+            outside=self.outside,
+            pods=self.pods,
+            seconds_to_end=self.seconds,
+        )
 
 
 class Eviction(NamedTuple):

@@ -10,8 +10,8 @@ from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
 from closeby.reading.configuration import Configuration
-from closeby.report.documents.prospects import prospect
 from closeby.simulator.runs import simulate
+from closeby.whatif.prospects import prospect
 from tests.crowded import world
 from tests.golden.fixture import Golden
 from tests.worlds import GPU, draw, gang, pods, spec
