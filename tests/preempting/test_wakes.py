@@ -1,6 +1,7 @@
 """An item that lost its plan, or whose victims may be tried once more, is tried again by itself."""
 
 from closeby.objects.labels import LabelRequirement, LabelSelector, TopologySpreadConstraint
+from closeby.objects.pods import Pod
 from closeby.scheduling.events import PodDeleted, PreemptionGivenUp
 from closeby.scheduling.preempting.rule import Preemptible
 from tests.preempting.site import NOW, Site, names
@@ -34,22 +35,45 @@ def test_a_victim_that_did_not_go_is_tried_again_after_a_while() -> None:
     assert [names(plan) for plan in site.tick(NOW + 601)] == [["low"]]
 
 
-def test_after_one_of_a_class_is_placed_the_others_back_off_from_the_beginning() -> None:
+def waiting_for_victims() -> tuple[Site, list[Pod]]:
+    """A pod of two GPUs that was refused; one of four GPUs that pods of higher priority hold comes free."""
     site = Site([node("n0", {}, {GPU: 4}), node("n1", {}, {GPU: 1})], backoff=True)
-    site.alone("low", "n1")
-    high = [site.alone(f"high-{index}", "n0", priority=20) for index in range(4)]
-    for name in ("first", "second"):
-        site.alone(name, priority=10, gpu=2)
+    running = [site.alone("low", "n1")]
+    running += [site.alone(f"high-{index}", "n0", priority=20) for index in range(4)]
+    site.alone("young", priority=10, gpu=2, created=9.0)
     site.tick(NOW)
-    site.tell(PodDeleted(high[0].uid))
+    site.tell(PodDeleted(running.pop().uid))
+    return site, running
+
+
+def test_after_one_of_a_class_is_placed_the_others_back_off_from_the_beginning() -> None:
+    site, (_, *high) = waiting_for_victims()
+    site.alone("younger", priority=10, gpu=2, created=10.0)
     site.tick(NOW + 1)
     assert site.engine.next_backoff_end is None
-    site.tell(PodDeleted(high[1].uid))
+    site.tell(PodDeleted(high[0].uid))
     site.tick(NOW + 3)
-    assert site.where == {"first": "n0"}
-    site.tell(PodDeleted(high[2].uid))
+    assert site.where == {"young": "n0"}
+    site.tell(PodDeleted(high[1].uid))
     site.tick(NOW + 3.5)
     assert site.engine.next_backoff_end == NOW + 4
+
+
+def test_one_that_found_no_victims_looks_for_none_until_there_may_be_others() -> None:
+    site, (low, *_) = waiting_for_victims()
+    site.tick(NOW + 1)
+    tried = len(site.engine.story("default/young"))
+    site.tell(PodDeleted(low.uid))
+    site.tick(NOW + 10)
+    assert len(site.engine.story("default/young")) == tried
+
+
+def test_one_that_may_find_victims_is_tried_though_an_equal_pod_has_found_none() -> None:
+    site, _ = waiting_for_victims()
+    tried = len(site.engine.story("default/young"))
+    site.alone("old", priority=10, gpu=2, created=1.0)
+    site.tick(NOW + 1)
+    assert len(site.engine.story("default/young")) == tried + 1
 
 
 def test_what_may_find_victims_after_its_backoff_still_does_when_other_labels_matter_meanwhile() -> None:

@@ -23,13 +23,13 @@ def pops(made: ActiveQueue, count: int = 99) -> list[str]:
     return found
 
 
-def in_vain(made: ActiveQueue, key: str, percent: int) -> None:
+def refused(made: ActiveQueue, key: str, percent: int) -> None:
     """A decision took so much of the allowance."""
-    made.charge(key, percent * ALLOWANCE // 100, in_vain=True)
+    made.charge(key, percent * ALLOWANCE // 100, placed=False)
 
 
 def placed(made: ActiveQueue, key: str, percent: int) -> None:
-    made.charge(key, percent * ALLOWANCE // 100, in_vain=False)
+    made.charge(key, percent * ALLOWANCE // 100, placed=True)
 
 
 def test_without_charges_all_come_in_the_queues_order() -> None:
@@ -38,9 +38,9 @@ def test_without_charges_all_come_in_the_queues_order() -> None:
 
 def test_a_namespace_that_used_up_its_allowance_goes_after_the_others() -> None:
     made = queue("a/1", "b/2", "a/3", "c/4")
-    in_vain(made, "a/0", 60)
+    refused(made, "a/0", 60)
     assert pops(made, 1) == ["a/1"]
-    in_vain(made, "a/1", 40)
+    refused(made, "a/1", 40)
     assert pops(made) == ["b/2", "c/4", "a/3"]
 
 
@@ -48,13 +48,13 @@ def test_short_decisions_that_place_something_are_not_charged() -> None:
     made = queue("a/1", "b/2")
     for _ in range(10):
         placed(made, "a/0", 99)
-    in_vain(made, "a/0", 99)
+    refused(made, "a/0", 99)
     assert pops(made) == ["a/1", "b/2"]
 
 
 def test_they_take_turns_by_steps() -> None:
     made = queue("a/1", "a/2", "b/3", "b/4", "b/5")
-    in_vain(made, "a/0", 100)
+    refused(made, "a/0", 100)
     assert pops(made, 1) == ["b/3"]
     placed(made, "b/3", 60)
     assert pops(made, 1) == ["b/4"]
@@ -66,8 +66,8 @@ def test_they_take_turns_by_steps() -> None:
 
 def test_steps_while_alone_need_not_be_made_up_for() -> None:
     made = queue("a/1", "b/2", "b/3", "a/4")
-    in_vain(made, "a/0", 1000)
-    in_vain(made, "a/0", 100)  # Nobody else had anything to do.
+    refused(made, "a/0", 1000)
+    refused(made, "a/0", 100)  # Nobody else had anything to do.
     assert pops(made, 1) == ["b/2"]
     placed(made, "b/2", 100)
     assert pops(made, 1) == ["a/1"]
@@ -75,7 +75,7 @@ def test_steps_while_alone_need_not_be_made_up_for() -> None:
 
 def test_for_one_long_decision_the_others_get_as_much() -> None:
     made = queue("a/1", "b/2", "b/3", "a/4")
-    in_vain(made, "a/0", 1000)
+    refused(made, "a/0", 1000)
     assert pops(made, 1) == ["b/2"]
     for _ in range(18):
         placed(made, "b/2", 50)
@@ -87,7 +87,7 @@ def test_for_one_long_decision_the_others_get_as_much() -> None:
 
 def test_nor_do_the_others_gain_a_credit_while_they_are_alone() -> None:
     made = queue("b/1", "a/2", "a/3", "b/4")
-    in_vain(made, "a/0", 100)
+    refused(made, "a/0", 100)
     for _ in range(20):
         placed(made, "b/0", 50)
     assert pops(made, 1) == ["a/2"]
@@ -97,17 +97,17 @@ def test_nor_do_the_others_gain_a_credit_while_they_are_alone() -> None:
 
 def test_throttled_namespaces_are_served_when_no_other_has_items() -> None:
     made = queue("a/1", "a/2")
-    in_vain(made, "a/0", 500)
+    refused(made, "a/0", 500)
     assert pops(made) == ["a/1", "a/2"]
 
 
 def test_of_throttled_namespaces_that_used_less_comes_first_and_a_new_one_is_behind() -> None:
     made = queue("a/5", "a/6", "b/7", "b/8")
-    in_vain(made, "a/0", 100)
-    in_vain(made, "a/0", 200)
-    in_vain(made, "b/0", 100)  # It counts as the one that used least of those before it.
+    refused(made, "a/0", 100)
+    refused(made, "a/0", 200)
+    refused(made, "b/0", 100)  # It counts as the one that used least of those before it.
     assert pops(made, 1) == ["a/5"]
-    in_vain(made, "a/5", 10)
+    refused(made, "a/5", 10)
     assert pops(made, 1) == ["b/7"]
     placed(made, "b/7", 50)  # Throttled ones pay for all that they do.
     assert pops(made) == ["a/6", "b/8"]
@@ -115,18 +115,18 @@ def test_of_throttled_namespaces_that_used_less_comes_first_and_a_new_one_is_beh
 
 def test_a_namespace_without_items_is_throttled_no_more_and_starts_over() -> None:
     made = queue("a/1", "b/2")
-    in_vain(made, "a/0", 100)
+    refused(made, "a/0", 100)
     assert pops(made) == ["b/2", "a/1"]
     assert pops(made) == []
     push(made, "a/3")
     push(made, "b/4")
-    in_vain(made, "a/3", 99)
+    refused(made, "a/3", 99)
     assert pops(made) == ["a/3", "b/4"]
 
 
 def test_items_of_a_throttled_namespace_that_come_later_wait_in_its_turn() -> None:
     made = queue("a/5", "b/6")
-    in_vain(made, "a/0", 100)
+    refused(made, "a/0", 100)
     push(made, "a/1")
     assert sorted(entry[1] for entry in made) == ["a/1", "a/5", "b/6"]
     assert pops(made) == ["b/6", "a/1", "a/5"]
@@ -134,25 +134,25 @@ def test_items_of_a_throttled_namespace_that_come_later_wait_in_its_turn() -> No
 
 def test_once_nothing_is_left_all_start_over() -> None:
     made = queue("a/1", "b/2")
-    in_vain(made, "a/0", 99)
-    in_vain(made, "b/0", 100)
+    refused(made, "a/0", 99)
+    refused(made, "b/0", 100)
     assert pops(made, 2) == ["a/1", "b/2"]
-    made.settle()
+    assert pops(made) == []
     push(made, "a/1")
     push(made, "b/2")
-    in_vain(made, "a/0", 99)
+    refused(made, "a/0", 99)
     assert pops(made) == ["a/1", "b/2"]
 
 
 def test_a_namespace_that_is_throttled_later_owes_nothing_for_another_time() -> None:
     made = queue("a/1", "b/2")
-    in_vain(made, "a/0", 100)
+    refused(made, "a/0", 100)
     assert pops(made) == ["b/2", "a/1"]
     placed(made, "b/2", 1)
     for key in ("a/3", "a/4", "b/5", "b/6"):
         push(made, key)
-    in_vain(made, "a/0", 99)
-    in_vain(made, "a/0", 1)
+    refused(made, "a/0", 99)
+    refused(made, "a/0", 1)
     assert pops(made, 1) == ["b/5"]
     placed(made, "b/5", 1)
     assert pops(made, 1) == ["a/3"]
@@ -160,8 +160,8 @@ def test_a_namespace_that_is_throttled_later_owes_nothing_for_another_time() -> 
 
 def test_the_order_inside_a_namespace_is_kept_when_one_is_throttled() -> None:
     made = queue("a/0", "b/5", "a/1", "b/6", "b/7", "b/2", "b/3")
-    in_vain(made, "a/0", 100)
+    refused(made, "a/0", 100)
     assert pops(made) == ["b/2", "b/3", "b/5", "b/6", "b/7", "a/0", "a/1"]
     made = queue("b/0", "a/5", "b/1", "a/6", "a/7", "a/2", "a/3")
-    in_vain(made, "a/2", 100)
+    refused(made, "a/2", 100)
     assert pops(made) == ["b/0", "b/1", "a/2", "a/3", "a/5", "a/6", "a/7"]

@@ -51,16 +51,16 @@ def waiting() -> World:
     return drawn
 
 
-def test_nothing_is_tried_again_without_a_cause() -> None:
+def test_nothing_is_tried_again_without_an_event() -> None:
     assert tries(waiting(), 100.0) == 0
 
 
-def test_without_a_clock_a_cause_is_enough() -> None:
+def test_without_a_clock_an_event_is_enough() -> None:
     drawn = waiting()
     assert [tries(capacity_event(drawn, number), None) for number in range(5)] == [1] * 5
 
 
-def test_who_drives_a_virtual_clock_does_without_rests() -> None:
+def test_without_backoff_a_clock_changes_nothing() -> None:
     engine = Engine(lambda handle: profile_for(Configuration(), handle), backoff=False)
     drawn = World(engine, draw("zone-a rack-1 : a1=3 a2=1"), fabric("zone", "rack"))
     drawn.tell(GroupChanged(gang("odd", min_member=2)), *(PodUpserted(pod) for pod in unequal()))
@@ -68,7 +68,7 @@ def test_who_drives_a_virtual_clock_does_without_rests() -> None:
     assert drawn.engine.next_backoff_end is None
 
 
-def test_with_a_clock_the_rest_must_be_over_too() -> None:
+def test_with_a_clock_the_backoff_must_be_over_too() -> None:
     drawn = capacity_event(waiting())
     assert [tries(drawn, now) for now in (0.5, 0.9)] == [0, 0]
     assert drawn.engine.next_backoff_end == pytest.approx(1.0)
@@ -77,16 +77,16 @@ def test_with_a_clock_the_rest_must_be_over_too() -> None:
     assert drawn.engine.next_backoff_end is None
 
 
-def test_rests_grow_to_ten_seconds() -> None:
-    drawn, now, rests = waiting(), 0.0, []
+def test_backoff_grows_to_ten_seconds() -> None:
+    drawn, now, backoffs = waiting(), 0.0, []
     for number in range(6):
         tries(capacity_event(drawn, number), now)
         due = drawn.engine.next_backoff_end
         assert due is not None
-        rests.append(due - now)
+        backoffs.append(due - now)
         now = due
         assert tries(drawn, now) == 1
-    assert rests == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert backoffs == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
 def test_items_moved_by_an_event_for_all_wait_for_the_backoff_too() -> None:

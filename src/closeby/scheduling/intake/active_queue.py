@@ -11,8 +11,8 @@ SortKey = tuple[Hashable, ...]
 #: An item with its sort key.
 Entry = tuple[SortKey, str]
 
-#: Steps in vain, or of one decision, after which a namespace is throttled. For what it takes then the others
-#: get as much.
+#: Steps that placed nothing, or of one decision, after which a namespace is throttled. For what it takes then
+#: the others get as much.
 ALLOWANCE: Final = 20_000
 
 
@@ -34,19 +34,23 @@ class ActiveQueue:
         heappush(items, (place, key))
 
     def pop(self) -> Entry | None:
-        """Take the next item; None when there is none."""
+        """Take the next item; None when there is none, and all namespaces start over."""
         for namespace in [one for one, items in self._throttled.items() if not items]:
             del self._throttled[namespace], self._used[namespace]
         items = self._ordinary
         if self._throttled and (self._credit >= 0 or not items):
             items = self._throttled[min(self._throttled, key=self._turn)]
-        return heappop(items) if items else None
+        if items:
+            return heappop(items)
+        self._used.clear()
+        self._credit = 0
+        return None
 
-    def charge(self, key: str, steps: int, *, in_vain: bool) -> None:
-        """A decision about an item took so many steps; ``in_vain``: it placed nothing."""
+    def charge(self, key: str, steps: int, *, placed: bool) -> None:
+        """A decision about an item took so many steps, and ``placed`` something."""
         namespace = namespace_of(key)
         was_throttled = namespace in self._throttled
-        if in_vain or steps >= ALLOWANCE or was_throttled:
+        if not placed or steps >= ALLOWANCE or was_throttled:
             self._used[namespace] = self._used.get(namespace, 0) + steps
             if self._used[namespace] >= ALLOWANCE and not was_throttled:
                 self._throttle(namespace)
@@ -57,12 +61,6 @@ class ActiveQueue:
             self._credit = min(self._credit + steps, 0)
         if not self._throttled:
             self._credit = 0
-
-    def settle(self) -> None:
-        """Nothing is active: no namespace is throttled any more."""
-        self._throttled.clear()
-        self._used.clear()
-        self._credit = 0
 
     def __iter__(self) -> Iterator[Entry]:
         """All entries, in no order."""

@@ -282,19 +282,18 @@ class SchedulingQueue:
                 continue
             item.active = False
             of = item.of
-            if of is None or of.may_preempt or not self._in_vain(of):
+            if of is None or of.may_preempt or not self._infeasible(of):
                 return key
             # The item before it took the room: there is nothing to decide.
             of.trying = None
             self._join(of, key)
-            if not self._in_vain(of):
+            if not self._infeasible(of):
                 self._try_next(of)  # One that may use nodes which are kept from this one.
-        self._active.settle()
         return None
 
-    def charge(self, key: str, steps: int, *, in_vain: bool) -> None:
-        """A decision about an item took so many steps."""
-        self._active.charge(key, steps, in_vain=in_vain)
+    def charge(self, key: str, steps: int, *, placed: bool) -> None:
+        """A decision about an item took so many steps, and ``placed`` something."""
+        self._active.charge(key, steps, placed=placed)
 
     def add_unschedulable(
         self,
@@ -382,7 +381,7 @@ class SchedulingQueue:
             assert of.items == sorted(set(of.items)), "items of a class are out of order"
             assert all(self._items[key].of is of for key in of.keys), "an item is in two classes"
             assert of.in_backoff or not of.retry_all, "all items of a class are to be tried, but when?"
-            waits = of.key in self._items or not of.hints or self._in_vain(of) or of in self._left
+            waits = of.key in self._items or not of.hints or self._infeasible(of) or of in self._left
             assert waits or of.in_backoff or of.trying or not settled, (
                 f"{tuple(of.keys)} wait, but there is room"
             )
@@ -408,7 +407,7 @@ class SchedulingQueue:
             first = of.trying or of.first
             if hint is not None and first is not None and hint.helps(self._items[first].priority):
                 of.may_preempt = True
-            if of.in_backoff or of.trying is not None or (not of.may_preempt and self._in_vain(of)):
+            if of.in_backoff or of.trying is not None or (not of.may_preempt and self._infeasible(of)):
                 return
         self._retry_in_time(of, now)
 
@@ -443,7 +442,7 @@ class SchedulingQueue:
         if not stays:
             # The others back off from the beginning again.
             of.refusals, of.backoff_until, of.cost_backoff_until = 0, 0.0, 0.0
-            if of.may_preempt or not self._in_vain(of):
+            if of.may_preempt or not self._infeasible(of):
                 self._try_next(of)
         elif of.need is not None and self._lacks(of.need, key):
             # Refused for itself. Another one may have room that is kept from it.
@@ -452,7 +451,7 @@ class SchedulingQueue:
                 self._try_next(of)
         self._forget_if_empty(of)
 
-    def _in_vain(self, of: _Class) -> bool:
+    def _infeasible(self, of: _Class) -> bool:
         """Whether an attempt at an item of a class must fail now."""
         if of.need is None or not (of.items or of.trying):
             return False
@@ -490,7 +489,7 @@ class SchedulingQueue:
             of.cost_backoff_until = before.cost_backoff_until
         of.may_preempt |= before.may_preempt
         self._join(of, key)
-        if tried or before.in_backoff or (need is not None and not self._in_vain(of)):
+        if tried or before.in_backoff or (need is not None and not self._infeasible(of)):
             of.retry_all |= before.retry_all
             self._retry_in_time(of, now)
 

@@ -234,7 +234,10 @@ class SchedulingState:
         if pod is None:
             return None
         for one in pod.spec.claims:
-            self._use_no_more(f"{pod.namespace}/{one.of(pod.name)}", uid)
+            users = self.users.get(claim := f"{pod.namespace}/{one.of(pod.name)}", {})
+            users.pop(uid, None)
+            if not users:
+                self.users.pop(claim, None)
         if pod.group is None:
             self._waits_no_more(pod)
             return pod
@@ -366,24 +369,25 @@ class SchedulingState:
 
     def ranks(self, key: str) -> Mapping[str, int]:
         """Ranks of the placed members of a gang, by uid, as far as they have one."""
-        members, written = self.members.get(key), self._written_ranks(key)
+        members = self.members.get(key)
         if members is None:
             return {}
-        ranks = {uid: members.ranks.get(uid, written.get(uid)) for uid in members.placed}
-        known = {uid: rank for uid, rank in ranks.items() if rank is not None}
-        if len(known) < len(ranks):
-            unknown = [members.placed[uid] for uid, rank in ranks.items() if rank is None]
-            known |= members.labelled_ranks(unknown, {*known.values(), *written.values()})
+        known = self._known_ranks(key, [*members.placed.values()], members.ranks)
         return {uid: rank for uid, rank in known.items() if not members.placed[uid].terminating}
 
     def written_ranks(self, key: str, pods: Sequence[Pod]) -> Mapping[str, int]:
         """By uid, the ranks that an earlier process gave to those of these members that it knew."""
+        return self._known_ranks(key, pods, {})
+
+    def _known_ranks(self, key: str, pods: Sequence[Pod], given: Mapping[str, int]) -> dict[str, int]:
+        """The ranks that were ``given``, else written down, else those that the pods' labels say."""
         members, written = self.members.get(key), self._written_ranks(key)
-        known = {pod.uid: written[pod.uid] for pod in pods if pod.uid in written}
+        ranks = {pod.uid: given.get(pod.uid, written.get(pod.uid)) for pod in pods}
+        known = {uid: rank for uid, rank in ranks.items() if rank is not None}
         if members is None or len(known) == len(pods):
             return known
         unknown = [pod for pod in pods if pod.uid not in known]
-        return known | members.labelled_ranks(unknown, written.values())
+        return known | members.labelled_ranks(unknown, {*known.values(), *written.values()})
 
     def _written_ranks(self, key: str) -> Mapping[str, int]:
         """The ranks that were written down before this engine knew the gang."""
@@ -442,20 +446,8 @@ class SchedulingState:
 
     def waiting_users_of(self, claims: Iterable[str]) -> list[Pod]:
         """The pods without a node of their own that name one of these claims."""
-        found = []
-        for claim in claims:
-            for uid in self.users.get(claim, ()):
-                pod = self.pods[uid]
-                if pod.node_name is None:
-                    found.append(pod)
-        return found
-
-    def _use_no_more(self, claim: str, uid: str) -> None:
-        users = self.users.get(claim)
-        if users is not None:
-            users.pop(uid, None)
-            if not users:
-                del self.users[claim]
+        users = (self.pods[uid] for claim in claims for uid in self.users.get(claim, ()))
+        return [pod for pod in users if pod.node_name is None]
 
     def _waits_no_more(self, pod: Pod) -> None:
         """Forget a pod without a gang that waited; a newer pod of the same name goes on waiting."""

@@ -87,7 +87,7 @@ class Rounds:
         outputs.append(Decision(outcome))
         self._tell(key, "decided", outcome)
         if limited:
-            pending.queue.charge(key, DECISION + POD, in_vain=True)
+            pending.queue.charge(key, DECISION + POD, placed=False)
         return True
 
     def _may_preempt(self, before: Outcome, pod: Pod) -> bool:
@@ -106,8 +106,8 @@ class Rounds:
             self._outcomes.room_came(time.moment)
         self._outcomes.handle(outputs, key, attempted.result, attempted.steps, time)
         if limit is not None:
-            in_vain = not attempted.result.decision.bindings
-            self._pending.queue.charge(key, attempted.all_steps, in_vain=in_vain)
+            placed = bool(attempted.result.decision.bindings)
+            self._pending.queue.charge(key, attempted.all_steps, placed=placed)
 
     def _relax(self, key: str, clock: float) -> None:
         """What a gang requires for a time only may count no more."""
