@@ -189,11 +189,7 @@ class RolePlacements:
     """Counts by bucket, by role and by slot. ``take_back`` undoes ``place`` exactly."""
 
     def __init__(
-        self,
-        rules: RoleRules,
-        buckets: Buckets,
-        waiting: Sequence[Pod],
-        running: Sequence[tuple[Pod, int]],
+        self, rules: RoleRules, buckets: Buckets, waiting: Sequence[Pod], running: Sequence[tuple[Pod, int]]
     ) -> None:
         self._rules = rules
         self._bucket_of = buckets.bucket_of
@@ -252,15 +248,6 @@ class RolePlacements:
     def placed(self) -> Iterator[tuple[str, str, int]]:
         """Uid, role and slot of every task that has a node."""
         return ((uid, role, slot) for uid, (role, slot) in self._placed.items())
-
-    def figures(self) -> tuple[object, ...]:
-        """All that changes, to be compared."""
-        return (
-            dict(self._placed),
-            {bucket: dict(slots) for bucket, slots in self._of_bucket.items()},
-            {role: dict(slots) for role, slots in self._of_role.items()},
-            [list(left) for left in self._left],
-        )
 
     def _note(self, pod: Pod, slot: int, sign: int) -> None:
         if sign > 0:

@@ -164,7 +164,6 @@ class Applications:
         self.networks_version = 0
 
     def declare(self, group: AppGroup) -> None:
-        """Add or replace an AppGroup."""
         self._applications[group.key] = application(group)
         self.version += 1
 

@@ -52,9 +52,7 @@ def network_of(located: Located, unknown_cost: float) -> Network:
     """The distances of located nodes; ``unknown_cost`` stands for each that is not known."""
     unknown = np.isnan(located.between)
     return Network(
-        locations=located.locations,
-        between=np.where(unknown, unknown_cost, located.between),
-        unknown=unknown,
+        locations=located.locations, between=np.where(unknown, unknown_cost, located.between), unknown=unknown
     )
 
 

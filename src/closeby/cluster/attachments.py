@@ -36,7 +36,6 @@ class VolumeUse:
 
     @property
     def any(self) -> bool:
-        """Whether anything is in use."""
         return bool(self._at)
 
     def slots(self, key: str) -> tuple[int, ...]:
@@ -70,7 +69,6 @@ class VolumeUse:
         _more(self._at, slot, key)
 
     def remove(self, key: str, slot: int) -> None:
-        """It does not any more."""
         _less(self._users, key, slot)
         _less(self._at, slot, key)
 

@@ -18,7 +18,6 @@ class PodChanges:
         self._uids: dict[str, None] | None = None
 
     def add(self, uids: Iterable[str]) -> None:
-        """Note some pods."""
         if self._uids is not None:
             self._uids.update(dict.fromkeys(uids))
             if len(self._uids) > self.LIMIT:
@@ -44,7 +43,6 @@ class ChangeLog:
         self.cursor = 0
 
     def add(self, slots: Ints) -> None:
-        """Note that these slots changed."""
         used = self.cursor - self._first
         if used + len(slots) > len(self._entries):
             self._make_room(used, len(slots))
@@ -53,7 +51,6 @@ class ChangeLog:
         self.cursor += len(slots)
 
     def add_one(self, slot: int) -> None:
-        """Note that one slot changed."""
         used = self.cursor - self._first
         if used == len(self._entries):
             self._make_room(used, 1)

@@ -110,10 +110,7 @@ class ChosenVolume(Struct, frozen=True):
 
 
 #: Labels that name zone or region, the older ones with those that took their place.
-_NEWER: Final = {
-    OLD_ZONE: ZONE,
-    "failure-domain.beta.kubernetes.io/region": REGION,
-}
+_NEWER: Final = {OLD_ZONE: ZONE, "failure-domain.beta.kubernetes.io/region": REGION}
 ZONE_LABELS: Final = (ZONE, REGION, *_NEWER)
 #: Between the zones of a volume that is in several.
 _SEVERAL: Final = "__"

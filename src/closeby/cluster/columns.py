@@ -134,7 +134,6 @@ class Cluster:
 
     @property
     def node_count(self) -> int:
-        """Number of nodes."""
         return len(self._slot_of)
 
     @property
@@ -149,7 +148,6 @@ class Cluster:
 
     @property
     def slots_by_name(self) -> Mapping[str, int]:
-        """Slot of each node."""
         return self._slot_of
 
     def slot(self, node_name: str) -> int | None:

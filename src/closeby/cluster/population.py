@@ -181,13 +181,11 @@ class Population:
         return self.active or self._keeps or spec.pod_affinity is not None
 
     def add(self, pod: Pod, slot: int, structure: object) -> None:
-        """A pod was placed."""
         self._note(pod, slot, 1, structure)
         if self._keeps:
             self._placed[pod.uid] = (pod, slot)
 
     def remove(self, pod: Pod, slot: int, structure: object) -> None:
-        """A pod left its slot."""
         if self._keeps:
             self._placed.pop(pod.uid, None)
         self._note(pod, slot, -1, structure)
@@ -547,6 +545,5 @@ class SelectorIndex(Generic[_Item]):
         return [found[place] for place in sorted(found)]
 
     def clear(self) -> None:
-        """Forget all items."""
         self._by_label.clear()
         self._any.clear()

@@ -81,7 +81,6 @@ def integer(text: str) -> int | None:
 
 
 def all_met(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
-    """Whether labels meet all requirements."""
     return all(satisfies(one, labels.get(one.key)) for one in requirements)
 
 

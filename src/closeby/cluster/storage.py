@@ -69,7 +69,6 @@ class Storage:
         return tuple(name for name, one in self.classes.items() if one.provisioner == provisioner)
 
     def volumes_of(self, storage_class: str) -> Iterator[PersistentVolume]:
-        """The volumes of a class."""
         return (self.volumes[name] for name in self._volumes_of.get(storage_class, ()))
 
     def capacities_of(self, storage_class: str) -> Iterator[CSIStorageCapacity]:
@@ -86,11 +85,9 @@ class Storage:
         return min(usable, key=lambda one: one.name, default=None)
 
     def attached_to(self, node: str) -> Iterator[VolumeAttachment]:
-        """The attachments to a node."""
         return (self.attachments[name] for name in self._attached_to.get(node, ()))
 
     def attachments_of(self, volume: str) -> Iterator[VolumeAttachment]:
-        """The attachments of a volume."""
         return (self.attachments[name] for name in self._attached.get(volume, ()))
 
     # Changing

@@ -391,7 +391,6 @@ class PlacedChanges(Generic[_Kind]):
         return self._dropped + len(self._kept)
 
     def add(self, change: tuple[_Kind, int | Ints, int]) -> None:
-        """One more."""
         if len(self._kept) >= MOST:
             self._dropped += len(self._kept)
             self._kept.clear()

@@ -218,7 +218,6 @@ class VolumesByClass:
         return bool(self._by_class)
 
     def of(self, name: str) -> VolumesOfClass:
-        """The volumes of one class."""
         self._notice_nodes()
         volumes = self._by_class.get(name)
         if volumes is None:

@@ -107,7 +107,6 @@ class TermWeights:
         return known
 
     def add_class(self, found: LabelClass) -> None:
-        """One more class."""
         self.matcher.add_class(found.namespace, found.labels)
         self.classes.append(found)
 

@@ -119,7 +119,6 @@ class LabelSelector(Struct, frozen=True, gc=False):
 
     @property
     def empty(self) -> bool:
-        """Whether it selects everything."""
         return not self.requirements
 
     @property

@@ -116,8 +116,6 @@ class ClaimName(StrEnum):
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
-    """What a claim asks for."""
-
     #: None where it names no class, empty where it wants none.
     storage_class: str | None = None
     #: Bytes.
@@ -232,7 +230,6 @@ class WorkloadRef(Struct, frozen=True, gc=False):
 
     @property
     def gang(self) -> str:
-        """What the gang is called."""
         return ".".join(filter(None, (self.name, self.pod_group, self.replica_key)))
 
 
@@ -394,8 +391,6 @@ MOST_CONSUMERS: Final = 256
 
 
 class ResourceClaim(Named, frozen=True, kw_only=True):
-    """A claim for devices."""
-
     allocated: bool = False
     #: Nodes from which the allocated devices can be used, as alternatives; None where all can.
     nodes: tuple[NodeSelectorTerm, ...] | None = None

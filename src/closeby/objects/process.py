@@ -66,7 +66,6 @@ class Contained:
         self.error: Exception | None = None
 
     def __enter__(self) -> "Contained":
-        """Begins."""
         return self
 
     def __exit__(

@@ -82,6 +82,15 @@ def check_token(reason: ReasonToken) -> None:
         raise ValueError(f"a reason must be one word such as RackTooNoisy, not {reason!r}")
 
 
+def _cut(record: Struct, **most: int) -> None:
+    """Make each of these texts of a record one printable line of at most so many bytes."""
+    for name, size in most.items():
+        text = getattr(record, name)
+        bounded = line(text, size)
+        if bounded is not text:
+            force_setattr(record, name, bounded)
+
+
 class Rejection(Struct, frozen=True, gc=False):
     """Why one pod may not go to one node."""
 
@@ -95,9 +104,7 @@ class Rejection(Struct, frozen=True, gc=False):
     def __post_init__(self) -> None:
         """Checks the token and cuts the message."""
         check_token(self.reason)
-        bounded = line(self.message)
-        if bounded is not self.message:
-            force_setattr(self, "message", bounded)
+        _cut(self, message=MESSAGE)
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -119,11 +126,7 @@ class Condition(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Checks the reason and cuts the texts."""
         check_token(self.reason)
-        for name, most in _BOUNDS.items():
-            text = getattr(self, name)
-            bounded = line(text, most)
-            if bounded is not text:
-                force_setattr(self, name, bounded)
+        _cut(self, **_BOUNDS)
 
     def sentence(self) -> str:
         """The message and its remedy as one line."""
@@ -199,12 +202,7 @@ class Problem(Struct, frozen=True):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Cuts the texts."""
-        for name in ("object", "field", "message", "remedy"):
-            text = getattr(self, name)
-            bounded = line(text)
-            if bounded is not text:
-                force_setattr(self, name, bounded)
+        _cut(self, object=MESSAGE, field=MESSAGE, message=MESSAGE, remedy=MESSAGE)
 
     @property
     def place(self) -> str:

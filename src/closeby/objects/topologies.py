@@ -40,7 +40,6 @@ class Topology(Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> bool:
-        """Whether nothing disables it."""
         return not any(condition.blocking for condition in self.conditions)
 
 

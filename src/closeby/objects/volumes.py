@@ -40,8 +40,6 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
 
 class PersistentVolumeClaim(Named, frozen=True, kw_only=True, gc=False):
-    """A claim for a volume."""
-
     uid: str = ""
     request: ClaimRequest = ClaimRequest()
     #: Name of the volume that it is bound to, or is to be; empty without.
@@ -58,8 +56,6 @@ class PersistentVolumeClaim(Named, frozen=True, kw_only=True, gc=False):
 
 
 class PersistentVolume(Struct, frozen=True, kw_only=True, gc=False):
-    """A volume."""
-
     name: str
     storage_class: str = ""
     #: Bytes.
@@ -126,8 +122,6 @@ class CSINode(Struct, frozen=True, kw_only=True):
 
 
 class CSIDriver(Struct, frozen=True, kw_only=True):
-    """A CSI driver."""
-
     name: str
     #: Whether it says by CSIStorageCapacity how much it can make where.
     storage_capacity: bool = False

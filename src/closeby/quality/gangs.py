@@ -16,7 +16,15 @@ from closeby.objects.nodes import is_gpu
 from closeby.objects.pods import Pod, PodSpec
 from closeby.quality.jobs import JobMeasures, Shapes, measure_jobs
 from closeby.quality.model import DEFAULT_MODEL, Model
-from closeby.quality.placements import Placements, domains_needed, level_names, most_held, placements, spans
+from closeby.quality.placements import (
+    Placements,
+    domains_needed,
+    known,
+    level_names,
+    most_held,
+    placements,
+    spans,
+)
 from closeby.topology.tree import Tree
 
 #: Members of a gang with the slots they are on, in the order of their ranks.
@@ -123,10 +131,10 @@ def _gang(found: JobMeasures, job: int, levels: tuple[str, ...], pods: int, rank
         pods=pods,
         ranks=ranks,
         span=tuple(found.span[job].tolist()),
-        excess_span=tuple(_known(one) for one in found.excess_span[job].tolist()),
+        excess_span=tuple(known(one) for one in found.excess_span[job].tolist()),
         cross_pairs=tuple(found.cross_pairs[job].tolist()),
         pairs=int(found.pairs[job]),
-        mean_distance=_known(distance),
+        mean_distance=known(distance),
         diameter=int(found.diameter[job]),
         ring_crossings=tuple(found.ring_crossings[job].tolist()),
         ring_hops=int(found.ring_hops[job]),
@@ -135,14 +143,10 @@ def _gang(found: JobMeasures, job: int, levels: tuple[str, ...], pods: int, rank
         mean_group_spread=tuple(found.spreads.mean[job].tolist()),
         all_reduce=float(found.all_reduce[job]),
         contended_all_reduce=float(found.contended_all_reduce[job]),
-        ideal_all_reduce=_known(float(found.ideal_all_reduce[job])),
-        slowdown=_known(float(found.slowdown[job])),
-        job_slowdown=_known(float(found.job_slowdown[job])),
+        ideal_all_reduce=known(float(found.ideal_all_reduce[job])),
+        slowdown=known(float(found.slowdown[job])),
+        job_slowdown=known(float(found.job_slowdown[job])),
     )
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else value
 
 
 _REMEMBERED: Final = 256

@@ -64,7 +64,6 @@ class Model(Struct, frozen=True, kw_only=True, rename="camel"):
         return np.minimum.accumulate(found, axis=1)
 
     def tier(self, number: int) -> Tier:
-        """One tier."""
         return self.tiers[min(number, len(self.tiers) - 1)]
 
 
@@ -168,7 +167,6 @@ class Rings(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def rings(found: Placements) -> Rings:
-    """The rings of all jobs."""
     count = len(found.positions)
     following = np.arange(1, count + 1)
     last = found.offsets[1:][np.diff(found.offsets) > 0] - 1

@@ -278,12 +278,6 @@ class Waiting(Struct, frozen=True, kw_only=True, eq=False):
     fewest: Floats
 
 
-def domain_sums(tree: Tree, amounts: NDArray[Any]) -> list[NDArray[Any]]:
-    """Sums of amounts by domain, one array a level; ``amounts`` has shape (slots,)."""
-    at = amounts[tree.slot_at]
-    return [tree.sums(level, at) for level in range(tree.node_level + 1)]
-
-
 def largest_shares(tree: Tree, free: NDArray[Any], each: int = 1) -> Floats:
     """Largest gang that one domain of each level can hold now, over all that is free; shape (K,).
 
@@ -294,7 +288,7 @@ def largest_shares(tree: Tree, free: NDArray[Any], each: int = 1) -> Floats:
     if total <= 0:
         return np.full(tree.node_level + 1, np.nan)
     placeable = free // each * each
-    return np.asarray([float(sums.max()) for sums in domain_sums(tree, placeable)]) / total
+    return np.asarray([float(sums.max()) for sums in tree.sums_by_level(placeable[tree.slot_at])]) / total
 
 
 def stranded_shares(tree: Tree, free: NDArray[Any], waiting: Waiting) -> Floats:
@@ -307,8 +301,11 @@ def stranded_shares(tree: Tree, free: NDArray[Any], waiting: Waiting) -> Floats:
     total = float(free[tree.slot_at].sum())
     shares = np.full((len(waiting.pods), levels), np.nan)
     if total > 0:
-        amounts = domain_sums(tree, free)
-        rooms = {each: domain_sums(tree, free // max(each, 1)) for each in np.unique(waiting.gpus).tolist()}
+        amounts = tree.sums_by_level(free[tree.slot_at])
+        rooms = {
+            each: tree.sums_by_level((free // max(each, 1))[tree.slot_at])
+            for each in np.unique(waiting.gpus).tolist()
+        }
         for gang, (pods, each) in enumerate(zip(waiting.pods.tolist(), waiting.gpus.tolist(), strict=True)):
             for level in range(levels):
                 if waiting.fewest[gang, level] == 1 and each > 0:

@@ -75,11 +75,7 @@ def placements(tree: Tree, offsets: NDArray[Any], slots: NDArray[Any]) -> Placem
     bounds = np.concatenate(([0], np.cumsum(np.bincount(job, minlength=len(offsets) - 1))))
     order = np.argsort(job * np.intp(tree.size + 1) + positions, kind="stable")
     return Placements(
-        tree=tree,
-        offsets=bounds.astype(np.intp),
-        job=job,
-        positions=positions,
-        ascending=positions[order],
+        tree=tree, offsets=bounds.astype(np.intp), job=job, positions=positions, ascending=positions[order]
     )
 
 
@@ -91,6 +87,11 @@ def per_job(found: Placements, jobs: NDArray[Any], weights: NDArray[Any] | None 
 def level_names(tree: Tree) -> tuple[str, ...]:
     """Short names of the K levels, coarse to fine; single nodes are always ``hostname``."""
     return (*tree.level_names[:-1], NODE_LEVEL)
+
+
+def known(value: float) -> float | None:
+    """None for nan."""
+    return None if np.isnan(value) else float(value)
 
 
 def by_level(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -33,7 +33,7 @@ from closeby.quality.moments import (
     submission_window,
     utilisation,
 )
-from closeby.quality.placements import fewest, level_names, placements
+from closeby.quality.placements import fewest, known, level_names, placements
 from closeby.quality.segments import SegmentMeasures, segment_measures
 
 
@@ -156,7 +156,7 @@ def summarise(
         slowdown=mean(found.slowdown, placed, weights),
         contended_slowdown=mean(found.contended_slowdown, placed, weights),
         job_slowdown=mean(found.job_slowdown, placed, weights),
-        distance_gap=None if np.isnan(gap.distance) else gap.distance,
+        distance_gap=known(gap.distance),
         compared=gap.jobs,
         model=model,
         segments=segment_measures(run) if run.segments else UNSET,
@@ -187,12 +187,7 @@ def _makespan(run: RunColumns) -> float:
 
 
 def _levels(
-    run: RunColumns,
-    found: JobMeasures,
-    least: Floats,
-    weights: Floats,
-    free: Fragmentation,
-    gap: Gaps,
+    run: RunColumns, found: JobMeasures, least: Floats, weights: Floats, free: Fragmentation, gap: Gaps
 ) -> tuple[LevelMeasures, ...]:
     placed = found.span[:, -1] > 0
     several, large = placed & (found.pairs > 0), placed & (least[:, -1] > 1)
@@ -208,16 +203,12 @@ def _levels(
             ring_crossings=mean(found.ring_crossings[:, level], several),
             group_spread=mean(found.spreads.greatest[:, level], large),
             mean_group_spread=mean(found.spreads.mean[:, level], large),
-            largest_gang=_known(free.largest[level]),
-            stranded=_known(free.stranded[level]),
-            span_gap=_known(gap.span[level]),
+            largest_gang=known(free.largest[level]),
+            stranded=known(free.stranded[level]),
+            span_gap=known(gap.span[level]),
         )
         for level, name in enumerate(level_names(run.tree))
     )
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def mean(values: NDArray[Any], chosen: Bools, weights: Floats | None = None) -> float | None:

@@ -9,8 +9,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import STEP_GATE, TASK_SPEC
@@ -107,7 +107,6 @@ class _Expander:
         self._steps: list[tuple[Set[str], Set[str]]] = []
 
     def run(self, *, tolerate: bool) -> Expansion:
-        """The whole expansion."""
         self._conditions += unknown_references(self._queue_users(), self._queues)
         families = families_of(self._manifests.workloads, self._manifests.pods)
         for family in families.families:
@@ -129,7 +128,7 @@ class _Expander:
             self._conditions.append(_of_all(self._not_seen, Reason.GANG_INCOMPLETE, message, remedy))
         self._conditions += self._quotas(families.loose)
         found = _sorted(self._pods.values(), self._groups.values(), self._conditions)
-        return msgspec.structs.replace(found, steps=tuple(self._steps), choices=choices)
+        return replace(found, steps=tuple(self._steps), choices=choices)
 
     def _queue_users(self) -> Iterator[tuple[str, str, str]]:
         """Workloads and pods of their own that wait and name a queue of Kueue."""
@@ -178,7 +177,7 @@ class _Expander:
         cluster = next((one for one in family.between if one.kind == _RAY_CLUSTER), None)
         if cluster is not None:
             # An autoscaler may have changed the sizes since.
-            workload = msgspec.structs.replace(workload, pod_sets=cluster.pod_sets, over=cluster.over)
+            workload = replace(workload, pod_sets=cluster.pod_sets, over=cluster.over)
         existing = _by_set(workload, family.pods)
         jobs = [one for one in family.between if one.kind == _JOB and one.pod_sets]
         # The Job that submits a RayJob is called like it.
@@ -188,10 +187,10 @@ class _Expander:
             for i, pods in enumerate(workload.pod_sets)
         ]
         sets = tuple(
-            msgspec.structs.replace(pods, replicas=sum(job.members for job in found[i]))
+            replace(pods, replicas=sum(job.members for job in found[i]))
             for i, pods in enumerate(workload.pod_sets)
         )
-        asked = gangs_of(msgspec.structs.replace(workload, pod_sets=sets), self._queues)
+        asked = gangs_of(replace(workload, pod_sets=sets), self._queues)
         self._conditions += asked.conditions
         if sum(one.active for one in sets) > sum(
             _counts(pods, pod) for i, pods in enumerate(sets) for pod in existing[i]
@@ -201,7 +200,7 @@ class _Expander:
         groups = []
         for gang in asked.gangs:
             name = self._free_group_name(gang.group, workload.kind)
-            groups.append(msgspec.structs.replace(gang.group, name=name))
+            groups.append(replace(gang.group, name=name))
             self._flavors.members[groups[-1].key] = gang.members
             members.update({i: _Membership(name, subgroup) for i, subgroup in gang.members.items()})
         joined: set[str | None] = set()
@@ -217,8 +216,8 @@ class _Expander:
             lacks = {} if begun else dict(_lacking(pods, sets, found, there))
             if lacks:
                 gates = (*template.spec.scheduling_gates, STEP_GATE + " and ".join(lacks))
-                spec = msgspec.structs.replace(template.spec, scheduling_gates=gates)
-                template = msgspec.structs.replace(template, spec=spec)
+                spec = replace(template.spec, scheduling_gates=gates)
+                template = replace(template, spec=spec)
             new = self._make(workload, pods, found[i], made, template)
             if i in asked.choices:
                 waiting = (*(pod.key for pod in existing[i]), *new)
@@ -241,7 +240,7 @@ class _Expander:
             changed = pod
             if pod.group is None and membership.group is not None:
                 subgroup = pod.subgroup or membership.subgroup
-                changed = msgspec.structs.replace(pod, group=membership.group, subgroup=subgroup)
+                changed = replace(pod, group=membership.group, subgroup=subgroup)
             self._pods[pod.key] = changed
             if not pod.finished:
                 joined.add(changed.group)
@@ -258,7 +257,7 @@ class _Expander:
             for (name, index), i in names:
                 key = f"{workload.namespace}/{name}"
                 self._there.pop(key, None)
-                self._pods[key] = msgspec.structs.replace(
+                self._pods[key] = replace(
                     template,
                     name=name,
                     uid=key,
@@ -299,9 +298,9 @@ class _Expander:
             if all(pod.finished for pod in members):
                 continue
             name = self._free_group_name(group, "pods")
-            self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
+            self._groups[f"{group.namespace}/{name}"] = replace(group, name=name)
             for pod in members:
-                self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
+                self._pods[pod.key] = replace(pod, group=name)
         items: dict[str, list[Pod]] = {}
         for pod in loose if self._queues.local else ():
             if pod.labels.get(QUEUE_NAME):
@@ -327,9 +326,9 @@ class _Expander:
             if all(pod.finished for pod in members):
                 continue
             name = self._free_group_name(group, "workload")
-            self._groups[f"{group.namespace}/{name}"] = msgspec.structs.replace(group, name=name)
+            self._groups[f"{group.namespace}/{name}"] = replace(group, name=name)
             for pod in members:
-                self._pods[pod.key] = msgspec.structs.replace(pod, group=name)
+                self._pods[pod.key] = replace(pod, group=name)
 
     def _claim(self) -> None:
         """Pods that were made have their claims for devices as far as these serve that many pods."""
@@ -351,10 +350,8 @@ class _Expander:
             if pod.node_name is not None or opened.isdisjoint(pod.spec.scheduling_gates):
                 continue
             gates = tuple(gate for gate in pod.spec.scheduling_gates if gate not in opened)
-            spec = opened_specs.setdefault(
-                pod.spec, msgspec.structs.replace(pod.spec, scheduling_gates=gates)
-            )
-            self._pods[key] = msgspec.structs.replace(pod, spec=spec)
+            spec = opened_specs.setdefault(pod.spec, replace(pod.spec, scheduling_gates=gates))
+            self._pods[key] = replace(pod, spec=spec)
             if not GATES.isdisjoint(pod.spec.scheduling_gates):
                 self._admitted.append(f"Pod/{pod.key}")
 
@@ -375,9 +372,9 @@ class _Expander:
                     if any(tolerates(one, t) and not tolerated(before.tolerations, t) for t in taints)
                 )
                 tolerations = (*before.tolerations, *more)
-                specs[before] = msgspec.structs.replace(before, tolerations=tolerations) if more else before
+                specs[before] = replace(before, tolerations=tolerations) if more else before
             if specs[before] is not before:
-                self._pods[key] = msgspec.structs.replace(pod, spec=specs[before])
+                self._pods[key] = replace(pod, spec=specs[before])
                 for one in specs[before].tolerations[len(before.tolerations) :]:
                     changed.setdefault(one.key, []).append(key)
         self._conditions += (
@@ -406,13 +403,13 @@ class _Expander:
             task = pod.annotations.get(TASK_SPEC) or pod.labels.get(TASK_SPEC)
             if pod.group is None or group_key not in tasked or pod.subgroup is not None or not task:
                 continue
-            self._pods[key] = msgspec.structs.replace(pod, subgroup=task)
+            self._pods[key] = replace(pod, subgroup=task)
             if task not in tasked[group_key]:
                 # A task without a minimum: its pods may be there or not.
                 tasked[group_key].add(task)
                 group = self._groups[group_key]
                 subgroups = (*group.subgroups, SubGroup(name=task, min_member=0))
-                self._groups[group_key] = msgspec.structs.replace(group, subgroups=subgroups)
+                self._groups[group_key] = replace(group, subgroups=subgroups)
 
     def _free_group_name(self, group: PodGroup, kind: str) -> str:
         """The group's name, or one like it where a PodGroup of that name exists already."""
@@ -455,13 +452,13 @@ def _by_set(workload: Workload, pods: Sequence[Pod]) -> list[list[Pod]]:
         if position is None:
             continue
         of = sets[position]
-        numbered = msgspec.structs.replace(pod, part=of.part)
+        numbered = replace(pod, part=of.part)
         if of.each or (of.indexed and pod.index is None):
             # A JobSet numbers the pods of each of its jobs from 0; here a set is numbered through.
             index = numbers.get(pod.name, numbers.get(pod.name.rpartition("-")[0]))
             if index is None and of.each:
                 index = pod.job * of.each + (pod.index or 0)
-            numbered = msgspec.structs.replace(numbered, job=0 if of.each else pod.job, index=index)
+            numbered = replace(numbered, job=0 if of.each else pod.job, index=index)
         result[position].append(numbered)
     return result
 
@@ -490,7 +487,7 @@ def _jobs_of(
             ended = done > 0 and not alive
             done -= ended
             size = 0 if ended else pods.replicas // len(names)
-            limits = msgspec.structs.replace(pods, replicas=size, completions=each, completed=each * ended)
+            limits = replace(pods, replicas=size, completions=each, completed=each * ended)
         kept = [pod for pod in there if pod.phase in limits.kept]
         seen = {pod.name if pod.index is None else pod.index: pod.phase for pod in kept}
         gone = seen.keys() | {first + i for i in limits.done}

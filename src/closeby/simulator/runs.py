@@ -52,7 +52,6 @@ from closeby.scheduling.services import Measured
 from closeby.simulator.expansion import expand
 from closeby.simulator.flavors import InFlavors, InTurn
 from closeby.simulator.surroundings import (
-    Surroundings,
     conditions_of,
     other_schedulers,
     surroundings_of,
@@ -214,15 +213,21 @@ class Simulation:
             gang_key(pod) for pod in expansion.pods if pod.finished and pod.group is not None
         )
         measured = asked.measure(self.engine.profile.measured)
-        world = _World(surroundings_of(manifests, expansion.pods), self._groups, measured, asked.networks)
-        world.enter(self.engine, (pod for pod in self._pods if pod.node_name is not None))
-        done = (pod for pod in expansion.pods if pod.finished and pod.group is not None)
-        self.engine.handle(*map(PodUpserted, done))
+        world = surroundings_of(manifests, expansion.pods)
+        self.engine.handle(
+            NetworkScopeChanged(asked.networks),
+            *(NodeUpserted(node) for node in world.nodes),
+            *world.events,
+            *(GroupChanged(group) for group in self._groups),
+            *(PodUpserted(pod) for pod in self._pods if pod.node_name is not None),
+            *measured,
+            *(PodUpserted(pod) for pod in expansion.pods if pod.finished and pod.group is not None),
+        )
         classes = unknown_classes(expansion.pods, expansion.groups, manifests.priority_classes)
         strangers = other_schedulers(self._pods, asked.scheduler_name, DEFAULT_SCHEDULER)
         self._idle = bool(strangers)
         noted = (
-            *world.surroundings.conditions,
+            *world.conditions,
             *expansion.conditions,
             *classes,
             *strangers,
@@ -342,24 +347,6 @@ def _with_rank(pod: Pod) -> Pod:
     if pod.group is None or pod.node_name is None or RANK not in pod.labels:
         return pod
     return replace(pod, labelled_rank=whole_number(pod.labels[RANK]))
-
-
-class _World(Struct, frozen=True):
-    """All objects but pods."""
-
-    surroundings: Surroundings
-    groups: Sequence[PodGroup]
-    measurements: tuple[MeasurementsChanged, ...]
-    networks: NetworkScope
-
-    def enter(self, engine: Engine, running: Iterable[Pod]) -> None:
-        """The engine learns of them and of pods that have their nodes."""
-        engine.handle(NetworkScopeChanged(self.networks))
-        engine.handle(*(NodeUpserted(node) for node in self.surroundings.nodes))
-        engine.handle(*self.surroundings.events)
-        engine.handle(*(GroupChanged(group) for group in self.groups))
-        engine.handle(*(PodUpserted(pod) for pod in running))
-        engine.handle(*self.measurements)
 
 
 class _Gathered:

@@ -69,7 +69,12 @@ def surroundings_of(manifests: Manifests, pods: Iterable[Pod]) -> Surroundings:
             for one in sorted(manifests.network_topologies, key=lambda one: one.key)
         ),
         *(AppGroupChanged(one) for one in sorted(manifests.app_groups, key=lambda one: one.key)),
-        *(StorageChanged(one) for one in sorted(storage_of(manifests, pods), key=_storage_order)),
+        *(
+            StorageChanged(one)
+            for one in sorted(
+                storage_of(manifests, pods), key=lambda one: (type(one).__name__, storage_key(one))
+            )
+        ),
         *(PriorityClassChanged(one) for one in sorted(manifests.priority_classes, key=lambda one: one.name)),
         *(SelectionChanged(one) for one in sorted(manifests.namespaces, key=lambda one: one.name)),
         *(SelectionChanged(one) for one in sorted(_owners(manifests), key=lambda one: one.key)),
@@ -91,10 +96,6 @@ def _owners(manifests: Manifests) -> Iterator[PodOwner]:
             yield PodOwner(kind=one.kind, namespace=one.namespace, name=one.name, selector=one.selector)
 
 
-def _storage_order(one: StorageObject) -> tuple[str, str]:
-    return type(one).__name__, storage_key(one)
-
-
 def conditions_of(engine: Engine, noted: Iterable[Condition] = ()) -> tuple[Condition, ...]:
     """What is wrong with topologies, measurements and nodes, and what was ``noted`` before, in order.
 
@@ -110,11 +111,7 @@ def conditions_of(engine: Engine, noted: Iterable[Condition] = ()) -> tuple[Cond
         *_on_unknown_nodes(engine),
         *_overcommitted(engine),
     )
-    return tuple(sorted(found, key=_condition_order))
-
-
-def _condition_order(condition: Condition) -> tuple[object, ...]:
-    return natural_key(condition.object), condition.field, condition.reason, condition.message
+    return tuple(sorted(found, key=lambda one: (natural_key(one.object), one.field, one.reason, one.message)))
 
 
 def _levels_without_nodes(engine: Engine) -> Iterator[Condition]:
@@ -193,12 +190,8 @@ def _on_unknown_nodes(engine: Engine) -> Iterator[Condition]:
         names = sorted((pod.key for pod in pods.values()), key=natural_key)
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         bound = f"{len(names)} pods are bound" if len(names) > 1 else "a pod is bound"
-        yield Condition(
-            reason=Reason.INVALID_SPEC,
-            object=f"Node/{node}",
-            message=f"{bound} to this node, which is not there: {shown}",
-            remedy="add the node, or leave these pods out",
-        )
+        message = f"{bound} to this node, which is not there: {shown}"
+        yield invalid(f"Node/{node}", "", message, "add the node, or leave these pods out")
 
 
 def _overcommitted(engine: Engine) -> Iterator[Condition]:
@@ -253,14 +246,7 @@ def without_nodes(nodes: Sequence[Node], pods: Iterable[Pod]) -> tuple[Condition
     there = [pod for pod in pods if not pod.finished]
     if nodes or (there and all(pod.node_name is not None for pod in there)):
         return ()
-    return (
-        Condition(
-            reason=Reason.INVALID_SPEC,
-            object="Node",
-            message="the input has no nodes",
-            remedy="add what kubectl get nodes -o yaml prints",
-        ),
-    )
+    return (invalid("Node", "", "the input has no nodes", "add what kubectl get nodes -o yaml prints"),)
 
 
 def other_schedulers(pods: Iterable[Pod], wanted: str | None, default: str) -> tuple[Condition, ...]:

@@ -1,6 +1,6 @@
 """From the names in a constraint to the levels of a tree, or to the reason why that is impossible."""
 
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
@@ -44,12 +44,6 @@ class Levels(Struct, frozen=True, kw_only=True, eq=False):
     by_default: bool = False
 
 
-class _Problem(Protocol):
-    def __call__(
-        self, reason: Reason, where: str, message: str, remedy: str, blocking: bool
-    ) -> Condition: ...
-
-
 class Resolution(Struct, frozen=True, kw_only=True, eq=False):
     """``levels`` None: there is nothing to enforce or, with a blocking condition, it can't be enforced."""
 
@@ -73,11 +67,6 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
         whole=field,
     )
 
-    def problem(reason: Reason, where: str, message: str, remedy: str, blocking: bool) -> Condition:
-        return Condition(
-            reason=reason, object=fields.owner, field=where, message=message, remedy=remedy, blocking=blocking
-        )
-
     name = constraint.topology
     if name is None:
         wanted = constraint.required or constraint.preferred
@@ -94,7 +83,9 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             )
             reason = Reason.TOPOLOGY_NOT_FOUND if having else Reason.TOPOLOGY_LEVEL_NOT_FOUND
             return Resolution(
-                conditions=(problem(reason, where, f"{found} a level {quoted(wanted)}", remedy, required),)
+                conditions=(
+                    fields.problem(reason, where, f"{found} a level {quoted(wanted)}", remedy, required),
+                )
             )
         name = having[0]
     tree = topologies.tree(name)
@@ -113,9 +104,11 @@ def resolve(constraint: TopologyConstraint, topologies: Topologies, owner: str, 
             f"{guess(name, topologies.usable(), _ALIKE)}use one of the usable topologies ({known}) or {fix}"
         )
         return Resolution(
-            conditions=(problem(Reason.TOPOLOGY_NOT_FOUND, fields.topology, message, remedy, required),)
+            conditions=(
+                fields.problem(Reason.TOPOLOGY_NOT_FOUND, fields.topology, message, remedy, required),
+            )
         )
-    return _levels(constraint, tree, fields, problem)
+    return _levels(constraint, tree, fields)
 
 
 class _Fields(Struct, frozen=True, kw_only=True):
@@ -127,8 +120,13 @@ class _Fields(Struct, frozen=True, kw_only=True):
     preferred: str
     whole: str
 
+    def problem(self, reason: Reason, where: str, message: str, remedy: str, blocking: bool) -> Condition:
+        return Condition(
+            reason=reason, object=self.owner, field=where, message=message, remedy=remedy, blocking=blocking
+        )
 
-def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem: _Problem) -> Resolution:
+
+def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields) -> Resolution:
     conditions: list[Condition] = []
     found: dict[str, int | None] = {}
     for kind, wanted, where in (
@@ -139,7 +137,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem
         found[kind] = index
         if wanted is not None and index is None:
             conditions.append(
-                problem(
+                fields.problem(
                     Reason.TOPOLOGY_LEVEL_NOT_FOUND,
                     where,
                     _lacks(tree, wanted),
@@ -150,7 +148,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem
     required, preferred = found["required"], found["preferred"]
     if required is not None and preferred is not None and preferred < required:
         conditions.append(
-            problem(
+            fields.problem(
                 Reason.INVALID_SPEC,
                 fields.preferred,
                 f"preferred level {quoted(constraint.preferred)} is coarser than required "
@@ -161,7 +159,7 @@ def _levels(constraint: TopologyConstraint, tree: Tree, fields: _Fields, problem
         )
     if constraint.required is None and constraint.preferred is None:
         conditions.append(
-            problem(
+            fields.problem(
                 Reason.INVALID_SPEC,
                 fields.whole,
                 f"topology {quoted(tree.name)} is named without a required or preferred level",

@@ -79,11 +79,7 @@ KEP_4962 = LabelFamily(
     custom=KUBERNETES_NETWORK,
 )
 #: Kubernetes' well-known labels. A zone's name is only said to be unique within its region.
-ZONES = LabelFamily(
-    name="zones",
-    labels=_prefixed("topology.kubernetes.io/", "zone", "region"),
-    unique=False,
-)
+ZONES = LabelFamily(name="zones", labels=_prefixed("topology.kubernetes.io/", "zone", "region"), unique=False)
 #: What Topograph wrote before its version 1.0.
 TOPOGRAPH_NVIDIA = LabelFamily(
     name="topograph-nvidia",
@@ -92,21 +88,12 @@ TOPOGRAPH_NVIDIA = LabelFamily(
 )
 #: What Topograph writes since its version 1.0: as many tiers as the fabric has.
 TOPOGRAPH = LabelFamily(
-    name="topograph",
-    labels=(TOPOGRAPH_DOMAIN,),
-    accelerator=TOPOGRAPH_DOMAIN,
-    tiers=TOPOGRAPH_TIERS,
+    name="topograph", labels=(TOPOGRAPH_DOMAIN,), accelerator=TOPOGRAPH_DOMAIN, tiers=TOPOGRAPH_TIERS
 )
 #: Google's compact placement labels on GKE.
-GKE = LabelFamily(
-    name="gke",
-    labels=_prefixed("cloud.google.com/gce-topology-", "host", "subblock", "block"),
-)
+GKE = LabelFamily(name="gke", labels=_prefixed("cloud.google.com/gce-topology-", "host", "subblock", "block"))
 #: Amazon's network nodes on EKS; layer 1 is the top.
-EKS = LabelFamily(
-    name="eks",
-    labels=_prefixed("topology.k8s.aws/network-node-layer-", "3", "2", "1"),
-)
+EKS = LabelFamily(name="eks", labels=_prefixed("topology.k8s.aws/network-node-layer-", "3", "2", "1"))
 #: Oracle's labels on OKE, closest first.
 OKE = LabelFamily(
     name="oke",
@@ -136,15 +123,11 @@ _ULTRASERVER: Final = "topology.k8s.aws/ultraserver-id"
 _CAPACITY_BLOCK: Final = "topology.k8s.aws/capacity-block-id"
 #: EKS with UltraServers, as HyperPod labels them.
 EKS_ULTRASERVER = LabelFamily(
-    name="eks-ultraserver",
-    labels=(_ULTRASERVER, *EKS.labels),
-    accelerator=_ULTRASERVER,
+    name="eks-ultraserver", labels=(_ULTRASERVER, *EKS.labels), accelerator=_ULTRASERVER
 )
 #: EKS with capacity blocks, which are the UltraServers of EC2's own description.
 EKS_CAPACITY_BLOCK = LabelFamily(
-    name="eks-capacity-block",
-    labels=(_CAPACITY_BLOCK, *EKS.labels),
-    accelerator=_CAPACITY_BLOCK,
+    name="eks-capacity-block", labels=(_CAPACITY_BLOCK, *EKS.labels), accelerator=_CAPACITY_BLOCK
 )
 
 #: All families by name.

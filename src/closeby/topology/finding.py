@@ -390,7 +390,6 @@ class Carried(Struct):
 
     @staticmethod
     def none() -> "Carried":
-        """No node yet."""
         return Carried(Counter(), 0, Counter(), 0)
 
     def count(self, node: Node, change: int = 1) -> None:

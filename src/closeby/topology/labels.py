@@ -69,7 +69,6 @@ class LabelColumn:
         return True
 
     def grow(self, capacity: int) -> None:
-        """Make room for more slots."""
         self.codes = np.concatenate([self.codes, np.zeros(capacity - len(self.codes), dtype=np.int32)])
 
     def ranks(self) -> NDArray[np.int64]:
@@ -112,7 +111,6 @@ class LabelTable:
 
     @property
     def size(self) -> int:
-        """How many slots there are."""
         return len(self._labels)
 
     def set(self, slot: int, labels: Mapping[str, str], quality: str | None = None) -> None:
@@ -191,7 +189,6 @@ class LabelTable:
         return changed
 
     def labels(self, slot: int) -> Mapping[str, str]:
-        """All labels of one slot."""
         return self._labels[slot] or {}
 
     def _count(self, before: Mapping[str, str], labels: Mapping[str, str]) -> bool:

@@ -146,7 +146,6 @@ class Tree(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def size(self) -> int:
-        """Number of nodes."""
         return len(self.slot_at)
 
     @property
