@@ -53,6 +53,14 @@ def test_a_rack_that_holds_fewer_segments_than_its_sums_say_is_counted_with_thes
     assert found.used(by="rack") == {"r0": 3, "r1": 3}
 
 
+def test_a_preferred_layer_gives_way_where_no_node_holds_its_segments() -> None:
+    layers = (Layer(level="rack", size=3), Layer(level=HOSTNAME, size=3, mode=LayerMode.PREFERRED))
+    found = racks("z r0 : a0=2 a1=2\nz r1 : b0=2 b1=2").run(
+        replace(gang(min_member=6), layers=layers), members=in_turn(2, LEADER, WORKER, WORKER)
+    )
+    assert found.used(by="rack") == {"r0": 3, "r1": 3}
+
+
 @pytest.mark.parametrize(("zones", "reason"), [(2, None), (1, Reason.TOPOLOGY_PLACEMENT_FAILED)])
 def test_segments_with_a_domain_each(zones: int, reason: Reason | None) -> None:
     drawing = "\n".join(

@@ -78,9 +78,10 @@ def certainly_short(tools: Tools, group: PodGroup, whole: Part) -> bool:
         layering, demand = part.layering, tools.table.beside_each_other(part.core)
         if layering is None or part.anchors or len(demand) < 2:
             continue
+        required = tuple([layer for layer in layering.layers if layer.required])
         # What finer segments have in common may be less than what coarser ones have.
-        for depth in range(len(layering.layers), 0, -1):
-            layers = replace(layering, layers=layering.layers[:depth])
+        for depth in range(len(required), 0, -1):
+            layers = replace(layering, layers=required[:depth])
             counts = _at_most(tools, part, layers, demand)
             if counts is not None and _too_few(tools, group, part, whole, layers, counts):
                 return True
