@@ -15,6 +15,7 @@ from tests.random_worlds.costs import (
     domains_used,
     level_asked,
     network_cost,
+    tighter,
 )
 from tests.random_worlds.facts import Facts
 from tests.random_worlds.judge import Truth, judge
@@ -43,6 +44,8 @@ class Kind(StrEnum):
     NO_VICTIMS = "nobody goes though that would help"
     #: A gang of equal pods is on more domains than it must.
     WIDER = "more domains than need be"
+    #: A gang of equal pods fits in a domain of a finer level than the one that it is in.
+    LOOSER = "coarser domain than need be"
     #: A pod waits for which there is room beside the others that were placed.
     LEFT_OUT = "left out"
     WRONG_COST = "wrong cost"
@@ -117,6 +120,9 @@ def _placed(facts: Facts, answer: Answer) -> Iterator[tuple[Kind, str]]:
             yield kind, f"on {used} domains of {level}, though {found.fewest} would do"
     if found.truth is Truth.NEVER:
         yield Kind.DOUBTFUL, str(answer.where)
+    finer = tighter(facts, answer.where) if facts.gang.alike and not answer.victims else None
+    if finer is not None and judge(facts.requiring(finer)).truth is Truth.FITS:
+        yield Kind.LOOSER, f"it fits in one domain of {finer}"
 
 
 def _refused(facts: Facts, answer: Answer) -> Iterator[tuple[Kind, str]]:
@@ -183,6 +189,12 @@ class Findings:
     def violated(self) -> bool:
         """Whether anything is a violation."""
         return any(kind.is_violation for kind in self.found)
+
+    @property
+    def undecided(self) -> float:
+        """The part of all answers that leave open whether the gang fits."""
+        verdicts = [verdict for answers in self.answers.values() for verdict, _, _ in answers]
+        return verdicts.count("undecided") / len(verdicts)
 
     def lines(self) -> Iterator[str]:
         """For people."""

@@ -56,6 +56,20 @@ def around(facts: Facts, where: Mapping[str, str], level: str) -> frozenset[str]
     return frozenset(facts.nodes)
 
 
+def tighter(facts: Facts, where: Mapping[str, str]) -> str | None:
+    """The level below the tightest domain that holds a gang in segments, if it is to be in the tightest."""
+    gang = facts.gang
+    layers = gang.whole.layers
+    if not layers or not all(one.required for one in layers) or gang.whole.required is not None:
+        return None
+    if not facts.packs or facts.begun or len(gang.members) > gang.minimum:
+        return None
+    for level in facts.levels:
+        if domains_used(facts, where, level) > 1:
+            return level
+    return None
+
+
 #: The highest priority of a victim, lost work, broken gangs and accelerators.
 VictimCost = tuple[int, int, int, int]
 

@@ -218,6 +218,12 @@ class Facts:
         bare = replace(gang, whole=replace(gang.whole, required=None, layers=()), parts=parts)
         return replace(self, gangs={**self.gangs, TRAIN: bare})
 
+    def requiring(self, level: str) -> "Facts":
+        """The same, if all of the gang had to be in one domain of a level."""
+        gang = self.gang
+        bound = replace(gang, whole=replace(gang.whole, required=level))
+        return replace(self, gangs={**self.gangs, TRAIN: bound})
+
     def path(self, node: str, level: str) -> tuple[str, ...]:
         """The domain of a node, down to a level; where labels are missing it is in one of its own."""
         labels = self.nodes[node].labels

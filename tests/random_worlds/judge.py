@@ -104,7 +104,15 @@ def _solved(facts: Facts, asked: _Asked, needed: frozenset[str]) -> Judgement:
         raise AssertionError(f"the judge breaks a rule: {wrong}")
     proven = asked.fewest is not None and status == cp_model.OPTIMAL
     best = round(solver.objective_value) if proven else None
-    return Judgement(Truth.FITS if has_order(facts, where, asked.gone) else Truth.ORDER, where, best)
+    fits = _ends_well(facts) or has_order(facts, where, asked.gone)
+    return Judgement(Truth.FITS if fits else Truth.ORDER, where, best)
+
+
+def _ends_well(facts: Facts) -> bool:
+    """Whether a spread counts for the gang as a whole: it does among equal pods in segments."""
+    gang = facts.gang
+    waiting = {pod.kind for pod in gang.members if pod.node is None}
+    return bool(gang.whole.layers) and len(waiting) == 1 and not gang.members[0].near
 
 
 def _needed(facts: Facts) -> frozenset[str]:

@@ -38,7 +38,8 @@ class DrawnOthers:
         self._used: set[str] = set()
         most = {Size.TINY: 3, Size.SMALL: 8, Size.MEDIUM: 200}[size]
         busy = bool(switches & {Switch.USED, Switch.PREEMPTION, Switch.EXCLUSIVE})
-        for number in range(random.randint(1, most) if busy else 0):
+        least = most // 2 if Switch.PREEMPTION in switches else 1
+        for number in range(random.randint(least, most + least) if busy else 0):
             self._draw(f"old-{number}")
 
     def begin(self, gang: DrawnGang) -> None:
