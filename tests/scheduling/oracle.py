@@ -92,44 +92,6 @@ def left(node: Node, pods: Iterable[Pod]) -> dict[str, int]:
     return {resource: max(amount, 0) for resource, amount in free.items()}
 
 
-def packs(specs: Sequence[PodSpec], oracle: Oracle, names: Iterable[str]) -> bool:
-    """Whether unequal pods fit beside each other on some nodes: every way is tried."""
-    usable_names = sorted(names)
-    rooms = [left(oracle.nodes[name], oracle.placed[name]) for name in usable_names]
-    order = sorted(specs, key=lambda spec: -sum(amount for _, amount in spec.requests))
-
-    def place(index: int) -> bool:
-        if index == len(order):
-            return True
-        spec = order[index]
-        tried: set[tuple[object, ...]] = set()
-        for name, room in zip(usable_names, rooms, strict=True):
-            node = oracle.nodes[name]
-            kind = (
-                *sorted(room.items()),
-                node.taints,
-                *sorted(node.labels.items() if spec.node_selector else ()),
-            )
-            asked = (("pods", 1), *spec.requests)
-            if kind in tried or not usable(node, spec):
-                continue
-            tried.add(kind)
-            if any(room.get(key, 0) < amount for key, amount in asked):
-                continue
-            for key, amount in asked:
-                if key in room:
-                    room[key] -= amount
-            done = place(index + 1)
-            for key, amount in asked:
-                if key in room:
-                    room[key] += amount
-            if done:
-                return True
-        return False
-
-    return place(0)
-
-
 def shares_out(demands: Sequence[tuple[int, Where]], rooms: Mapping[str, int]) -> bool:
     """Whether groups of equal pods fit beside each other, each inside its own nodes."""
     taken: dict[str, list[int]] = {name: [] for name in rooms}

@@ -16,7 +16,6 @@ from tests.scheduling.oracle import (
     Oracle,
     assert_nothing_is_overcommitted,
     choices,
-    packs,
     shares_out,
 )
 from tests.worlds import World, gang, pods, subgroup
@@ -107,53 +106,6 @@ def check_preferred(
 
 
 @given(st.data())
-def test_a_required_domain_uses_the_fewest_domains_of_the_next_level(data: st.DataObject) -> None:
-    site = data.draw(sites())
-    required = data.draw(st.sampled_from([None, *site.levels]))
-    count, spec = data.draw(st.integers(1, 9)), data.draw(specs())
-    drawn = site.world().run(gang(min_member=count, required=required), members=pods("train", count, spec))
-    used = set(drawn.used("train"))
-    if not used or required is None:
-        return
-    oracle = site.oracle()
-    level = index(site, required)
-    holding = [
-        where for where in oracle.domains(level) if oracle.room(where & oracle.spared(spec), spec) >= count
-    ]
-    scope = oracle.spared(spec) if holding else frozenset(oracle.nodes)
-    [chosen] = [where for where in oracle.domains(level) if used <= where]
-    parts = oracle.domains(level + 1, chosen, private=True)
-    sizes = sorted((oracle.room(where & scope, spec) for where in parts), reverse=True)
-    fewest = next(number for number in range(1, len(sizes) + 1) if sum(sizes[:number]) >= count)
-    assert sum(1 for where in parts if where & used) == fewest
-
-
-@given(st.data())
-def test_unequal_pods_are_refused_only_when_no_packing_exists(data: st.DataObject) -> None:
-    site = data.draw(sites(most_nodes=5))
-    required, preferred = data.draw(levels_asked(site))
-    members = [
-        pod
-        for number, spec in enumerate(data.draw(st.lists(specs(), min_size=1, max_size=6)))
-        for pod in pods("train", 1, spec, prefix=f"train{number}")
-    ]
-    drawn = site.world().run(
-        gang(min_member=len(members), required=required, preferred=preferred), members=members
-    )
-    check_no_overcommit(site, drawn)
-    oracle = site.oracle()
-    domains = oracle.domains(index(site, required))
-    feasible = any(packs([pod.spec for pod in members], oracle, where) for where in domains)
-    used = set(drawn.used("train"))
-    assert sum(drawn.used("train").values()) in (0, len(members))
-    assert feasible == bool(used), drawn.outcome("train").message
-    if used:
-        assert any(used <= where for where in domains)
-    else:
-        assert drawn.reason("train") in NO
-
-
-@given(st.data())
 def test_members_beyond_the_minimum_keep_to_the_required_domain(data: st.DataObject) -> None:
     site = data.draw(sites())
     required, preferred = data.draw(levels_asked(site))
@@ -174,26 +126,6 @@ def test_members_beyond_the_minimum_keep_to_the_required_domain(data: st.DataObj
     if placed:
         assert any(set(drawn.used("train")) <= where for where in rooms)
     assert len(drawn.left("train")) == minimum + more - placed
-
-
-@given(st.data())
-def test_late_members_join_the_domain_of_those_that_run(data: st.DataObject) -> None:
-    site = data.draw(sites())
-    required, preferred = data.draw(levels_asked(site))
-    spec = data.draw(specs())
-    first, more = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
-    asked = gang(min_member=first, required=required, preferred=preferred)
-    members = pods("train", first, spec)
-    drawn = site.world().run(asked, members=members)
-    if not drawn.used("train"):
-        return
-    oracle = site.oracle(on_nodes(drawn, members))
-    start = set(drawn.used("train"))
-    drawn.run(members=pods("train", more, spec, prefix="late"))
-    check_no_overcommit(site, drawn)
-    [allowed] = [where for where in oracle.domains(index(site, required)) if start <= where]
-    assert set(drawn.used("late")) <= allowed
-    assert sum(drawn.used("late").values()) == min(more, oracle.room(allowed, spec))
 
 
 @st.composite
@@ -268,26 +200,6 @@ def gangs_of_subgroups(draw: st.DrawFn) -> GangOfSubgroups:
     members = [pod for one in leaves for pod in pods("train", one.min_member, spec, one.name)]
     drawn = site.world().run(gang(min_member=1, subgroups=groups), members=members)
     return GangOfSubgroups(site, spec, groups, leaves, members, drawn)
-
-
-@given(st.data())
-def test_subgroups_of_equal_pods_are_placed_if_any_choice_of_domains_holds_them(data: st.DataObject) -> None:
-    site, spec, groups, leaves, members, drawn = data.draw(gangs_of_subgroups())
-    check_no_overcommit(site, drawn)
-
-    oracle = site.oracle()
-    rooms = {name: oracle.fits(name, spec) for name in oracle.nodes}
-    feasible = subgroups_fit(site, oracle, groups, rooms)
-    placed = {one.name: set(drawn.used(f"{one.name}-")) for one in leaves}
-    assert feasible == bool(drawn.used("s")), drawn.outcome("train").message
-    if not feasible:
-        assert drawn.reason("train") in NO
-        return
-    assert sum(drawn.used("s").values()) == len(members)
-    for one in groups:
-        below = [placed[leaf.name] for leaf in leaves if one.name in (leaf.name, leaf.parent)]
-        used = set().union(*below)
-        assert any(used <= where for where in oracle.domains(level_of(site, one)))
 
 
 @given(st.data())

@@ -3,10 +3,6 @@
 That holds for the gang as a whole.
 """
 
-from collections.abc import Iterator
-from itertools import product
-from random import Random
-
 import pytest
 from msgspec.structs import replace
 
@@ -149,51 +145,3 @@ def test_pods_of_which_a_node_takes_one_are_counted_so(nodes: int, placed: bool)
         {f"r{rack}": 2 for rack in sorted(map(str, range(20)))} if placed else {}
     )
     assert found.reason("train") is (None if placed else Reason.GANG_DOES_NOT_FIT)
-
-
-def test_random_gangs_are_placed_exactly_where_some_division_keeps_the_spread() -> None:
-    for seed in range(120):
-        random = Random(seed)
-        lines: list[str] = []
-        racks: list[tuple[str, int]] = []
-        blocks = "abc"[: random.randint(2, 3)]
-        for rack in range(random.randint(len(blocks), 5)):
-            block = blocks[rack % len(blocks)]
-            free = [random.randint(1, 3) for _ in range(random.randint(1, 3))]
-            racks.append((block, sum(free)))
-            nodes = " ".join(f"n{rack}{at}={room}" for at, room in enumerate(free))
-            lines.append(f"{block} r{rack} : {nodes}")
-        size, skew = random.randint(2, 3), random.randint(1, 3)
-        number, rest = random.randint(1, 5), random.randint(0, size - 1)
-        count = number * size + rest
-        found = world("\n".join(lines), levels=BLOCKS).run(
-            layered(count, size), members=members(count, spread(skew=skew))
-        )
-        fits = any(
-            _skew(held) <= skew
-            for way in product(*(range(room // size + 1) for _, room in racks))
-            if sum(way) == number
-            for held in _held([whole * size for whole in way], rest, racks)
-        )
-        outcome = found.outcome("train")
-        assert bool(found.where) == fits, f"seed {seed}: {outcome.message}"
-        assert outcome.reason is not Reason.SEARCH_BUDGET_EXHAUSTED, f"seed {seed}"
-        if fits:
-            used = found.used(by="block")
-            assert _skew({block: used.get(block, 0) for block in blocks}) <= skew, f"seed {seed}"
-            assert in_racks(found, count, size), f"seed {seed}"
-
-
-def _held(taken: list[int], rest: int, racks: list[tuple[str, int]]) -> Iterator[dict[str, int]]:
-    """What blocks hold with so many pods in each rack, and the rest in one of them."""
-    for last in range(len(racks)):
-        held: dict[str, int] = {}
-        for at, (block, room) in enumerate(racks):
-            own = taken[at] + (rest if at == last else 0)
-            held[block] = held.get(block, 0) + (own if own <= room else 1000)
-        if max(held.values()) < 1000:
-            yield held
-
-
-def _skew(held: dict[str, int]) -> int:
-    return max(held.values()) - min(held.values())
