@@ -26,6 +26,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
     TopologyDeleted,
 )
+from closeby.scheduling.judging.holds import Comer
 from closeby.scheduling.outcomes import bindings_of
 from closeby.scheduling.placing.exclusive import Exclusives, OwnedDomain
 from tests.worlds import GPU, fabric, gang, node, pods, spec
@@ -48,8 +49,8 @@ def wanting(name: str, level: str, exclusive: Exclusive, members: int = 2) -> Po
 
 def assert_as_worked_out_afresh(engine: Engine) -> None:
     """For each item that waits, and for one of each kind that does not."""
-    tools, state = engine._tools, engine.state
-    kept, afresh = engine._rounds._attempts._exclusives, Exclusives(tools.for_fork(), state)
+    kept, state = engine._exclusives, engine.state
+    afresh = Exclusives(engine.cluster, engine.topologies, state, close_by_default=False)
     for key in (*state.item_keys(), *state.exclusive, "default/any"):
         plain = state.waiting_pods.get(key)
         found, expected = kept._owned(key, plain), afresh._owned(key, plain)
@@ -168,7 +169,7 @@ def test_the_domains_that_keep_an_item_off_are_listed_once(monkeypatch: pytest.M
     owner = wanting("owner", "rack", Exclusive.ALL, 1)
     engine.handle(GroupChanged(owner), PodUpserted(replace(member, node_name="n0")))
     engine.handle(*map(PodUpserted, pods(None, 1, spec(gpu=1))))
-    exclusives, listed = engine._rounds._attempts._exclusives, list[str]()
+    exclusives, listed = engine._exclusives, list[str]()
     domains = exclusives._domains
 
     def counting(key: str, plain: Pod | None) -> Iterator[OwnedDomain]:
@@ -176,9 +177,7 @@ def test_the_domains_that_keep_an_item_off_are_listed_once(monkeypatch: pytest.M
         return domains(key, plain)
 
     monkeypatch.setattr(exclusives, "_domains", counting)
-    exclusives.keep_off(next(iter(engine.state.waiting_pods)))
-    reserved = engine._tools.reserved
-    said = {reserved.whose(slot, namespace) for slot in (0, 1) for namespace in ("default", "another")}
+    hold = exclusives.off(Comer(next(iter(engine.state.waiting_pods)), 0))
+    assert hold is not None
+    said = {hold.says(slot, namespace) for slot in (0, 1) for namespace in ("default", "another")}
     assert len(said) == 2 and len(listed) == 1
-    exclusives.release()
-    assert reserved.whose(0, "default") == ""

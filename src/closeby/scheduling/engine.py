@@ -41,7 +41,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.fork import Fork
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.judging.reserved import ExclusiveDomains, ReservedMask, ReservedNodes
+from closeby.scheduling.judging.holds import ExclusiveDomains, HeldNodes, Holds
 from closeby.scheduling.outcomes import (
     ItemKind,
     Leftover,
@@ -95,20 +95,24 @@ class Engine:
         self.applications = Applications()
         self.state = SchedulingState(self.applications)
         handle = self._handle = Handle(self.cluster, self.topologies, self.state.group_of, self.applications)
-        reserved = ReservedMask()
+        holds = Holds()
         profile = build_profile(handle)
-        keeping = ReservedNodes(reserved, handle), ExclusiveDomains(reserved, handle)
-        profile = replace(profile, filters=(*profile.filters, *keeping))
+        held = HeldNodes(holds, handle), ExclusiveDomains(holds, handle)
+        profile = replace(profile, filters=(*profile.filters, *held))
         self.profile = profile
         self.state.priorities.trust(profile.trust_group_priority)
         self.state.trust_exclusive = profile.trust_exclusive
+        self._exclusives = Exclusives(
+            self.cluster, self.topologies, self.state, close_by_default=profile.close_by_default
+        )
         self._tools = tools = Tools(
             self.cluster,
             self.topologies,
             self.profile,
             explain=explain,
             explain_everything=explain_everything,
-            reserved=reserved,
+            holds=holds,
+            exclusives=self._exclusives,
         )
         self.diagnosis = tools.diagnosis
         self._holdings = Holdings(self.cluster, self.state, profile.reserves)
@@ -133,7 +137,9 @@ class Engine:
 
     def preempt(self, whose: Preemptible) -> None:
         """From now on items preempt such pods by the profile's rule; outcomes name whom the caller evicts."""
-        self._pending.preemptor = preemptor_for(self._tools, self.state, self._holdings, self._handle, whose)
+        preemptor = preemptor_for(self._tools, self.state, self._holdings, self._handle, whose)
+        if preemptor is not None:
+            self._pending.preempt(preemptor)
 
     # The only mutator
 
@@ -206,7 +212,7 @@ class Engine:
     @property
     def exclusive_nodes(self) -> Bools | None:
         """The nodes in domains that gangs have for themselves from all others, (slots,); None for none."""
-        return Exclusives(self._tools.for_fork(), self.state).nodes()
+        return self._exclusives.nodes()
 
     @property
     def reservation(self) -> Reservation | None:

@@ -18,10 +18,10 @@ from closeby.scheduling.judging.figures import (
     Weighted,
     cacheable,
 )
+from closeby.scheduling.judging.holds import Holds
 from closeby.scheduling.judging.interactions import Interactions, KnownInteractions
 from closeby.scheduling.judging.keys import ClassKeys, ToldApart, all_equal
 from closeby.scheduling.judging.pod_classes import PodClass, Share, masks_of
-from closeby.scheduling.judging.reserved import ReservedMask
 
 #: Sets of pods of which it is remembered what classes they are of.
 _REMEMBERED_PODS: Final = 64
@@ -35,9 +35,9 @@ class ClassTable:
         cluster: Cluster,
         filters: Sequence[Filter],
         scorers: Sequence[Weighted],
-        reserved: ReservedMask | None = None,
+        holds: Holds | None = None,
     ) -> None:
-        """``reserved``: pods that must keep off reserved nodes are of other classes while it applies."""
+        """``holds``: pods that must keep off nodes are of other classes."""
         self._cluster = cluster
         self._filters = tuple(filters)
         #: Scorers whose scores are never kept: they depend on other nodes or on what was placed.
@@ -55,7 +55,8 @@ class ClassTable:
         self.domain_filters = tuple(one for one in self._filters if isinstance(one, DomainFilter))
         #: None: none are known.
         self._interactions: KnownInteractions | None = None
-        self._reserved = ReservedMask() if reserved is None else reserved
+        self._holds = Holds() if holds is None else holds
+        self._holds_version = 0
         #: By keys of pods, as long as they are in use.
         self._by_key: WeakValueDictionary[Hashable, PodClass] = WeakValueDictionary()
         #: By their own keys those that are kept, whether in use or not.
@@ -80,10 +81,10 @@ class ClassTable:
     @property
     def stamp(self) -> tuple[int, ...]:
         """Two equal stamps: nothing has changed between them that answers depend on."""
-        cluster, reserved = self._cluster, self._reserved
+        cluster = self._cluster
         changes = cluster.usage_changes.cursor, cluster.node_changes.cursor
         apart = cluster.population.label_keys_version
-        return *changes, self._epoch, apart, reserved.number, reserved.set, reserved.owned_set
+        return *changes, self._epoch, apart, self._holds.version
 
     @property
     def capacity(self) -> int:
@@ -221,6 +222,8 @@ class ClassTable:
         return self._class(self.key_of(pod), pod)
 
     def _class(self, key: Hashable, pod: Pod, only: Sequence[DomainMask] | None = None) -> PodClass:
+        if self._holds.version != self._holds_version:
+            self._forget_those_kept_off()
         key = self._apart(key)
         found = self._by_key.get(key)
         if found is None:
@@ -257,8 +260,8 @@ class ClassTable:
         return PodClass(key, judged, self._filters, masks, base, widened=only is not None)
 
     def _apart(self, key: Hashable) -> Hashable:
-        """The key of a class, apart from that of pods that need not keep off reserved nodes."""
-        return _KeepsOff(key, self._reserved.key) if self._reserved.keeps_off else key
+        """The key of a class, apart from that of pods that need not keep off nodes."""
+        return _KeepsOff(key, self._holds.key) if self._holds.off else key
 
     def forget_pods(self) -> None:
         """The pods that were asked about are decided: they are not kept for that any longer."""
@@ -271,8 +274,9 @@ class ClassTable:
         self._clear()
         self._results.forget()
 
-    def forget_barred(self) -> None:
-        """Other nodes are reserved than before."""
+    def _forget_those_kept_off(self) -> None:
+        """Other nodes are held than before."""
+        self._holds_version = self._holds.version
         for classes in (self._by_key, self._kept):
             for key in [key for key in classes if isinstance(key, _KeepsOff)]:
                 classes.pop(key, None)
@@ -302,7 +306,7 @@ class _Unmasked(NamedTuple):
 
 
 class _KeepsOff(NamedTuple):
-    """Key of a class whose pods must keep off the nodes that are reserved now."""
+    """Key of a class whose pods must keep off nodes that are held."""
 
     key: Hashable
-    nodes: tuple[int, int, int]
+    holds: Hashable

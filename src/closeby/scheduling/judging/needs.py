@@ -12,8 +12,8 @@ from msgspec import Struct
 from closeby.cluster.columns import Cluster
 from closeby.objects.pods import Pod
 from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.holds import Hold, Holds
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.constraints import Levels
 from closeby.topology.registry import Topologies
@@ -92,47 +92,47 @@ def need_of_any(table: ClassTable, pods: Sequence[Pod]) -> Need:
 class RoomIndex:
     """Answers whether there is the room that a need names, remembering what it worked out."""
 
-    def __init__(
-        self, cluster: Cluster, table: ClassTable, topologies: Topologies, reserved: ReservedMask
-    ) -> None:
+    def __init__(self, cluster: Cluster, table: ClassTable, topologies: Topologies, holds: Holds) -> None:
         self._cluster = cluster
         self._table = table
         self._topologies = topologies
-        self._reserved = reserved
-        #: Class, and topology and level if they matter -> the most pods that fit in one such domain.
+        self._holds = holds
+        #: Class, what its pods keep off, and topology and level if they matter -> the most pods that fit in
+        #: one such domain.
         self._known: dict[Hashable, int] = {}
         self._stamp: tuple[int, ...] = ()
 
-    def lack(self, need: Need, keep_off: bool = False) -> bool:
+    def lack(self, need: Need, off: tuple[Hold, ...] | None = None) -> bool:
         """Whether the room is not there, so that there is no use in trying.
 
-        ``keep_off``: for an item that must keep off the nodes that are reserved now.
+        ``off``: for an item that must keep off these nodes; None: for the one in hand.
         """
         self._notice()
         if need.some:
-            return not any(self.takes(want, keep_off) for want in need.some)
+            return not any(self.takes(want, off) for want in need.some)
         name = None if need.tree is None else need.tree.name
+        off = self._holds.off if off is None else off
+        keys = tuple([one.key for one in off])
         for want in need.wants:
-            key = self._table.key_of(want.pod), name, need.level, keep_off
+            key = self._table.key_of(want.pod), name, need.level, keys
             room = self._known.get(key)
             if room is None:
-                applied, self._reserved.applies = self._reserved.applies, keep_off
-                room = self._known[key] = self._most(want.pod, need)
-                self._reserved.applies = applied
+                with self._holds.instead(off):
+                    room = self._known[key] = self._most(want.pod, need)
             if room < want.count:
                 return True
         return False
 
-    def takes(self, want: Want, keep_off: bool = False) -> bool:
+    def takes(self, want: Want, off: tuple[Hold, ...] | None = None) -> bool:
         """Whether any node may take a pod like this one now; False is certain until something leaves."""
         self._notice()
-        key = self._table.key_of(want.pod), keep_off
+        off = self._holds.off if off is None else off
+        key = self._table.key_of(want.pod), tuple([one.key for one in off])
         known = self._known.get(key)
         if known is not None:
             return known > 0
-        applied, self._reserved.applies = self._reserved.applies, keep_off
-        pod_class = self._table.of(want.pod)
-        self._reserved.applies = applied
+        with self._holds.instead(off):
+            pod_class = self._table.of(want.pod)
         narrowing = [plugin for plugin in pod_class.blind_filters if plugin.only_narrows]
         if not narrowing or not pod_class.total:
             self._known[key] = pod_class.total

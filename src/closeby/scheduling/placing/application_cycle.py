@@ -100,7 +100,7 @@ class _ApplicationCycle:
                 tools.steps.take(50 + tools.cluster.capacity // 100)
                 tools.table.of(pod)
         kinds = need_of_any(tools.table, pods).some
-        return [tools.rooms.takes(want, keep_off=tools.reserved.applies) for want in kinds]
+        return [tools.rooms.takes(want) for want in kinds]
 
     def _missing(self, pods: tuple[Pod, ...]) -> list[Pod]:
         found = {pod.uid for pod, _ in self._state.placed}

@@ -20,13 +20,13 @@ from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, O
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.places_for_pods import HeldForPods, domain_of
+from closeby.scheduling.placing.statement import running_members
 from closeby.scheduling.placing.tools import (
     Attempt,
     Placed,
     Tools,
     WaitingGang,
     gang_refusal,
-    running_members,
     waiting_gang,
 )
 from closeby.scheduling.plugin_view import CycleState
@@ -375,7 +375,7 @@ class Decider:
             reason, said = attempt.refusal.reason, attempt.refusal.whole_sentence()
         elif refused and kind is ItemKind.POD:  # A gated or unsupported plain pod is its own refusal.
             reason, said = refused[0].reason, refused[0].message
-        running = running_members(self._tools, self._state, key) if is_gang else ()
+        running = running_members(self._tools.cluster, self._state, key) if is_gang else ()
         place, slots = None, attempt.slots
         if slots is None:
             slots = slots_of(attempt.placed)

@@ -10,18 +10,19 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools, Ints
 from closeby.objects.groups import Exclusive, Layer, PodGroup
 from closeby.objects.pods import Pod, gang_key
 from closeby.objects.words import path_text
 from closeby.objects.workloads import exclusive_kind
-from closeby.scheduling.extension import Undo
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.intake.members import Members
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.judging.reserved import unknown
-from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang, running_members
+from closeby.scheduling.judging.holds import Comer, Hold, HoldKind
+from closeby.scheduling.placing.statement import running_members
+from closeby.topology.registry import Topologies
 from closeby.topology.tree import Domain, Tree
 
 #: Pods of these owners are on each node, and take no domain from a gang.
@@ -70,42 +71,44 @@ class _Kinds(NamedTuple):
 class Exclusives:
     """Answers from the pods that hold nodes now."""
 
-    def __init__(self, tools: Tools, state: SchedulingState) -> None:
-        self._tools = tools
+    def __init__(
+        self,
+        cluster: Cluster,
+        topologies: Topologies,
+        state: SchedulingState,
+        *,
+        close_by_default: bool,
+    ) -> None:
+        """``close_by_default`` as of the profile."""
+        self._cluster = cluster
+        self._topologies = topologies
         self._state = state
+        self._close = close_by_default
         #: By gang; good for the nodes and topologies of this stamp.
         self._known: dict[str, _Holding] = {}
         self._stamp: Hashable = None
         #: Of the gang that was asked about last.
         self._kinds: _Kinds | None = None
-        tools.taken = self.taken
-        tools.taken_by_own = self.taken_by_own
-        tools.kept_by_own = self.kept_by_own
 
-    def keep_off(self, key: str) -> None:
-        """Note which nodes an item must keep off, as others have their domains for themselves."""
-        plain = self._state.waiting_pods.get(key)
-        self._tools.reserved.own(self._owned(key, plain))
-        found = cache(lambda: [*self._domains(key if plain is None else "", plain)])
-        self._tools.reserved.whose = partial(_whose, found)
+    def off(self, comer: Comer) -> Hold | None:
+        """The nodes that an item must keep off, as others have their domains for themselves."""
+        plain = self._state.waiting_pods.get(comer.key)
+        return self.hold(comer.key if plain is None else "", plain) if self._state.exclusive else None
 
-    def keep_off_in_trial(self, item: WaitingGang | Pod, lifted: Iterable[Pod]) -> Undo:
-        """The same for an item that is tried while some pods are off their nodes; returns how to undo it."""
-        reserved = self._tools.reserved
-        before = reserved.owned
-        if not self._state.exclusive:
-            return _nothing
-        gangs = {gang_key(pod) for pod in lifted if pod.group is not None}
-        reserved.own(self._owned(_key_of(item), item if isinstance(item, Pod) else None, gangs))
-        return lambda: reserved.own(before)
+    def hold(self, key: str, plain: Pod | None, lifted: Iterable[Pod] = ()) -> Hold | None:
+        """The same for a gang, or a plain pod, while some pods are off their nodes."""
+        mask = self._owned(key, plain, {gang_key(pod) for pod in lifted if pod.group is not None})
+        if mask is None:
+            return None
+        found = cache(lambda: [*self._domains(key, plain)])
+        return Hold(HoldKind.DOMAIN, mask.tobytes(), mask, partial(_whose, found))
 
     def nodes(self) -> Bools | None:
         """The nodes in domains that gangs have for themselves from all others."""
         return self._owned("", None)
 
-    def owners(self, item: WaitingGang | Pod) -> list[OwnedDomain]:
+    def owners(self, key: str, plain: Pod | None) -> list[OwnedDomain]:
         """The domains of several nodes that keep an item off, each with the gang that has it for itself."""
-        key, plain = _key_of(item), item if isinstance(item, Pod) else None
         return [one for one in self._domains(key, plain) if len(one.slots) > 1]
 
     def _domains(self, key: str, plain: Pod | None) -> Iterator[OwnedDomain]:
@@ -122,11 +125,6 @@ class Exclusives:
                 path = path_text(tree.path(Domain(level, index)))
                 yield OwnedDomain(owner, f"{tree.level_names[level]} {path}", some)
 
-    def release(self) -> None:
-        """No item is decided any more."""
-        self._tools.reserved.own(None)
-        self._tools.reserved.whose = unknown
-
     def taken(self, group: PodGroup, layering: Layering) -> list[Bools | None]:
         """Per layer the domains that a gang may not have for itself, as others are there; None: all free."""
         found: list[Bools | None] = []
@@ -142,7 +140,7 @@ class Exclusives:
             found.append(barred)
         return found
 
-    def taken_by_own(self, group: PodGroup, leaf: str, placed: Sequence[Placed]) -> Ints:
+    def taken_by_own(self, group: PodGroup, leaf: str, placed: Sequence[tuple[Pod, int]]) -> Ints:
         """Slots off which segments of a leaf keep that have domains for themselves among those of their kind.
 
         Those of members of the leaf, and all in the domains that segments of other leaves have so.
@@ -151,7 +149,7 @@ class Exclusives:
         kinds = self._kinds_of(group)
         own: list[int] = []
         others: dict[tuple[str, int], list[int]] = {}
-        for pod, slot in (*running_members(self._tools, self._state, group.key), *placed):
+        for pod, slot in (*running_members(self._cluster, self._state, group.key), *placed):
             name = pod.subgroup or ""
             if name == leaf or (not kinds.get(name) and exclusive_kind(pod) == _BY_JOB):
                 own.append(slot)
@@ -164,7 +162,7 @@ class Exclusives:
             found.append(_in_the_same(trees[tree_name], level, np.asarray(slots, dtype=np.intp)))
         return np.concatenate(found)
 
-    def kept_by_own(self, group: PodGroup, leaf: str, placed: Sequence[Placed]) -> Ints:
+    def kept_by_own(self, group: PodGroup, leaf: str, placed: Sequence[tuple[Pod, int]]) -> Ints:
         """Slots off which members of a leaf keep that has no domains for itself, as other jobs of its JobSet
         have these for themselves.
         """
@@ -172,7 +170,7 @@ class Exclusives:
         if not any(kinds.values()) or kinds.get(leaf):
             return _NO_SLOTS
         found = [_NO_SLOTS]
-        for pod, slot in (*running_members(self._tools, self._state, group.key), *placed):
+        for pod, slot in (*running_members(self._cluster, self._state, group.key), *placed):
             if exclusive_kind(pod) == _BY_JOB:
                 for tree, level in kinds.get(pod.subgroup or "", ()):
                     found.append(_in_the_same(tree, level, np.asarray([slot], dtype=np.intp)))
@@ -182,8 +180,7 @@ class Exclusives:
         """By leaf, tree and level of the domains that its segments have for themselves (``kind``)."""
         stamp, known = self._structure(), self._kinds
         if known is None or known.group is not group or known.stamp != stamp:
-            close = self._tools.profile.close_by_default
-            layerings = constraints_of(group, self._tools.topologies, close).layerings
+            layerings = constraints_of(group, self._topologies, self._close).layerings
             levels = {
                 leaf: [(own.tree, one.level) for one in own.layers if one.exclusive is Exclusive.KIND]
                 for leaf, own in layerings.items()
@@ -192,7 +189,7 @@ class Exclusives:
         return known.levels
 
     def _all_but(self, group: PodGroup) -> Iterator[int]:
-        for pod, slot in self._tools.cluster.placed_pods():
+        for pod, slot in self._cluster.placed_pods():
             own = pod.group == group.name and pod.namespace == group.namespace
             if not own and not pod.owner.startswith(ON_EACH_NODE):
                 yield slot
@@ -229,7 +226,7 @@ class Exclusives:
         if plain is not None and plain.owner.startswith(ON_EACH_NODE):
             return None
         kind = self._kind(key) if plain is None else exclusive_kind(plain)
-        mask = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
+        mask = np.zeros(self._cluster.capacity, dtype=np.bool_)
         for owner, found in self._holdings(lifted):
             if owner != key:
                 mask[found.from_all] = True
@@ -263,8 +260,7 @@ class Exclusives:
 
     def _structure(self) -> Hashable:
         """Changes with the nodes and with the topologies."""
-        cluster = self._tools.cluster
-        return cluster.structure, cluster.node_count, self._tools.topologies.version
+        return self._cluster.structure, self._cluster.node_count, self._topologies.version
 
     def _held_by(self, owner: str, group: PodGroup, members: Members) -> _Holding:
         nodes: dict[Exclusive, list[Ints]] = {one: [_NO_SLOTS] for one in Exclusive}
@@ -286,8 +282,7 @@ class Exclusives:
 
     def _layers_of(self, owner: str, group: PodGroup) -> Iterator[tuple[Exclusive, Tree, int, Ints]]:
         """Of each layer whose domains a gang has for itself: from whom, its tree and level, and its slots."""
-        close = self._tools.profile.close_by_default
-        for leaf, layering in constraints_of(group, self._tools.topologies, close).layerings.items():
+        for leaf, layering in constraints_of(group, self._topologies, self._close).layerings.items():
             members = [pod for pod in self._state.holding(owner) if not leaf or pod.subgroup == leaf]
             slots = self._slots(members)
             for layer in layering.layers:
@@ -295,13 +290,8 @@ class Exclusives:
                     yield layer.exclusive, layering.tree, layer.level, slots
 
     def _slots(self, pods: Iterable[Pod]) -> Ints:
-        found = (self._tools.cluster.placement(pod.uid) for pod in pods)
+        found = (self._cluster.placement(pod.uid) for pod in pods)
         return np.fromiter((slot for slot in found if slot is not None), dtype=np.intp)
-
-
-def _key_of(item: WaitingGang | Pod) -> str:
-    """The key of a gang; none of a plain pod."""
-    return "" if isinstance(item, Pod) else item.group.key
 
 
 def _whose(domains: Callable[[], Sequence[OwnedDomain]], slot: int, namespace: str) -> str:
@@ -312,10 +302,6 @@ def _whose(domains: Callable[[], Sequence[OwnedDomain]], slot: int, namespace: s
             owner = f"gang {one.owner}" if same else "a gang of another namespace"
             return f"{owner} has {one.called} for itself"
     return "a gang has its domain for itself"
-
-
-def _nothing() -> None:
-    """How to undo nothing."""
 
 
 def _in_the_same(tree: Tree, level: int, slots: Ints) -> Ints:

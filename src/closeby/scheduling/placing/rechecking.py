@@ -22,13 +22,12 @@ from closeby.scheduling.gangs.places import place_of, split_part
 from closeby.scheduling.gangs.rosters import constraints_of, missing, tree_of
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Binding, ItemKind, Place, kind_of, namespace_of
-from closeby.scheduling.placing.statement import Holdings
+from closeby.scheduling.placing.statement import Holdings, running_members
 from closeby.scheduling.placing.tools import (
     Placed,
     Tools,
     WaitingGang,
     gang_refusal,
-    running_members,
     waiting_gang,
 )
 from closeby.scheduling.plugin_view import CycleState
@@ -158,7 +157,7 @@ class Recheck:
     def place(self, key: str) -> Place | None:
         """Where a gang's members are placed now, bound or not; None when that is not known."""
         group = self._state.groups.get(key)
-        running = running_members(self._tools, self._state, key)
+        running = running_members(self._tools.cluster, self._state, key)
         if group is None or not running or len(running) < len(self._state.placed(key)):
             return None
         tree = tree_of(constraints_of(group, self._tools.topologies, self._tools.profile.close_by_default))
@@ -167,7 +166,7 @@ class Recheck:
     def unmet(self, key: str) -> Condition | None:
         """What a gang asks for, and its members do not meet where they are; None where they do."""
         group = self._state.groups.get(key)
-        if group is None or not running_members(self._tools, self._state, key):
+        if group is None or not running_members(self._tools.cluster, self._state, key):
             return None
         gang = waiting_gang(self._tools, self._state, group, (), in_order=False)
         return _constraint_broken(group, gang, started=True)

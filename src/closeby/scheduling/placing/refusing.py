@@ -1,7 +1,7 @@
 """Why a gang is refused for which the search found no place: the reason, and what is lacking, as facts."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.gangs.segments import Layering
+from closeby.scheduling.judging.holds import Hold, HoldKind
 from closeby.scheduling.judging.needs import Need
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.placing.fill import Filler
@@ -22,6 +23,8 @@ from closeby.scheduling.placing.tools import Tools, WaitingGang
 from closeby.scheduling.reasons.facts import Shortfall, ShortOf
 from closeby.topology.constraints import Levels
 from closeby.topology.tree import ROOT_LEVEL, Domain
+
+_NO_SLOTS: Final[Ints] = np.zeros(0, dtype=np.intp)
 
 
 class Infeasible(NamedTuple):
@@ -94,30 +97,28 @@ class Refusing:
         """Where the gang lacks nothing but nodes that are reserved for another one, or in domains that others
         have for themselves.
         """
-        reserved, rooms = self._tools.reserved, self._tools.rooms
-        if need is None or not rooms.lack(need, keep_off=reserved.applies):
+        holds, rooms = self._tools.holds, self._tools.rooms
+        domains, reserved = holds.of(HoldKind.DOMAIN), holds.of(HoldKind.RESERVATION)
+        if need is None or not rooms.lack(need):
             return None
-        theirs = self._room_of_others(need)
-        reason, nodes = Reason.DOMAIN_EXCLUSIVE, len(theirs)
-        if nodes:
-            whose = reserved.whose(int(theirs[0]), self._group.namespace)
-        elif not reserved.applies or rooms.lack(need):
+        theirs = _NO_SLOTS if domains is None else self._room_in(domains, need)
+        if domains is not None and len(theirs):
+            hold, slots, reason = domains, theirs, Reason.DOMAIN_EXCLUSIVE
+        elif reserved is None or rooms.lack(need, holds.but(HoldKind.RESERVATION)):
             return None
         else:
-            reason, nodes = Reason.NODE_RESERVED, 0 if reserved.mask is None else int(reserved.mask.sum())
-            whose = reserved.text(self._group.namespace)
-        return Shortfall(what=ShortOf.HELD, reason=reason, nodes=nodes, holders=whose)
+            hold, slots, reason = reserved, np.flatnonzero(reserved.mask), Reason.NODE_RESERVED
+        whose = hold.says(int(slots[0]), self._group.namespace)
+        return Shortfall(what=ShortOf.HELD, reason=reason, nodes=len(slots), holders=whose)
 
-    def _room_of_others(self, need: Need) -> Ints:
+    def _room_in(self, domains: Hold, need: Need) -> Ints:
         """The nodes in domains of others that have the room it lacks; none if it lacked more than these."""
-        reserved, rooms, table = self._tools.reserved, self._tools.rooms, self._tools.table
-        owned, number = reserved.owned, reserved.owned_set
-        slots = np.flatnonzero(() if owned is None else owned)
-        lacking = [one for one in need.wants if rooms.lack(replace(need, wants=(one,)), reserved.applies)]
-        reserved.owned, reserved.owned_set = None, 0
-        try:
-            if not len(slots) or rooms.lack(need, keep_off=reserved.applies):
-                return slots[:0]
+        holds, rooms, table = self._tools.holds, self._tools.rooms, self._tools.table
+        slots = np.flatnonzero(domains.mask)
+        lacking = [one for one in need.wants if rooms.lack(replace(need, wants=(one,)))]
+        with holds.instead(holds.but(HoldKind.DOMAIN)):
+            if not len(slots) or rooms.lack(need):
+                return _NO_SLOTS
             takes = np.zeros(len(slots), dtype=np.bool_)
             for want in lacking:
                 pod_class = table.of(want.pod)
@@ -127,8 +128,6 @@ class Refusing:
                     able &= table.counts(pod_class, need.tree).of(need.level)[owners] >= want.count
                 takes |= able
             return slots[takes]
-        finally:
-            reserved.owned, reserved.owned_set = owned, number
 
     def _short_of_room(self, short: Share, *, alone: bool, among: tuple[str, ...]) -> Shortfall:
         """Where the pods of one class have not enough room; ``alone``: the gang has no others."""
@@ -271,8 +270,8 @@ class Refusing:
         tools, tree = self._tools, layering.tree
         demand = tools.table.beside_each_other(part.core)
         barred: Sequence[Bools | None] = [None] * len(layering.layers)
-        if tools.taken is not None:
-            barred = tools.taken(self._group, layering)
+        if tools.exclusives is not None:
+            barred = tools.exclusives.taken(self._group, layering)
         for layer, closed in zip(layering.layers, barred, strict=True):
             sizes = layer.counts
             if not layer.required or sum(sizes) != len(part.core) or len(demand) != 1:

@@ -225,9 +225,9 @@ class Search:
 
         That of a segment (``name#…``) is already the scope of its leaf.
         """
-        if not part.name or "#" in part.name or self._tools.kept_by_own is None:
+        if not part.name or "#" in part.name or self._tools.exclusives is None:
             return scope
-        kept = self._tools.kept_by_own(self._group, part.name, self._state.placed)
+        kept = self._tools.exclusives.kept_by_own(self._group, part.name, self._state.placed)
         if not len(kept):
             return scope
         others = np.setdiff1d(np.arange(self._cluster.capacity), kept)

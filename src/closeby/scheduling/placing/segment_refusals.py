@@ -52,8 +52,8 @@ def _at_most(tools: Tools, part: Part, layering: Layering, demand: Sequence[Shar
 
 def _room(tools: Tools, group: PodGroup, layering: Layering, counts: PodCounts) -> SegmentRoom | None:
     barred: list[Bools | None] = [None] * len(layering.layers)
-    if tools.taken is not None:
-        barred = tools.taken(group, layering)
+    if tools.exclusives is not None:
+        barred = tools.exclusives.taken(group, layering)
     room = SegmentRoom(layering, counts, barred, strict=False)
     return room if room.layers else None
 

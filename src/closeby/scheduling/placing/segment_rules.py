@@ -35,8 +35,7 @@ class SegmentRules:
 
     def __init__(self, attempt: SegmentAttempt) -> None:
         self._capacity = attempt.tools.cluster.capacity
-        self._taken = attempt.tools.taken
-        self._taken_by_own = attempt.tools.taken_by_own
+        self._exclusives = attempt.tools.exclusives
         self._group = attempt.group
         self._leaf = attempt.leaf
         self._statement = attempt.statement
@@ -57,9 +56,9 @@ class SegmentRules:
     def barred(self, layering: Layering) -> list[Bools | None]:
         """Per layer the domains that take no segment which begins now, as others or its own are there."""
         barred: list[Bools | None] = [None] * len(layering.layers)
-        if self._taken is None or all(layer.exclusive is Exclusive.NONE for layer in layering.layers):
+        if self._exclusives is None or all(layer.exclusive is Exclusive.NONE for layer in layering.layers):
             return barred
-        barred = self._taken(self._group, layering)
+        barred = self._exclusives.taken(self._group, layering)
         own = self._own()
         for layer, mask in zip(layering.layers, barred, strict=True):
             if layer.exclusive is Exclusive.KIND and mask is not None:
@@ -70,8 +69,8 @@ class SegmentRules:
     def _own(self) -> Ints:
         """Slots off which segments that begin now keep, as others of their kind and gang are there."""
         state = self._statement.state
-        if self._leaf and self._taken_by_own is not None:
-            return self._taken_by_own(self._group, self._leaf, state.placed)
+        if self._leaf and self._exclusives is not None:
+            return self._exclusives.taken_by_own(self._group, self._leaf, state.placed)
         return np.asarray([*state.anchors, *(slot for _, slot in state.placed)], dtype=np.intp)
 
     def alone(self, part: Part, layering: Layering) -> bool:

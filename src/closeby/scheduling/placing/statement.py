@@ -205,6 +205,12 @@ class Holdings:
         return freed
 
 
+def running_members(cluster: Cluster, state: SchedulingState, key: str) -> tuple[tuple[Pod, int], ...]:
+    """The members of a gang that hold a node which is there, with its slot."""
+    placed = ((pod, cluster.placement(pod.uid)) for pod in state.placed(key))
+    return tuple((pod, slot) for pod, slot in placed if slot is not None)
+
+
 def _nothing() -> None:
     """What a pod that held nothing gets back."""
 

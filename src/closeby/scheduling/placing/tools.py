@@ -10,22 +10,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Bools, Ints
+from closeby.objects.arrays import Ints
 from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, ReasonToken
 from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.places import SegmentOrder
 from closeby.scheduling.gangs.rosters import Constraints, Roster, constraints_of, parts, roster
-from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.intake.members import member_order
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.holds import Holds
 from closeby.scheduling.judging.needs import Need, RoomIndex
-from closeby.scheduling.judging.reserved import ReservedMask
 from closeby.scheduling.outcomes import DomainFit, Improvement, PodExplanation
+from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.fill import Filler
-from closeby.scheduling.placing.statement import Statement
+from closeby.scheduling.placing.statement import Statement, running_members
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.reasons.facts import Shortfall
@@ -66,14 +66,6 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     improvement: Improvement | None = None
 
 
-#: Per layer of a gang: the domains that it may not have for itself.
-Taken = Callable[[PodGroup, Layering], list[Bools | None]]
-#: Slots off which a segment of a leaf keeps that has a domain for itself among those of its kind, as other
-#: segments of its gang are there or have these for themselves. Of its members those placed in this cycle.
-#: And those off which a leaf without such segments keeps.
-TakenByOwn = Callable[[PodGroup, str, Sequence[Placed]], Ints]
-
-
 class Tools:
     """Shared by all cycles of one engine."""
 
@@ -85,23 +77,21 @@ class Tools:
         *,
         explain: bool | Collection[str],
         explain_everything: bool,
-        reserved: ReservedMask | None = None,
+        holds: Holds | None = None,
+        exclusives: Exclusives | None = None,
     ) -> None:
-        """``reserved``: the nodes that are reserved, and whether the item in hand must keep off them."""
+        """``holds``: what the item in hand must keep off. ``exclusives``: None where no domain is held."""
         self.cluster = cluster
         self.topologies = topologies
         self.profile = profile
-        self.reserved = ReservedMask() if reserved is None else reserved
+        self.holds = Holds() if holds is None else holds
+        self.exclusives = exclusives
         self._pod_by_pod = profile.pod_by_pod
         #: Of the decision in hand.
         self.steps = Steps()
-        self.table = ClassTable(cluster, profile.filters, profile.scores, self.reserved)
-        self.rooms = RoomIndex(cluster, self.table, topologies, self.reserved)
+        self.table = ClassTable(cluster, profile.filters, profile.scores, self.holds)
+        self.rooms = RoomIndex(cluster, self.table, topologies, self.holds)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
-        #: Per layer the domains that a gang may not have for itself; None where no gang wants any.
-        self.taken: Taken | None = None
-        self.taken_by_own: TakenByOwn | None = None
-        self.kept_by_own: TakenByOwn | None = None
         self._explain = explain
         self.explain_everything = explain_everything
 
@@ -215,7 +205,7 @@ def waiting_gang(
     tools: Tools, state: SchedulingState, group: PodGroup, waiting: tuple[Pod, ...], *, in_order: bool = True
 ) -> WaitingGang:
     """The gang with these members to place; ``in_order`` lets plugins say in which order."""
-    running = running_members(tools, state, group.key)
+    running = running_members(tools.cluster, state, group.key)
     constraints = constraints_of(group, tools.topologies, tools.profile.close_by_default)
     if in_order and not constraints.layerings:
         waiting = _in_order(tools, group, waiting, running)
@@ -235,12 +225,6 @@ def waiting_gang(
         members=roster(group, waiting, running, done, constraints.layerings, member_order, ranks),
         constraints=constraints,
     )
-
-
-def running_members(tools: Tools, state: SchedulingState, key: str) -> tuple[Placed, ...]:
-    """The members of a gang that hold a node which is there, with its slot."""
-    placed = ((pod, tools.cluster.placement(pod.uid)) for pod in state.placed(key))
-    return tuple((pod, slot) for pod, slot in placed if slot is not None)
 
 
 def gang_refusal(key: str, reason: ReasonToken, message: str, remedy: str = "") -> Condition:

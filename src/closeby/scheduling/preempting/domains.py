@@ -12,6 +12,7 @@ from closeby.objects.arrays import Ints
 from closeby.objects.groups import Exclusive
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.segments import TreeLayer
+from closeby.scheduling.judging.holds import HoldKind
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
 from closeby.scheduling.preempting.clearing import (
     AT_ONCE,
@@ -73,7 +74,7 @@ class GangQuestion:
         self.level = ROOT_LEVEL if required is None else required
         self._preferred = None if levels is None or levels.by_default else levels.preferred
         self._one_of_each = [share.pods[0] for share in demand]
-        kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
+        kinds = kinds_of(tools.cluster, demand, tools.holds.until_placed, COUNTED)
         self._anchors = minimum.all_anchors()
         layering = None if gang.group.subgroups or self._anchors else gang.constraints.layerings.get("")
         if layering is not None and (levels is None or levels.by_default or layering.tree is self.tree):
@@ -93,7 +94,7 @@ class GangQuestion:
         self.kinds = kinds
         #: Whether arithmetic tells what fits; else each set of victims is tried.
         divided = bool(gang.group.subgroups or gang.constraints.layerings)
-        owned = tools.reserved.owned is not None
+        owned = tools.holds.of(HoldKind.DOMAIN) is not None
         self._plain = len(kinds) == 1 and kinds[0].plain and not divided and not owned
         #: Whether more room never takes a place from it.
         self._monotone = not minimum.may_leave_out and not tools.table.helped_by_pods(self._one_of_each)

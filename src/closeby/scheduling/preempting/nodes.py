@@ -18,6 +18,7 @@ from closeby.objects.arrays import Bools, Ints, Scores
 from closeby.objects.pods import Pod
 from closeby.objects.words import NaturalKey, natural_key
 from closeby.scheduling.intake.budgets import SEVERAL
+from closeby.scheduling.judging.holds import HoldKind
 from closeby.scheduling.placing.tools import Placed, Tools
 from closeby.scheduling.preempting.clearing import (
     AT_ONCE,
@@ -89,7 +90,7 @@ class PodQuestion:
         self._pod = pod
         self.tree = tools.topologies.flat()
         demand = tools.table.shares((pod,))
-        self.kinds = kinds_of(tools.cluster, demand, tools.reserved.kept, COUNTED)
+        self.kinds = kinds_of(tools.cluster, demand, tools.holds.until_placed, COUNTED)
 
     def holding(self) -> bool:
         """Whether some node would hold the pod if nothing ran there."""
@@ -111,7 +112,7 @@ class PodQuestion:
             placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.running, spared.units)))
             if placed is not None:
                 return self._choice(spared, placed)
-            plain = self.kinds[0].plain and self._tools.reserved.owned is None
+            plain = self.kinds[0].plain and self._tools.holds.of(HoldKind.DOMAIN) is None
             found = None if plain else nodes.by_trials(one.slot, self._places_on(victims))
             if found is not None:
                 dearer = sorted([*dearer, found], key=lambda known: known[0].key)

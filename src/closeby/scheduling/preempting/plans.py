@@ -4,14 +4,14 @@ While victims leave there is no second plan for an item. The nodes of a plan are
 after the preemptor, and no other plan has its victims.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from closeby.objects.arrays import Bools
 from closeby.objects.pods import Pod, gang_key
+from closeby.scheduling.judging.holds import Comer, Hold, HoldKind
 from closeby.scheduling.outcomes import ItemKind, kind_of
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
@@ -60,10 +60,8 @@ class Plans:
         self._pods = pods
         self._plans: dict[str, PlanInForce] = {}
         self._number = 0
-        #: Of sets of plans whose nodes an item must keep off: a number, and the nodes as long as no other
-        #: nodes are there.
-        self._sets: dict[frozenset[int], tuple[int, Hashable, Bools]] = {}
-        self._set_number = 0
+        #: What an item had to keep off last.
+        self._hold: Hold | None = None
         self._ended: list[PreemptionEnded] = []
         #: By preemptor: plans that came to nothing, and until when it backs off (seconds since the epoch).
         self._backoffs: dict[str, tuple[int, float]] = {}
@@ -108,9 +106,7 @@ class Plans:
         if plan is None:
             return False
         self._ended.append(PreemptionEnded(plan=plan.said, why=why))
-        self._tools.table.forget_barred()
-        if not self._plans:
-            self._sets.clear()
+        self._tools.holds.version += 1
         if why and now is not None:
             count = self._backoffs.get(by, (0, 0.0))[0] + 1
             backoff = 0.0 if count <= _AT_ONCE else min(_BACKOFF * 2.0 ** min(count, 16), _LONGEST_BACKOFF)
@@ -156,24 +152,26 @@ class Plans:
                 return None if self.any_left(plan) else plan.said.item
         return None
 
-    def keep_off(self, key: str, priority: int) -> None:
-        """Note which nodes an item must keep off: those cleared for others of at least its priority.
+    def off(self, comer: Comer) -> Hold | None:
+        """The nodes that an item must keep off: those cleared for others of at least its priority.
 
-        Of an application ``key`` may also be one pod (by uid), which keeps off those of its other pods too.
+        Of an application it may also be one pod (by uid), which keeps off those of its other pods too.
         """
-        reserved = self._tools.reserved
         plans = [
             plan
             for plan in self._plans.values()
-            if key not in (plan.said.item, plan.by) and plan.said.priority >= priority
+            if comer.key not in (plan.said.item, plan.by) and plan.said.priority >= comer.priority
         ]
-        reserved.set, reserved.cleared = 0, None
-        if plans:
-            reserved.set, reserved.cleared = self._set_of(plans)
-
-    def release(self) -> None:
-        """No item is decided any more."""
-        self._tools.reserved.set, self._tools.reserved.cleared = 0, None
+        if not plans:
+            return None
+        cluster = self._tools.cluster
+        number = cluster.structure, frozenset(plan.number for plan in plans)
+        if self._hold is None or self._hold.number != number:
+            mask = np.zeros(cluster.capacity, dtype=np.bool_)
+            found = (cluster.slot(node) for plan in plans for node in plan.said.nodes)
+            mask[[slot for slot in found if slot is not None]] = True
+            self._hold = Hold(HoldKind.PLAN, number, mask, _cleared)
+        return self._hold
 
     def validate(self) -> None:
         """Assert that plans share neither victims nor nodes."""
@@ -182,18 +180,10 @@ class Plans:
         nodes = [node for plan in self._plans.values() for node in plan.said.nodes]
         assert len(nodes) == len(set(nodes)), "two plans share a node"
 
-    def _set_of(self, plans: Iterable[PlanInForce]) -> tuple[int, Bools]:
-        cluster = self._tools.cluster
-        plans = tuple(plans)
-        numbers = frozenset(plan.number for plan in plans)
-        known = self._sets.get(numbers)
-        if known is None or known[1] != cluster.structure:
-            mask = np.zeros(cluster.capacity, dtype=np.bool_)
-            found = (cluster.slot(node) for plan in plans for node in plan.said.nodes)
-            mask[[slot for slot in found if slot is not None]] = True
-            self._set_number += 1
-            known = self._sets[numbers] = self._set_number, cluster.structure, mask
-        return known[0], known[2]
+
+def _cleared(slot: int, namespace: str) -> str:
+    """Why an item must keep off."""
+    return "it is cleared for pods of at least the same priority"
 
 
 def _gangs(victims: Iterable[Pod]) -> set[str]:

@@ -101,7 +101,7 @@ class PossibleVictims:
         # A gang goes as a whole only if each of its pods may go, and none of them is to stay as its minimum.
         kept = np.bincount(holder_of[~may & ~leaving & ~running.terminating], minlength=len(running.holders))
         whole = (kept == 0) & ~held & ~running.never_whole
-        barred = self._tools.reserved.kept
+        barred = self._tools.holds.until_placed
         if barred is not None:  # What goes anyway on nodes that the item must keep off does not matter.
             there = running.slots < len(barred)
             leaving[there] &= ~barred[running.slots[there]]

@@ -19,6 +19,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.gangs.rosters import missing
 from closeby.scheduling.intake.cluster_events import PreemptionHint
 from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.judging.holds import Comer, Hold, HoldKind
 from closeby.scheduling.outcomes import ItemKind, Outcome
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
@@ -130,16 +131,13 @@ class Preemptor:
         above = None if up_to == -inf else self._possible.lowest()
         return None if above is None else PreemptionHint(above, up_to)
 
-    def keep_off(self, key: str, priority: int) -> None:
-        """Note which nodes an item must keep off: those cleared for others of at least its priority.
+    def off(self, comer: Comer) -> Hold | None:
+        """The nodes that an item must keep off: those cleared for others of at least its priority."""
+        return self._plans.off(comer)
 
-        Of an application ``key`` may also be one pod (by uid), which keeps off those of its other pods too.
-        """
-        self._plans.keep_off(key, priority)
-
-    def release(self) -> None:
-        """No item is decided any more."""
-        self._plans.release()
+    def _keep_off(self, by: str, priority: int) -> None:
+        """What one pod of an application keeps off, in place of the whole, or who has a plan."""
+        self._tools.holds.put(HoldKind.PLAN, self._plans.off(Comer(by, priority)))
 
     @property
     def plans(self) -> tuple[Preemption, ...]:
@@ -275,7 +273,7 @@ class Preemptor:
         kept = set(spared)
         others = [pod for one in self._plans if one is not plan for pod in self._plans.left(one)]
         left = self._plans.left(plan)
-        self.keep_off(plan.by, said.priority)
+        self._keep_off(plan.by, said.priority)
         try:
             item = self._waiting(said)
             if item is None:
@@ -286,7 +284,7 @@ class Preemptor:
             whole = self._trials.place(item, [*others, *left])
             return PlanState.LOST if whole is None else PlanState.NEEDED
         finally:
-            self.release()
+            self._tools.holds.off = ()
 
     def _waiting(self, said: Preemption) -> WaitingGang | Pod | None:
         """The item of a plan as it waits now; None where it can't be placed as it is."""
@@ -349,7 +347,7 @@ class Preemptor:
 
     def _for_pod_of_application(self, key: str, pod: Pod) -> Preemption | NoPreemption | None:
         """A pod of an application preempts like a plain pod: the others of it count as others."""
-        self.keep_off(pod.uid, self._state.priorities.of(pod))
+        self._keep_off(pod.uid, self._state.priorities.of(pod))
         return self._for_pod(key, pod, pod.uid)
 
     def _for_pod(self, key: str, pod: Pod, by: str) -> Preemption | NoPreemption | None:

@@ -12,8 +12,9 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.commit_points import TryOnly
 from closeby.scheduling.extension import Handle, Undo
 from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.judging.holds import HoldKind
 from closeby.scheduling.placing.deciding import place_pod
-from closeby.scheduling.placing.exclusive import Exclusives, OwnedDomain
+from closeby.scheduling.placing.exclusive import OwnedDomain
 from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
@@ -31,10 +32,10 @@ class PreemptionTrials:
 
     def __init__(self, tools: Tools, state: SchedulingState, holdings: Holdings, handle: Handle) -> None:
         self._holdings = holdings
+        self._state = state
         self._trial = TryOnly(handle)
         self._tools = tools.for_fork()
         self._tools.profile = replace(self._tools.profile, permits=(*tools.profile.permits, self._trial))
-        self._exclusives = Exclusives(self._tools, state)
         #: The pods that are lifted now, and how each is put back.
         self._lifted: list[tuple[Pod, Undo]] = []
         self._keeping = False
@@ -95,7 +96,8 @@ class PreemptionTrials:
 
     def owners(self, item: WaitingGang | Pod) -> list[OwnedDomain]:
         """The domains that other gangs have for themselves and that keep an item off."""
-        return self._exclusives.owners(item)
+        exclusives = self._tools.exclusives
+        return [] if exclusives is None else exclusives.owners(*_key_and_plain(item))
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
@@ -117,11 +119,14 @@ class PreemptionTrials:
         self._put_back_to(same)
         lifted.extend((pod, self._holdings.lift(pod)) for pod in gone[same:])
         self.steps += len(gone) - same
-        undo = self._exclusives.keep_off_in_trial(item, gone)
+        holds, exclusives = self._tools.holds, self._tools.exclusives
+        before = holds.off
+        if exclusives is not None and self._state.exclusive:
+            holds.put(HoldKind.DOMAIN, exclusives.hold(*_key_and_plain(item), gone))
         try:
             yield
         finally:
-            undo()
+            holds.off = before
             if not self._keeping:
                 self._put_back_to(0)
 
@@ -130,3 +135,8 @@ class PreemptionTrials:
         while len(self._lifted) > first:
             _, put_back = self._lifted.pop()
             put_back()
+
+
+def _key_and_plain(item: WaitingGang | Pod) -> tuple[str, Pod | None]:
+    """The key of a gang, or the plain pod."""
+    return ("", item) if isinstance(item, Pod) else (item.group.key, None)

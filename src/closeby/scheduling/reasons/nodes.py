@@ -16,9 +16,9 @@ from closeby.objects.reasons import Reason, ReasonToken, Rejection
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts, Weighted, active_scorers, plugin_scores
+from closeby.scheduling.judging.holds import HeldNodes
 from closeby.scheduling.judging.lookahead import LooksAhead
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.judging.reserved import ReservedNodes
 from closeby.scheduling.outcomes import DomainFit, PodExplanation
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.reasons.facts import (
@@ -127,7 +127,7 @@ class Diagnosis:
         tally = _count(state, pod, refused)
         if slots is None:
             self._last = pod, self._table.stamp, frozenset(tally)
-        for_others = [one for one in refused if isinstance(one.plugin, ReservedNodes | LooksAhead)]
+        for_others = [one for one in refused if isinstance(one.plugin, HeldNodes | LooksAhead)]
         reason = (_count(state, pod, for_others) or usage or tally).most_common(1)[0][0]
         lacks: tuple[ResourceLack, ...] = ()
         if reason == Reason.INSUFFICIENT_RESOURCES:

@@ -27,7 +27,16 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.intake.active_queue import SortKey
 from closeby.scheduling.intake.queue import SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import Decision, Outcome, Released, Reservation, Reserved, failed
+from closeby.scheduling.judging.holds import Comer, Hold, HoldKind
+from closeby.scheduling.outcomes import (
+    Decision,
+    Outcome,
+    Released,
+    Reservation,
+    Reserved,
+    failed,
+    namespace_of,
+)
 from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
 from closeby.scheduling.reserving.backfill import Backfill
 from closeby.scheduling.reserving.choosing import Chooser, ReservationChoice
@@ -102,6 +111,7 @@ class _Held(Struct, frozen=True, eq=False):
     slots: Ints
     #: Cursor of the nodes' changes by then.
     nodes: int
+    hold: Hold
 
     @property
     def key(self) -> str:
@@ -135,6 +145,7 @@ class Reservations:
         #: The same, by place.
         self._line: list[tuple[SortKey, str]] = []
         self._held: _Held | None = None
+        self._number = 0
         self._backfill = Backfill(tools, state)
         #: The gang is expected to have the room later than before: more may use its nodes meanwhile.
         self._postponed = False
@@ -216,9 +227,15 @@ class Reservations:
         kept = self.of(key)
         return outcome if kept is None or not outcome.refused else replace(outcome, reservation=kept)
 
-    def excludes(self, key: str) -> bool:
-        """Whether an item must keep off the reserved nodes: they are kept from it, and it can't backfill."""
-        return self.keeps_from(key) and not self.backfills(key)
+    def off(self, comer: Comer) -> Hold | None:
+        """The reserved nodes where they are kept from an item, and it can't backfill.
+
+        Nothing is evicted from them for what only fills the time until they are needed.
+        """
+        held = self._held
+        if held is None or not self.keeps_from(comer.key):
+            return None
+        return held.hold if comer.preempts or not self.backfills(comer.key) else None
 
     def backfills(self, key: str) -> bool:
         """Whether all that waits of an item will certainly have ended before the gang could start."""
@@ -458,7 +475,6 @@ class Reservations:
         after = backfill.starts
         self._postponed |= after is not None and (before is None or after > before)
         expected = None if after is None else moment.text(after)
-        self._tools.reserved.expected = expected or ""
         if expected != held.shown.expected:
             self._held = replace(held, shown=replace(held.shown, expected=expected))
         return self.current
@@ -470,22 +486,36 @@ class Reservations:
 
     def _put(self, key: str, slots: Ints, shown: Reservation) -> None:
         cluster = self._tools.cluster
-        self._tools.reserved.reserve(slots, cluster.capacity, key, shown.since)
-        self._tools.table.forget_barred()
+        mask = np.zeros(cluster.capacity, dtype=np.bool_)
+        mask[slots] = True
+        self._number += 1
+        self._tools.holds.version += 1
         self._doubted = False
         waiter, priority = self._waiters[key], self._queue.priority(key)
         budget, rows = self._budget_of(self._gang(key))
         waiter.last, waiter.resting = shown, None
-        self._held = _Held(waiter, priority, budget, rows, shown, slots, cluster.node_changes.cursor)
+        hold = Hold(HoldKind.RESERVATION, self._number, mask, self._says)
+        self._held = _Held(waiter, priority, budget, rows, shown, slots, cluster.node_changes.cursor, hold)
         self._backfill.forget()
 
     def _lift(self, held: _Held, why: str) -> Released:
         self._held = None
         self._backfill.forget()
-        self._tools.reserved.clear()
-        self._tools.table.forget_barred()
+        self._tools.holds.version += 1
         resting = held.waiter.resting
         return Released(held.shown, why) if resting is None else Released(resting, resting.status.why)
+
+    def _says(self, slot: int, namespace: str) -> str:
+        """For whom and since when. Owners of pods in other namespaces do not learn which gang that is."""
+        if self._held is None:
+            return "reserved for a gang"
+        shown = self._held.shown
+        same = namespace_of(shown.key) == namespace
+        text = f"reserved for {f'gang {shown.key}' if same else 'a gang of another namespace'}"
+        text += f" since {shown.since}"
+        if shown.expected is None:
+            return text
+        return f"{text}, but for pods whose activeDeadlineSeconds end by {shown.expected}"
 
     def _names_at(self, slots: Ints) -> tuple[str, ...]:
         return tuple(sorted(self._tools.cluster.node_at(slot).name for slot in slots.tolist()))
@@ -497,8 +527,6 @@ class Reservations:
     def validate(self) -> None:
         """Assert every invariant."""
         assert self._line == sorted((waiter.place, key) for key, waiter in self._waiters.items())
-        reserved = self._tools.reserved
-        assert not reserved.applies, "an item that is not judged any more must keep off"
-        assert (reserved.mask is None) == (self._held is None), "the mask and the reservation differ"
+        assert not self._tools.holds.off, "an item that is not judged any more must keep off"
         for key in self._waiters:
             assert key in self._queue, f"{key} waits for nodes, but is not queued"

@@ -11,7 +11,6 @@ from closeby.objects.process import Contained
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, failed
 from closeby.scheduling.placing.deciding import CycleResult, Decider
-from closeby.scheduling.placing.exclusive import Exclusives
 from closeby.scheduling.placing.places_for_pods import HeldForPods
 from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Tools
@@ -32,7 +31,7 @@ class Attempted(NamedTuple):
 
 
 class Attempts:
-    """Runs the cycles, with the nodes masked that an item must keep off."""
+    """Runs the cycles, each with what its item must keep off."""
 
     def __init__(
         self,
@@ -48,7 +47,6 @@ class Attempts:
         self._pending = pending
         self._stand_ins = stand_ins
         self._give_back = give_back
-        self._exclusives = Exclusives(tools, state)
         self._decider = Decider(tools, state, stand_ins)
 
     def has_places(self, key: str) -> bool:
@@ -61,23 +59,16 @@ class Attempts:
 
     def run(self, key: str, limit: int | None) -> Attempted:
         """Run the cycle of an item, which searches no more after ``limit`` steps (None: no limit)."""
-        reserved, pending = self._tools.reserved, self._pending
-        # A pod that has a place may take it, whatever was reserved there since.
-        has_places = self.has_places(key)
-        kept = not has_places and pending.reservations.keeps_from(key)
-        reserved.applies = kept and not pending.reservations.backfills(key)
-        if pending.preemptor is not None and not has_places:
-            pending.preemptor.keep_off(key, pending.queue.priority(key))
-        if self._state.exclusive and not has_places:
-            self._exclusives.keep_off(key)
+        holds, pending = self._tools.holds, self._pending
+        # A pod that has a place may take it, whoever holds nodes there since.
+        passes = self.has_places(key)
+        holds.off = () if passes else pending.off(key)
         result = self._cycle(key, inf if limit is None else limit)
-        steps = self._tools.steps.taken
-        # Nothing is evicted from reserved nodes for what only fills the time until they are needed.
-        reserved.applies = kept
-        result, trials = self._preempted(key, result)
-        reserved.applies = False
-        if reserved.owned is not None:
-            self._exclusives.release()
+        steps, trials = self._tools.steps.taken, 0
+        if pending.preemptor is not None:
+            holds.off = () if passes else pending.off(key, preempts=True)
+            result, trials = self._preempted(pending.preemptor, key, result)
+        holds.off = ()
         return Attempted(result, steps, steps + trials)
 
     def _cycle(self, key: str, limit: float) -> CycleResult:
@@ -95,15 +86,11 @@ class Attempts:
         self._give_back(waiting)
         return CycleResult(failed(key, waiting, deciding.error))
 
-    def _preempted(self, key: str, result: CycleResult) -> tuple[CycleResult, int]:
+    def _preempted(self, preemptor: Preemptor, key: str, result: CycleResult) -> tuple[CycleResult, int]:
         """What was decided, with the plans for what was refused, and the steps that these took."""
-        preemptor = self._pending.preemptor
-        if preemptor is None:
-            return result, 0
         before = preemptor.steps
         if result.decision.fault is None:
             result = self._with_plans(preemptor, key, result)
-        preemptor.release()
         return result, preemptor.steps - before
 
     def _with_plans(self, preemptor: Preemptor, key: str, result: CycleResult) -> CycleResult:

@@ -86,7 +86,7 @@ class OutcomeHandler:
 
     def review_reservations(self, outputs: list[Output], moment: Moment | None) -> None:
         """Reserve or release nodes; then retry the items that had to keep off them."""
-        pending, before = self._pending, self._tools.reserved.number
+        pending, before = self._pending, self._tools.holds.version
         for change in pending.reservations.review(moment):
             outputs.append(change)
             if isinstance(change, Decision):
@@ -98,7 +98,7 @@ class OutcomeHandler:
             else:
                 self._tell(kept.key, kept.sentence(), None)
         postponed = pending.reservations.take_postponed()
-        if self._tools.reserved.number != before:
+        if self._tools.holds.version != before:
             self.room_came(moment)
         elif postponed:
             pending.queue_backfill(moment)

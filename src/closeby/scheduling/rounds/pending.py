@@ -16,6 +16,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent
 from closeby.scheduling.intake.queue import EVERYWHERE, SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
+from closeby.scheduling.judging.holds import Comer, Hold, Holder
 from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import namespace_of
 from closeby.scheduling.placing.statement import GiveBack
@@ -63,6 +64,10 @@ class PendingItems:
             reserve_after, tools, state, self.queue, chooser, contain_faults=give_back is not None
         )
         self.refusals = SharedRefusals(tools)
+        #: Who keeps nodes for whom.
+        self.holders: list[Holder] = [self.reservations]
+        if tools.exclusives is not None:
+            self.holders.append(tools.exclusives)
         #: The labels that selectors went by when the queue last sorted them into classes.
         self._label_keys_version = 0
 
@@ -233,6 +238,16 @@ class PendingItems:
         ):
             self.note_event(ClusterEvent.CAPACITY)
 
+    def off(self, key: str, *, preempts: bool = False) -> tuple[Hold, ...]:
+        """The nodes that an item must keep off, when it is placed or (``preempts``) looks for victims."""
+        comer = Comer(key, self.queue.priority(key), preempts)
+        return tuple([hold for one in self.holders if (hold := one.off(comer)) is not None])
+
+    def preempt(self, preemptor: Preemptor) -> None:
+        """From now on plans are made for what is refused."""
+        self.preemptor = preemptor
+        self.holders.insert(0, preemptor)
+
     def validate(self) -> None:
         """Assert every invariant of what waits."""
         self.reservations.validate()
@@ -247,7 +262,8 @@ class PendingItems:
         return None if pod is None else need_of_pod(self._tools.table, pod)
 
     def _lacks(self, need: Need, key: str) -> bool:
-        return self._tools.rooms.lack(need, keep_off=self.reservations.excludes(key))
+        reserved = self._reserved_from(key)
+        return self._tools.rooms.lack(need, () if reserved is None else (reserved,))
 
     def _any_backfills(self, keys: Iterable[str]) -> bool:
         return any(map(self.reservations.backfills, islice(keys, MAX_BACKFILL_TESTS)))
@@ -256,4 +272,8 @@ class PendingItems:
         if not self.reservations.some_may_backfill or self._tools.rooms.lack(need):
             return None
         first = islice(keys, MAX_BACKFILL_TESTS)
-        return next((key for key in first if not self.reservations.excludes(key)), None)
+        return next((key for key in first if self._reserved_from(key) is None), None)
+
+    def _reserved_from(self, key: str) -> Hold | None:
+        """The reserved nodes, where an item must keep off them."""
+        return self.reservations.off(Comer(key, self.queue.priority(key)))
