@@ -32,7 +32,7 @@ class Watcher:
         assert (engine.cluster.requested <= engine.cluster.allocatable).all()
         for job in history.jobs:
             if job.asked is None:
-                assert job.key not in engine.stand_ins and job.key not in engine.state.members
+                assert job.key not in engine.placeholders and job.key not in engine.state.members
                 self._before.pop(job.name, None)
                 continue
             said = self._numbers(job)
@@ -47,7 +47,7 @@ class Watcher:
         self._before.clear()
 
     def _numbers(self, job: QueuedJob) -> tuple[object, ...] | None:
-        """Asserts how many stand in; returns what is to be said, None while a pod is ending."""
+        """Asserts how many placeholders there are; returns what is to be said, None while a pod is ending."""
         engine = self.history.engine
         members, placed = engine.state.members.get(job.key), self.history.placed(job)
         standing = [] if members is None else [*members.placed.values(), *members.waiting.values()]
@@ -56,7 +56,7 @@ class Watcher:
         stand, wanted = _by_set(standing), {one.name: max(one.count - there[one.name], 0) for one in job.sets}
         assert all(number <= wanted[name] for name, number in stand.items())
         lost = sum(wanted.values()) - len(standing)
-        assert engine.stand_ins.lost(job.key) == lost
+        assert engine.placeholders.lost(job.key) == lost
         assert engine.state.groups[job.key].min_member == len(standing)
         if there:
             assert not waiting
@@ -126,8 +126,8 @@ def all_find_room(history: WorkloadHistory, watcher: Watcher) -> None:
         history.ends(pod)
     watcher.look()
     assert not history.engine.state.pods and not history.engine.cluster.requested.any()
-    stand_ins = history.engine.stand_ins
-    kept = [value for owner in (stand_ins, stand_ins._places) for value in vars(owner).values()]
+    placeholders = history.engine.placeholders
+    kept = [value for owner in (placeholders, placeholders._places) for value in vars(owner).values()]
     assert not any(value for value in kept if isinstance(value, dict | set | list))
 
 
@@ -178,6 +178,6 @@ def test_another_process_holds_the_places_that_were_written(seed: int, takeover:
 
 def nodes_of(history: WorkloadHistory, job: QueuedJob) -> list[str]:
     """The nodes of bound pods and of the places of all others."""
-    way = [node for _, node in history.engine.stand_ins.on_the_way(job.key)]
+    way = [node for _, node in history.engine.placeholders.on_the_way(job.key)]
     bound = [pod.node_name for pod in history.pods.values() if job.owns(pod) and pod.node_name is not None]
     return [*bound, *way, *history.held(job).values()]

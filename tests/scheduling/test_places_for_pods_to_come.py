@@ -1,4 +1,4 @@
-"""Places are held for the pods of a Workload before they are there: they stand in for them."""
+"""Places are held for the pods of a Workload before they are there: placeholder pods hold them."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def real(
 
 
 class Site:
-    """An engine, and where pods and those that stand in for them are."""
+    """An engine, and where pods and placeholders are."""
 
     def __init__(self, drawing: str = TWO_RACKS) -> None:
         self.engine = Engine(lambda handle: profile_for(Configuration(), handle))
@@ -323,19 +323,19 @@ def test_nothing_is_kept_of_places_that_are_given_up_once_pods_had_them() -> Non
     group = asked()
     site.take(PlacesAsked(group), *map(PodUpserted, real(4)))
     site.take(PlacesWithdrawn(group.key))
-    assert not site.engine.stand_ins._own and not site.engine.stand_ins._doubted
+    assert not site.engine.placeholders._own and not site.engine.placeholders._invalidated
 
 
 @pytest.mark.parametrize("named", [{}, {WORKLOAD: "uid-other"}])
 def test_a_running_pod_that_names_the_workload_no_more_does_not_count_for_it(named: dict[str, str]) -> None:
     site = Site()
     site.take(PlacesAsked(asked()), *map(PodUpserted, real(4)))
-    assert site.engine.stand_ins.lost(asked().key) == 0
+    assert site.engine.placeholders.lost(asked().key) == 0
     changed = replace(real(4)[0], node_name=site.where()["train-pod-0"], annotations=named)
     site.take(PodUpserted(changed))
-    assert site.engine.stand_ins.lost(asked().key) == 1
+    assert site.engine.placeholders.lost(asked().key) == 1
     site.take(*(PodDeleted(pod.uid) for pod in real(4)))
-    assert not site.engine.stand_ins.started(asked().key)
+    assert not site.engine.placeholders.started(asked().key)
     assert sorted(site.where()) == [f"train-main-{i}" for i in range(4)]
 
 
@@ -388,11 +388,11 @@ def test_once_a_pod_came_a_place_that_is_lost_is_not_asked_for_again() -> None:
     site.take(PlacesAsked(asked()))
     site.take(*map(PodUpserted, real(2)))
     left = {node for name, node in site.where().items() if "main" in name}
-    site.engine.stand_ins.take_news()
+    site.engine.placeholders.take_news()
     assert site.take(NodeDeleted(left.pop())) == []
     assert sorted(site.where()) == ["train-pod-0", "train-pod-1"]
-    assert site.engine.stand_ins.take_news() == {asked().key}, "the status says so"
-    assert site.engine.stand_ins.lost(asked().key) == 2
+    assert site.engine.placeholders.take_news() == {asked().key}, "the status says so"
+    assert site.engine.placeholders.lost(asked().key) == 2
     assert site.engine.state.groups[asked().key].min_member == 0
 
 
@@ -510,20 +510,20 @@ def test_places_are_written_until_their_pods_are_bound() -> None:
     held = site.where()
     come = real(4)
     site.take(*map(PodUpserted, come[:2]))
-    on_the_way = site.engine.stand_ins.on_the_way(asked().key)
+    on_the_way = site.engine.placeholders.on_the_way(asked().key)
     assert {pod.name: node for pod, node in on_the_way} == {
         name: held[name] for name in ("train-main-0", "train-main-1")
     }
-    site.engine.stand_ins.take_news()
+    site.engine.placeholders.take_news()
     bound = replace(come[0], node_name=site.where()["train-pod-0"])
     site.take(PodUpserted(bound))
-    assert site.engine.stand_ins.take_news() == {asked().key}
+    assert site.engine.placeholders.take_news() == {asked().key}
     site.take(PodDeleted(come[1].uid))
-    assert site.engine.stand_ins.on_the_way(asked().key) == []
+    assert site.engine.placeholders.on_the_way(asked().key) == []
     # A place on a node that is gone is none.
     site.take(PodUpserted(come[2]))
     site.take(NodeDeleted(held["train-main-2"]))
-    assert site.engine.stand_ins.on_the_way(asked().key) == []
+    assert site.engine.placeholders.on_the_way(asked().key) == []
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -536,7 +536,7 @@ def test_a_pod_that_ends_between_two_processes_leaves_its_place_to_the_next(lost
     where = first.where()
     bound = [replace(one, node_name=where[one.name]) for one in come]
     first.take(*map(PodUpserted, bound))
-    taken = first.engine.stand_ins.taken(asked().key)
+    taken = first.engine.placeholders.taken(asked().key)
     assert sorted(node for _, node in taken) == sorted(where.values())
     plan = {place.uid: node for place, node in taken}
     second = Site()
@@ -589,7 +589,7 @@ def test_places_that_were_written_before_the_pods_went_elsewhere_are_lost() -> N
     site = Site()
     running = [replace(pod, node_name="b1", phase="Running") for pod in real(2)]
     site.take(*map(PodUpserted, running), PlacesAsked(replace(asked(), plan=plan_of("- - a1 a1"))))
-    assert site.engine.stand_ins.lost(asked().key) == 2
+    assert site.engine.placeholders.lost(asked().key) == 2
     site.take(*map(PodUpserted, real(4)[2:]))
     assert {site.where()[pod.name] for pod in real(4)} <= {"b1", "b2"}
 

@@ -91,7 +91,7 @@ class QueuedJob:
 
     @property
     def key(self) -> str:
-        """Of the gang that stands in for its pods."""
+        """Of the gang of its placeholders."""
         return f"default/workload:{self.name}:{self.uid[:8]}"
 
     @property
@@ -205,7 +205,7 @@ class WorkloadHistory:
             self.log.append(f"  {one.pod.name} -> {one.node}")
             if one.pod.uid in self.pods:
                 self.binding[one.pod.uid] = one.node
-        return self.engine.stand_ins.take_news() | {one.key for one in outcomes_of(outputs)}
+        return self.engine.placeholders.take_news() | {one.key for one in outcomes_of(outputs)}
 
     def tell(self, *events: Event) -> None:
         """Both replicas hear of it; what only the scheduler itself knows is not for the other one."""
@@ -257,13 +257,13 @@ class WorkloadHistory:
         """The statuses of the PodGroups are written, and heard of."""
         for job in self.jobs:
             if job.asked is not None:
-                taken = {place.uid: node for place, node in self.engine.stand_ins.taken(job.key)}
+                taken = {place.uid: node for place, node in self.engine.placeholders.taken(job.key)}
                 assert taken.keys().isdisjoint(self.held(job))
                 self._plans[job.key] = self.held(job) | taken
                 self.tell(PlacesAsked(replace(job.asked, plan=self._plans[job.key])))
 
     def held(self, job: QueuedJob) -> dict[str, str]:
-        """The nodes of those that stand in, by uid."""
+        """The nodes of the placeholders, by uid."""
         cluster, members = self.engine.cluster, self.engine.state.members.get(job.key)
         found = {uid: cluster.placement(uid) for uid in (() if members is None else members.placed)}
         return {uid: cluster.names[slot] or "" for uid, slot in found.items() if slot is not None}

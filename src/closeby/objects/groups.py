@@ -1,7 +1,7 @@
 """A gang: pods that start together, and where they may be relative to each other.
 
 Places may be asked for before the pods are there: those of a Workload that Kueue gave its quota. Such a gang
-is placed with pods that stand in for those to come. Each real pod takes the place of one of them.
+is placed with placeholders for those to come. Each real pod takes the place of one of them.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ class AskedPlaces(Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> str:
-        """What the gang of those that stand in is called, in the namespace of the pods."""
+        """What the gang of placeholders is called, in the namespace of the pods."""
         return f"{_PREFIX}{self.workload}:{self.uid[:_DIGITS]}"
 
     def means(self, name: str) -> bool:
@@ -86,7 +86,7 @@ class AskedPlaces(Struct, frozen=True, kw_only=True):
 
 
 def is_for_places(group: str) -> bool:
-    """Whether a gang of this name is one of pods that stand in for others."""
+    """Whether a gang of this name is one of placeholders."""
     return group.startswith(_PREFIX)
 
 

@@ -54,8 +54,8 @@ from closeby.scheduling.outcomes import (
 )
 from closeby.scheduling.placing.deciding import pre_enqueue
 from closeby.scheduling.placing.exclusive import Exclusives
+from closeby.scheduling.placing.placeholders import Placeholders
 from closeby.scheduling.placing.rechecking import Invalidations, Recheck
-from closeby.scheduling.placing.stand_ins import StandIns
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.plans import PlanState
@@ -123,16 +123,18 @@ class Engine:
         self._stimulus = 0
         #: What the tick in hand says of the time; None between ticks.
         self._wall: float | None = None
-        self.stand_ins = StandIns(tools, self.state, self._holdings, self._pod_upserted, self._pod_removed)
+        self.placeholders = Placeholders(
+            tools, self.state, self._holdings, self._pod_upserted, self._pod_removed
+        )
         give_back = self._holdings.give_back if contain_faults else None
         self._pending = PendingItems(
             tools, self.state, handle, backoff=backoff, reserve_after=reserve_after, give_back=give_back
         )
         self._rounds = Rounds(
-            tools, self.state, self._pending, self._tell, self.stand_ins.for_pods, give_back
+            tools, self.state, self._pending, self._tell, self.placeholders.for_pods, give_back
         )
         self._environment = Environment(
-            tools, self.state, self._invalidations, self._pending, self.stand_ins.doubt_claims
+            tools, self.state, self._invalidations, self._pending, self.placeholders.invalidate_claims
         )
 
     def preempt(self, whose: Preemptible) -> None:
@@ -153,9 +155,9 @@ class Engine:
                     self._wall = event.wall
                     if event.now is not None:
                         self._environment.passed(event.now)
-                    self.stand_ins.review()
+                    self.placeholders.review()
                     self._rounds.decide(outputs, event)
-                    self.stand_ins.stand(outputs)
+                    self.placeholders.take_nodes(outputs)
                     self._pending.reservations.tick_ended()
                 else:
                     self._wall = None
@@ -178,7 +180,7 @@ class Engine:
             case GroupChanged() | GroupDeleted():
                 self._group_event(event)
             case _ if isinstance(event, PlacesEvent):
-                self.stand_ins.take(event)
+                self.placeholders.take(event)
             case PriorityClassChanged() | PriorityClassDeleted() | BudgetChanged() | BudgetDeleted():
                 if self.state.take(event):
                     self._pending.note_victims()
@@ -264,7 +266,9 @@ class Engine:
 
     def fork(self) -> Fork:
         """Tries what would be decided if something were different. Take in no event until it is closed."""
-        return Fork(self._tools.for_fork(), self.state, self._holdings, self._handle, self.stand_ins.for_pods)
+        return Fork(
+            self._tools.for_fork(), self.state, self._holdings, self._handle, self.placeholders.for_pods
+        )
 
     def validate_state(self) -> None:
         """Assert every invariant across the indices."""
@@ -286,7 +290,7 @@ class Engine:
             if on is not None and before.node_name is None:
                 for plugin in self.profile.post_binds:
                     plugin.post_bind(pod, on)
-            self.stand_ins.changed(before, pod)
+            self.placeholders.changed(before, pod)
             was_on = self._holdings.release(pod.uid)
             rank = self.state.rank(before)
             self.state.remove(pod.uid)
@@ -313,7 +317,7 @@ class Engine:
             self._pending.requeue(key)
         if before is not None and was_on is not None and other:
             self._pending.note_room((before,))
-        self.stand_ins.took(pod, on)
+        self.placeholders.took(pod, on)
         self._note_placed(before or pod, pod, other or leaves)
 
     def _note_placed(self, before: Pod, pod: Pod, news: bool) -> None:
@@ -364,7 +368,7 @@ class Engine:
         self._tell(self.state.item_key(pod), f"{pod.key} {why}")
         self._pending.requeue_or_forget(self.state.item_key(pod))
         self._pending.note_pod_gone(uid)
-        self.stand_ins.left(pod, freed)
+        self.placeholders.left(pod, freed)
         if freed is not None:
             self._pending.note_room((pod,))
 
@@ -373,7 +377,7 @@ class Engine:
         before = None if slot is None else self.cluster.node_at(slot)
         slot = self.cluster.add_node(node)
         self._invalidations.node(slot)
-        self.stand_ins.doubt(slot)
+        self.placeholders.invalidate_node(slot)
         for pod in self._holdings.node_arrived(node.name, slot):
             self._invalidate(pod)
             if pod.group is not None:
@@ -387,7 +391,7 @@ class Engine:
         if (slot := self.cluster.slot(name)) is None:
             return
         self._invalidations.node(slot)
-        self.stand_ins.doubt(slot)
+        self.placeholders.invalidate_node(slot)
         for pod in self._holdings.node_left(name, slot):
             self._invalidate(pod)
         self._pending.note_event(ClusterEvent.CAPACITY)
@@ -402,7 +406,7 @@ class Engine:
         pod = self.state.pods.get(failure.uid)
         if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
-        self.stand_ins.left(pod, self._holdings.release(pod.uid))
+        self.placeholders.left(pod, self._holdings.release(pod.uid))
         self._invalidate(pod)
         key = self.state.item_key(pod)
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
@@ -431,7 +435,7 @@ class Engine:
     def _withdrawn(self, event: BindingsWithdrawn) -> None:
         pods = [pod for uid in event.uids if (pod := self.state.pods.get(uid)) and pod.node_name is None]
         for pod, node in self._holdings.give_back(pods):
-            self.stand_ins.left(pod, node)
+            self.placeholders.left(pod, node)
         for key in dict.fromkeys(self.state.item_key(pod) for pod in pods):
             self._tell(key, f"bindings withdrawn: {event.why}")
             self._pending.requeue(key)

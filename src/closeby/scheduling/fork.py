@@ -63,8 +63,8 @@ class Fork:
         #: Capacity if all that ends had ended.
         self.hypothetical = HypotheticalCluster(tools, state, handle, None)
         self._pending = PendingItems(tools, state, handle, backoff=False, reserve_after=0.0, give_back=None)
-        stand_ins = _PlacesTried(places, self._vacate)
-        self._rounds = Rounds(tools, state, self._pending, _no_story, stand_ins, None)
+        placeholders = _PlacesTried(places, self._vacate)
+        self._rounds = Rounds(tools, state, self._pending, _no_story, placeholders, None)
         #: How to undo each step, and the work item that it concerns.
         self._log: list[tuple[Callable[[], object], str | None]] = []
         for key in state.item_keys():
@@ -137,7 +137,7 @@ class Fork:
     # Steps
 
     def _vacate(self, uid: str) -> str | None:
-        """Takes a stand-in away; the node that it held."""
+        """Takes a placeholder pod away; the node that it held."""
         pod, slot = self._state.pods.get(uid), self._tools.cluster.placement(uid)
         if pod is None or slot is None:
             return None
@@ -225,7 +225,7 @@ class _PlacesTried:
     """The places that are held for pods to come, as a fork gives them to pods that came."""
 
     def __init__(self, places: PlacesForPods, vacate: Callable[[str], str | None]) -> None:
-        """``vacate`` takes away one that stands in (by uid), and returns its node."""
+        """``vacate`` takes away a placeholder (by uid), and returns its node."""
         self.any = places.any
         self.concerns = places.concerns
         self.of = places.of
@@ -234,8 +234,8 @@ class _PlacesTried:
         self._vacate = vacate
 
     def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
-        """Takes stand-ins off their nodes until the fork is undone."""
-        nodes = {uid: self._vacate(stand_in) for uid, stand_in in places.items()}
+        """Takes placeholder pods off their nodes until the fork is undone."""
+        nodes = {uid: self._vacate(placeholder) for uid, placeholder in places.items()}
         return {uid: node for uid, node in nodes.items() if node is not None}
 
     def placed(self, pods: Iterable[Pod]) -> None:

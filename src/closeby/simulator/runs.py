@@ -243,7 +243,7 @@ class Simulation:
         """The engine learns what no manifest says; before ``standing`` and ``decided``."""
         self.engine.handle(*events)
         known = {pod.uid for pod in self._pods}
-        self._pods += tuple(pod for pod in _standing_in(self.engine) if pod.uid not in known)
+        self._pods += tuple(pod for pod in _placeholders(self.engine) if pod.uid not in known)
 
     def standing(self) -> Run:
         """The state before the first decision; it holds until ``decided`` is called."""
@@ -426,9 +426,9 @@ def _app_edges(engine: Engine) -> dict[str, tuple[EdgeCost, ...]]:
     return {key: edges for key, edges in found.items() if edges is not None}
 
 
-def _standing_in(engine: Engine) -> Iterator[Pod]:
+def _placeholders(engine: Engine) -> Iterator[Pod]:
     """Pods that hold places for others, with their nodes."""
-    for key in engine.stand_ins.keys:
+    for key in engine.placeholders.keys:
         members = engine.state.members.get(key)
         for pod in () if members is None else members.placed.values():
             slot = engine.cluster.placement(pod.uid)

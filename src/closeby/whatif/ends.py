@@ -96,7 +96,7 @@ def _jobs_beside(question: Question) -> list[Job]:
 def _job_of(pod: Pod) -> tuple[str, str]:
     """Reference and name of what a pod belongs to: its gang, else its Job, else itself.
 
-    A pod that stands in for one to come belongs to the Workload for which its place is held.
+    A placeholder belongs to the Workload for which its place is held.
     """
     if pod.group is not None and is_for_places(pod.group):
         key = f"{pod.namespace}/{workload_of(pod.group)}"

@@ -1,7 +1,7 @@
 """Says in the status of a PodGroup that asks for places where they are, or why there are none.
 
-Nothing is bound for it. The plan in its status says which stand-in is on which node, so that another process
-holds the same places.
+Nothing is bound for it. The plan in its status says which placeholder pod is on which node, so that another
+process holds the same places.
 """
 
 import time
@@ -36,7 +36,7 @@ _LONGEST_MESSAGE: Final = 1024
 
 
 class HeldPlaces:
-    """All PodGroups that ask for places, by the key of the gang of those that stand in."""
+    """All PodGroups that ask for places, by the key of the gang of placeholders."""
 
     name: Final = "held-places"
 
@@ -65,7 +65,7 @@ class HeldPlaces:
 
     def decided(self, outcome: Outcome) -> bool:
         """Notes a decision about such a gang; False for any other one."""
-        if outcome.key not in self._engine.stand_ins:
+        if outcome.key not in self._engine.placeholders:
             return False
         # A refusal must have stood a moment.
         self._statuses.work.add(outcome.key, after=self._stands if outcome.refused else 0.0)
@@ -73,8 +73,8 @@ class HeldPlaces:
 
     def look(self) -> None:
         """The engine took in what happened: pods may have taken their places, or others are asked for."""
-        for key in self._engine.stand_ins.take_news():
-            if key in self._engine.stand_ins:
+        for key in self._engine.placeholders.take_news():
+            if key in self._engine.placeholders:
                 self._statuses.work.add(key, after=_GATHERED)
             else:
                 self._statuses.forget(key)
@@ -112,7 +112,7 @@ class HeldPlaces:
             if place is not None and place.level is not None:
                 domain = "/".join(value or "" for value in place.path)
             where = f" in {domain}" if domain else ""
-            lost = self._engine.stand_ins.lost(key)
+            lost = self._engine.placeholders.lost(key)
             message = (
                 f"{plural(len(placed), 'place')} held{where}"
                 if placed or lost
@@ -123,7 +123,7 @@ class HeldPlaces:
         notes = [one.located() for one in self._notes(key)]
         said = (true, reason, clipped("; ".join((message, *notes)), _LONGEST_MESSAGE))
         # A pod may not be bound yet, or end, while no process is there: its place is kept by the next one.
-        kept = (*placed, *self._engine.stand_ins.taken(key))
+        kept = (*placed, *self._engine.placeholders.taken(key))
         plan = PlanWire(nodes=planned_nodes(sorted(kept, key=lambda one: (one[1], one[0].uid))))
         return Desired(
             about=found.reference,
@@ -156,7 +156,7 @@ class HeldPlaces:
     def _keeps_its_word(self, key: str, found: GangObject) -> bool:
         """Whether pods came to places that were held: a loss after that takes nothing back from them."""
         before = found.conditions.get(SCHEDULED)
-        return before is not None and before.status == "True" and self._engine.stand_ins.started(key)
+        return before is not None and before.status == "True" and self._engine.placeholders.started(key)
 
     def _is_yet_to_be_decided(self, key: str, reason: str, waiting: Sequence[Pod]) -> bool:
         """Whether kinds are being listed on which these pods depend, or what was decided before that stands.

@@ -120,5 +120,5 @@ class PlacesOfWorkloads:
 
 
 def not_standing_in(pod: Pod) -> Pod:
-    """A pod of a cluster, which is never a member of a gang of those that stand in for others."""
+    """A pod of a cluster, which is never a member of a gang of placeholders."""
     return pod if pod.group is None or not is_for_places(pod.group) else replace(pod, group=None)

@@ -1,4 +1,4 @@
-"""Holds: nodes that are kept for somebody, and who must keep off them.
+"""Holds: nodes that are kept for an item or a gang, and who must keep off them.
 
 Three keep nodes: an item whose victims leave (a plan), a gang that has waited long (a reservation), and a
 gang that has a domain for itself. Each of them says which nodes an item that comes must keep off.
@@ -57,7 +57,7 @@ class Comer(NamedTuple):
     preempts: bool = False
 
 
-class Holder(Protocol):
+class KeepsNodes(Protocol):
     """Who keeps nodes, be it for several items."""
 
     def off(self, comer: Comer) -> Hold | None:

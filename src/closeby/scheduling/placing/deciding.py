@@ -179,11 +179,11 @@ class CycleResult(NamedTuple):
 class Decider:
     """Decides about one work item after another; numbers the placed pods in the order of scheduling."""
 
-    def __init__(self, tools: Tools, state: SchedulingState, stand_ins: HeldForPods) -> None:
-        """Pods take the places that ``stand_ins`` hold for them."""
+    def __init__(self, tools: Tools, state: SchedulingState, placeholders: HeldForPods) -> None:
+        """Pods take the places that ``placeholders`` hold for them."""
         self._tools = tools
         self._state = state
-        self._stand_ins = stand_ins
+        self._placeholders = placeholders
         #: uid of each pod whose place was made free in this cycle -> that node, and what was held there.
         self._vacated: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
         self._order = 0
@@ -229,9 +229,9 @@ class Decider:
 
         Those that do not suit any more are given up: the pods are placed like any others, with that room.
         """
-        if not self._stand_ins.any:
+        if not self._placeholders.any:
             return None
-        places = self._stand_ins.of(ready)
+        places = self._placeholders.of(ready)
         if not places:
             return self._without_place(key, ready)
         conditions: tuple[Condition, ...] = ()
@@ -245,8 +245,8 @@ class Decider:
             blocked = any(one.blocking for one in (*group.conditions, *conditions))
             if blocked or missing(group, gang.members) is not None:
                 return None
-        held = {uid: self._state.pods[stand_in].spec.requests for uid, stand_in in places.items()}
-        nodes = self._stand_ins.vacate(places)
+        held = {uid: self._state.pods[placeholder].spec.requests for uid, placeholder in places.items()}
+        nodes = self._placeholders.vacate(places)
         self._vacated = {uid: (node, held[uid]) for uid, node in nodes.items()}
         if gang is None:
             attempt = take_places(self._tools, ready, nodes)
@@ -274,10 +274,10 @@ class Decider:
         """
         if not ready or kind_of(key) is not ItemKind.POD:
             return None
-        if not self._stand_ins.must_have_place(ready[0]):
+        if not self._placeholders.must_have_place(ready[0]):
             return None
         why = "no place is held for it (any more) beside the other pods of its Workload"
-        siblings = self._stand_ins.siblings(ready[0])
+        siblings = self._placeholders.siblings(ready[0])
         allowed = None if siblings is None else domain_of(siblings, self._tools)
         attempt = Attempt() if allowed is None else place_pod(self._tools, ready[0], allowed)
         if not attempt.placed:
@@ -429,7 +429,7 @@ class Decider:
         nodes = [names[slot] or "" for _, slot in placed]
         binders = map(self._binder, pods, nodes) if self._tools.profile.binds else repeat(None)
         orders = range(self._order, self._order + len(placed))
-        self._stand_ins.placed(pods)
+        self._placeholders.placed(pods)
         claims = self._tools.cluster.volumes
         volumes = map(claims.claimed, pods) if claims.any_used else repeat(())
         self._order += len(placed)

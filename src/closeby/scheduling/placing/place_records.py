@@ -1,9 +1,9 @@
 """Which places are asked for, by Workload, which are held, and which pods of these Workloads have a node.
 
 ``places_for_pods.py`` says which pod takes which of them. A pod belongs to a Workload by its annotation and
-its namespace, and to a pod set by its label. Stand-ins are the members of the gang by which the places are
-asked for; those of one pod set have a number each. A Workload has up to 100,000 pods, and each that comes or
-goes asks how many are there: so they are counted as they come.
+its namespace, and to a pod set by its label. Placeholder pods are the members of the gang by which the places
+are asked for; those of one pod set have a number each. A Workload has up to 100,000 pods, and each that comes
+or goes asks how many are there: so they are counted as they come.
 """
 
 from bisect import bisect_left, insort
@@ -38,7 +38,7 @@ class PlaceRecords:
         self._key_of: dict[str, str] = {}
         #: uid of a Workload -> its pods that have a node; also where no places are asked for.
         self._there: dict[str, _Arrivals] = {}
-        #: By gang and pod set the numbers of those that stand in, ascending.
+        #: By gang and pod set the numbers of the placeholders, ascending.
         self._numbers: dict[tuple[str, str], list[int]] = {}
         #: By gang: uid of a pod that is not bound yet -> whose place it took, and the node.
         self._on_the_way: dict[str, dict[str, tuple[Pod, str]]] = {}
@@ -75,7 +75,7 @@ class PlaceRecords:
         return group
 
     def place_of(self, pod: Pod) -> tuple[str | None, str]:
-        """The gang that stands in for a pod, and its pod set."""
+        """The gang of placeholders for a pod, and its pod set."""
         uid = pod.annotations.get(WORKLOAD)
         key = None if uid is None else self._key_of.get(uid)
         asked: AskedPlaces | None = None if key is None else self._asked[key].places
@@ -94,54 +94,54 @@ class PlaceRecords:
         one = next((each for each in asked.sets if each.name == name), None) if asked is not None else None
         return pod.index if one is None else one.index_of(pod)
 
-    # Those that stand in
+    # Placeholders
 
-    def standing(self, key: str) -> list[Pod]:
-        """The stand-ins of a gang."""
+    def placeholders(self, key: str) -> list[Pod]:
+        """The placeholder pods of a gang."""
         members = self._state.members.get(key)
         return [] if members is None else [*members.placed.values(), *members.waiting.values()]
 
     def numbers(self, key: str, name: str) -> Sequence[int]:
-        """The numbers of those that stand in for a pod set, ascending; not to be changed."""
+        """The numbers of those for a pod set, ascending; not to be changed."""
         return self._numbers.get((key, name), ())
 
-    def stands_in(self, key: str, name: str, number: int) -> bool:
-        """Whether one of this number stands in for a pod set."""
+    def has(self, key: str, name: str, number: int) -> bool:
+        """Whether there is one of this number for a pod set."""
         own = self.numbers(key, name)
         at = bisect_left(own, number)
         return at < len(own) and own[at] == number
 
     def free_number(self, key: str, name: str) -> int:
-        """The lowest number that none has which stands in for a pod set."""
+        """The lowest number that none for a pod set has."""
         own = self.numbers(key, name)
         return bisect_left(range(len(own)), True, key=lambda at: own[at] != at)
 
     def uid_of(self, key: str, name: str, number: int) -> str:
-        """The uid of the one of this number that stands in for a pod set."""
+        """The uid of the one of this number for a pod set."""
         asked = self._asked[key].places
         assert asked is not None, f"{key} asks for no places"
         return f"{asked.uid}/{name}/{number}"
 
     def numbers_in(self, plan: Mapping[str, str], key: str, one: PlaceSet) -> list[int]:
-        """The numbers of those that stand in for a pod set by a plan, ascending."""
+        """The numbers of those for a pod set that a plan has, ascending."""
         before = self.uid_of(key, one.name, 0).removesuffix("0")
         found = (uid.removeprefix(before) for uid in plan if uid.startswith(before))
         return sorted(number for text in found if (number := whole_number(text)) is not None)
 
     def uids(self, key: str, name: str) -> Iterator[str]:
-        """The uids of those that stand in for a pod set, by ascending number."""
+        """The uids of those for a pod set, by ascending number."""
         return (self.uid_of(key, name, number) for number in self.numbers(key, name))
 
-    def stand(self, pod: Pod) -> None:
-        """A pod stands in for one to come, or goes on doing so."""
+    def add(self, pod: Pod) -> None:
+        """A placeholder comes, or changes."""
         of = set_of(pod)
-        if of is not None and pod.index is not None and not self.stands_in(*of, pod.index):
+        if of is not None and pod.index is not None and not self.has(*of, pod.index):
             insort(self._numbers.setdefault(of, []), pod.index)
 
-    def stand_no_more(self, pod: Pod) -> None:
-        """It does so no more."""
+    def remove(self, pod: Pod) -> None:
+        """A placeholder goes."""
         of = set_of(pod)
-        if of is None or pod.index is None or not self.stands_in(*of, pod.index):
+        if of is None or pod.index is None or not self.has(*of, pod.index):
             return
         own = self._numbers[of]
         del own[bisect_left(own, pod.index)]
@@ -244,13 +244,13 @@ class PlaceRecords:
 
 
 def set_of(pod: Pod) -> tuple[str, str] | None:
-    """The gang and the pod set of one that stands in; None for any other pod."""
+    """The gang and the pod set of a placeholder; None for any other pod."""
     if pod.group is None or not is_for_places(pod.group):
         return None
     return gang_key(pod), pod.labels.get(POD_SET, "")
 
 
-def asks_otherwise(before: PodGroup, group: PodGroup) -> bool:
+def asks_for_others(before: PodGroup, group: PodGroup) -> bool:
     """Whether other pods are to come, or elsewhere, and not only more or fewer of them."""
 
     def kind(one: PodGroup) -> PodGroup:

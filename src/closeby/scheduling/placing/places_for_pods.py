@@ -38,7 +38,7 @@ class HeldForPods(Protocol):
         """Whether places may be held for any of these pods."""
 
     def of(self, pods: Sequence[Pod]) -> dict[str, str]:
-        """uid of a pod that waits -> uid of the stand-in whose place it takes."""
+        """uid of a pod that waits -> uid of the placeholder pod whose place it takes."""
 
     def must_have_place(self, pod: Pod) -> bool:
         """Whether a pod without a gang must not go elsewhere."""
@@ -47,7 +47,7 @@ class HeldForPods(Protocol):
         """The Workload of a pod while others of it run, with their nodes; None while none runs."""
 
     def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
-        """Takes stand-ins off their nodes; uid of each pod -> the node that it finds free."""
+        """Takes placeholder pods off their nodes; uid of each pod -> the node that it finds free."""
 
     def placed(self, pods: Iterable[Pod]) -> None:
         """These pods got nodes by a decision."""
@@ -63,9 +63,9 @@ class PlacesForPods:
         vacate: Callable[[str], tuple[Pod, str] | None],
         touched: Callable[[str], None],
     ) -> None:
-        """``slot`` says where a pod (by uid) is; ``vacate`` takes a stand-in off its node, and returns both.
+        """``slot`` says where a pod (by uid) is; ``vacate`` takes a placeholder off its node.
 
-        ``touched`` hears of each gang of which others stand in than before, or should.
+        ``touched`` hears of each gang of which other placeholders are there than before, or should be.
         """
         self._places = places
         self._slot = slot
@@ -82,7 +82,7 @@ class PlacesForPods:
         return bool(self._places) and any(self._places.place_of(pod)[0] is not None for pod in pods)
 
     def of(self, pods: Sequence[Pod]) -> dict[str, str]:
-        """uid of a pod that waits -> uid of the stand-in whose place it takes, of its index if it can.
+        """uid of a pod that waits -> uid of the placeholder pod whose place it takes, of its index if it can.
 
         A pod without a gang keeps to its segment: nothing else would see that it is in that of others.
         """
@@ -149,8 +149,8 @@ class PlacesForPods:
         if key is None or group is None or group.places is None or not self._places.runs(key):
             return None
         part_of = {one.name: one.template.subgroup for one in group.places.sets}
-        standing = [(one.subgroup, one) for one in self._places.standing(key)]
-        placed = self._placed((*self._came(group.places), *standing))
+        held = [(one.subgroup, one) for one in self._places.placeholders(key)]
+        placed = self._placed((*self._came(group.places), *held))
         return Siblings(group, part_of.get(name), placed)
 
     def those_that_came(self, key: str, subgroup: str | None) -> Siblings | None:
@@ -169,10 +169,10 @@ class PlacesForPods:
         return [(subgroup, slot) for subgroup, slot in on if slot is not None]
 
     def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
-        """Takes stand-ins off their nodes for good; uid of each pod -> the node that it finds free."""
+        """Takes placeholder pods off their nodes for good; uid of each pod -> the node that it finds free."""
         nodes: dict[str, str] = {}
-        for uid, stand_in in places.items():
-            if (vacated := self._vacate(stand_in)) is not None:
+        for uid, placeholder in places.items():
+            if (vacated := self._vacate(placeholder)) is not None:
                 place, nodes[uid] = vacated
                 self._places.set_out(uid, place, nodes[uid])
         return nodes

@@ -38,20 +38,20 @@ class Attempts:
         tools: Tools,
         state: SchedulingState,
         pending: PendingItems,
-        stand_ins: HeldForPods,
+        placeholders: HeldForPods,
         give_back: GiveBack | None,
     ) -> None:
         """With ``give_back`` a fault while an item is decided refuses that item; without it is raised."""
         self._tools = tools
         self._state = state
         self._pending = pending
-        self._stand_ins = stand_ins
+        self._placeholders = placeholders
         self._give_back = give_back
-        self._decider = Decider(tools, state, stand_ins)
+        self._decider = Decider(tools, state, placeholders)
 
     def has_places(self, key: str) -> bool:
         """Whether places are held for pods of this item."""
-        return self._stand_ins.any and self._stand_ins.concerns(self._state.turn(key).pods)
+        return self._placeholders.any and self._placeholders.concerns(self._state.turn(key).pods)
 
     def gave_places_up(self) -> bool:
         """Whether the last cycle left places free that were held for the pods of its item."""
@@ -60,7 +60,7 @@ class Attempts:
     def run(self, key: str, limit: int | None) -> Attempted:
         """Run the cycle of an item, which searches no more after ``limit`` steps (None: no limit)."""
         holds, pending = self._tools.holds, self._pending
-        # A pod that has a place may take it, whoever holds nodes there since.
+        # A pod that has a place may take it, whatever is held there since.
         passes = self.has_places(key)
         holds.off = () if passes else pending.off(key)
         result = self._cycle(key, inf if limit is None else limit)

@@ -21,17 +21,17 @@ class Rounds:
         state: SchedulingState,
         pending: PendingItems,
         tell: Tell,
-        stand_ins: HeldForPods,
+        placeholders: HeldForPods,
         give_back: GiveBack | None,
     ) -> None:
-        """Pods take the places that ``stand_ins`` hold for them.
+        """Pods take the places that ``placeholders`` hold for them.
 
         With ``give_back`` a fault while an item is decided refuses that item; without it is raised.
         """
         self._state = state
         self._tell = tell
         self._pending = pending
-        self._attempts = Attempts(tools, state, pending, stand_ins, give_back)
+        self._attempts = Attempts(tools, state, pending, placeholders, give_back)
         self._outcomes = OutcomeHandler(tools, state, pending, tell)
 
     def decide(self, outputs: list[Output], tick: Tick) -> None:

@@ -16,7 +16,7 @@ from closeby.scheduling.extension import Handle
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent
 from closeby.scheduling.intake.queue import EVERYWHERE, SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.judging.holds import Comer, Hold, Holder
+from closeby.scheduling.judging.holds import Comer, Hold, KeepsNodes
 from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import namespace_of
 from closeby.scheduling.placing.statement import GiveBack
@@ -65,7 +65,7 @@ class PendingItems:
         )
         self.refusals = SharedRefusals(tools)
         #: Who keeps nodes for whom.
-        self.holders: list[Holder] = [self.reservations]
+        self.holders: list[KeepsNodes] = [self.reservations]
         if tools.exclusives is not None:
             self.holders.append(tools.exclusives)
         #: The labels that selectors went by when the queue last sorted them into classes.

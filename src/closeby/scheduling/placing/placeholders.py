@@ -1,9 +1,9 @@
-"""Pods that stand in for those of a Workload, until these come: they hold the places that were asked for.
+"""Placeholder pods: they hold the places that were asked for the pods of a Workload, until these come.
 
-Stand-ins are pods of a gang of their own. They are placed like any gang, and hold what they take. A real pod
-of the Workload, known by its annotation and its namespace, takes the place of one of them; when it leaves its
-node, one stands in for it again. So of each pod set as many places are held as were asked for, less the pods
-that have a node.
+They are pods of a gang of their own. They are placed like any gang, and hold what they take. A real pod of
+the Workload, known by its annotation and its namespace, takes the place of one of them; when it leaves its
+node, a placeholder takes it again. So of each pod set as many places are held as were asked for, less the
+pods that have a node.
 
 Once a pod has come, a place that is lost is not looked for again: the search would not know of the pods that
 are there, and could end in another domain than theirs. Pods that are ending count as gone for that: they may
@@ -26,16 +26,16 @@ from closeby.scheduling.events import PlacesAsked, PlacesEvent, PlacesWithdrawn
 from closeby.scheduling.gangs.places import split_part
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, Outcome, Output
-from closeby.scheduling.placing.place_records import PlaceRecords, asks_otherwise, set_of
+from closeby.scheduling.placing.place_records import PlaceRecords, asks_for_others, set_of
 from closeby.scheduling.placing.places_for_pods import PlacesForPods, domain_of
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Tools, waiting_gang
 from closeby.scheduling.plugin_view import CycleState
 
-_NO_MORE: Final = "stands in no more"
+_NO_MORE: Final = "its place is held no more"
 
 
-class StandIns:
+class Placeholders:
     """Keeps as many places as were asked for, less those that pods took."""
 
     def __init__(
@@ -56,28 +56,28 @@ class StandIns:
         #: Gangs that were looked at before a decision: from then on what is decided here counts, and not what
         #: another process wrote.
         self._own: set[str] = set()
-        #: Stand-ins whose node another process wrote, and gangs of those that are where pods of before were:
-        #: what the Workload requires may not hold for them.
+        #: Those whose node another process wrote, and gangs of those that are where pods of before were: what
+        #: the Workload requires may not hold for them.
         self._written: set[str] = set()
         self._inherited: set[str] = set()
-        #: Stand-ins whose node may not do any more, in the order in which that was noticed.
-        self._doubted: dict[str, None] = {}
-        #: Gangs of which others stand in than before, or should; and of which that was not said yet.
+        #: Placeholder pods whose node may not do any more, in the order in which that was noticed.
+        self._invalidated: dict[str, None] = {}
+        #: Gangs of which other placeholders are there than before, or should be; and those not said yet.
         self._touched: set[str] = set()
         self._news: set[str] = set()
         self.for_pods = PlacesForPods(self._places, self._slot, self._vacate, self._touched.add)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The gangs of stand-ins."""
+        """The gangs of placeholder pods."""
         return tuple(self._places)
 
     def __contains__(self, key: str) -> bool:
-        """Whether this is a gang of stand-ins."""
+        """Whether this is a gang of placeholder pods."""
         return key in self._places
 
     def take_news(self) -> set[str]:
-        """Gangs of which others stand in since the last call, or of which none do any more."""
+        """Gangs of which other placeholders are there since the last call, or none any more."""
         taken, self._news = self._news, set()
         return taken
 
@@ -122,10 +122,10 @@ class StandIns:
                     without.append(node)
                 else:
                     used.add(number)
-                    found.append((self._stand_in(group, one, number), node))
+                    found.append((self._placeholder(group, one, number), node))
             free = (number for number in range(one.count) if number not in used)
             found += [
-                (self._stand_in(group, one, number), node)
+                (self._placeholder(group, one, number), node)
                 for node, number in zip(without, free, strict=False)
             ]
         return found
@@ -148,16 +148,18 @@ class StandIns:
         before = self._places.ask(group, asked)
         believed = group.key not in self._own
         other = before is not None and (
-            asks_otherwise(before, group) or (believed and before.plan != group.plan)
+            asks_for_others(before, group) or (believed and before.plan != group.plan)
         )
-        gone = [one.uid for one in self._places.standing(group.key)] if other else []
+        gone = [one.uid for one in self._places.placeholders(group.key)] if other else []
         put: list[Pod] = []
         for one in asked.sets:
             own = () if other else self._places.numbers(group.key, one.name)
             more = self._places.wanted(group.key, one) - len(own)
             put += self._more(group, one, own, more, group.plan if believed else {})
         names = {one.name for one in asked.sets}
-        gone += [one.uid for one in self._places.standing(group.key) if one.labels.get(POD_SET) not in names]
+        gone += [
+            one.uid for one in self._places.placeholders(group.key) if one.labels.get(POD_SET) not in names
+        ]
         self._state.put_group(replace(group, plan={}, ranks={}))
         self._replace(dict.fromkeys(gone), put)
         written = {one.uid for one in put if one.node_name is not None}
@@ -173,14 +175,14 @@ class StandIns:
             return
         self._own.discard(key)
         self._inherited.discard(key)
-        self._replace([one.uid for one in self._places.standing(key)])
+        self._replace([one.uid for one in self._places.placeholders(key)])
         self._state.drop_group(key)
         self._news.add(key)
 
     # Pods that come and go
 
     def took(self, pod: Pod, node: str) -> None:
-        """A pod has a node. If it came from elsewhere, one less stands in."""
+        """A pod has a node. If it came from elsewhere, there is one placeholder less."""
         known = self._places.knows(pod)
         if not self._places.note(pod):
             return
@@ -193,7 +195,7 @@ class StandIns:
             return
         self._touched.add(key)
         index = self._places.index_of(key, name, pod)
-        if index is None or not self._places.stands_in(key, name, index):
+        if index is None or not self._places.has(key, name, index):
             return  # Which one goes is seen when all are known.
         uid = self._places.uid_of(key, name, index)
         if self._slot(uid) in (None, self._tools.cluster.slot(node)):
@@ -219,24 +221,24 @@ class StandIns:
         if len(self._places.numbers(key, name)) >= self._places.wanted(key, one):
             return
         index = one.index_of(pod)
-        if index is None or self._places.stands_in(key, name, index):
+        if index is None or self._places.has(key, name, index):
             index = self._places.free_number(key, name)
-        made = self._stand_in(group, one, index)
+        made = self._placeholder(group, one, index)
         self._inherited.add(key)
         self._replace((), (replace(made, node_name=node),))
 
-    def doubt(self, slot: int) -> None:
+    def invalidate_node(self, slot: int) -> None:
         """A node changes, or goes."""
         if self._places:
             pods = self._tools.cluster.pods_at(slot)
-            self._doubted |= {pod.uid: None for pod in pods if set_of(pod) is not None}
+            self._invalidated |= {pod.uid: None for pod in pods if set_of(pod) is not None}
 
-    def doubt_claims(self, keys: Iterable[str]) -> None:
+    def invalidate_claims(self, keys: Iterable[str]) -> None:
         """Something changed on which these claims depend."""
         to_come = self._tools.cluster.volumes.to_come
         for key in keys if self._places else ():
             if key in to_come:
-                self._doubted |= self._state.users.get(key, {})
+                self._invalidated |= self._state.users.get(key, {})
 
     def review(self) -> None:
         """Looks for those that have lost their node.
@@ -248,16 +250,16 @@ class StandIns:
         self._own.update(self._places)
         gone: list[str] = []
         put: list[Pod] = []
-        doubted, self._doubted = self._doubted, {}
-        astray = self._astray()
+        invalidated, self._invalidated = self._invalidated, {}
+        misplaced = self._misplaced()
         lost: dict[str, list[str]] = {}
-        for uid in doubted:
+        for uid in invalidated:
             pod = self._state.pods.get(uid)
             of = None if pod is None else set_of(pod)
             if pod is None or of is None or of[0] not in self._places:
                 continue
             key, _ = of
-            if uid in self._state.members[key].placed and (uid in astray or self._is_lost(pod)):
+            if uid in self._state.members[key].placed and (uid in misplaced or self._is_lost(pod)):
                 lost.setdefault(key, []).append(uid)
         for key, uids in lost.items():
             self._touched.add(key)
@@ -269,8 +271,8 @@ class StandIns:
                 put += [replace(pod, node_name=None) for pod in placed.values()]
         self._replace(gone, put)
 
-    def stand(self, outputs: Iterable[Output]) -> None:
-        """Stand-ins are never bound: they are on their nodes from the decision on."""
+    def take_nodes(self, outputs: Iterable[Output]) -> None:
+        """Placeholder pods are never bound: they are on their nodes from the decision on."""
         if self._places:
             for output in outputs:
                 if isinstance(output, Decision) and output.outcome.is_gang and output.outcome.key in self:
@@ -292,7 +294,7 @@ class StandIns:
             self._look_again(group)
 
     def _tidy(self) -> None:
-        """No more stand in than are to come, and their gang needs all of them."""
+        """There are no more than pods are to come, and their gang needs all of them."""
         while self._touched:
             key = self._touched.pop()
             self._news.add(key)
@@ -311,14 +313,14 @@ class StandIns:
             self._fit_minimum(key, group)
 
     def _first_to_go(self, key: str, one: PlaceSet, count: int) -> list[str]:
-        """So many of those that stand in for a pod set: those whose pod came, or that have no place."""
+        """So many of those for a pod set: those whose pod came, or that have no place."""
         group = self._places.group(key)
         if count <= 0 or group is None or group.places is None:
             return []
         cluster, numbers = self._tools.cluster, self._places.numbers_that_came(group.places, one)
         came = {cluster.placement(pod.uid) for pod in self._places.came(group.places, one)}
         #: By slot: how many more than it has room for.
-        beyond: dict[int, int] = {}
+        excess: dict[int, int] = {}
 
         def rank(number: int) -> int:
             slot = self._slot(self._places.uid_of(key, one.name, number))
@@ -326,16 +328,16 @@ class StandIns:
                 return 0
             if slot is None:
                 return 1
-            if slot not in beyond:
-                beyond[slot] = self._beyond(one, slot)
-            beyond[slot] -= 1
-            return 2 if beyond[slot] >= 0 else 3 if slot in came else 4
+            if slot not in excess:
+                excess[slot] = self._excess(one, slot)
+            excess[slot] -= 1
+            return 2 if excess[slot] >= 0 else 3 if slot in came else 4
 
         latest_first = self._places.numbers(key, one.name)[::-1]
         chosen = sorted(latest_first, key=rank)[:count]
         return [self._places.uid_of(key, one.name, number) for number in chosen]
 
-    def _beyond(self, one: PlaceSet, slot: int) -> int:
+    def _excess(self, one: PlaceSet, slot: int) -> int:
         """How many places of a pod set are to go until a node has room for what is on it."""
         cluster = self._tools.cluster
         asked = cluster.demand(one.template.spec)
@@ -345,23 +347,23 @@ class StandIns:
 
     def _look_again(self, group: PodGroup) -> None:
         """All pods have left, and some lost their places: all of them may be elsewhere."""
-        standing = self._places.standing(group.key)
-        put = [replace(one, node_name=None) for one in standing]
+        found = self._places.placeholders(group.key)
+        put = [replace(one, node_name=None) for one in found]
         for one in () if group.places is None else group.places.sets:
             own = self._places.numbers(group.key, one.name)
             put += self._more(group, one, own, self._places.wanted(group.key, one) - len(own))
-        self._replace([one.uid for one in standing], put)
+        self._replace([one.uid for one in found], put)
 
     def _put(self, pod: Pod) -> None:
         self._tools.cluster.volumes.to_come.expect(pod)
         self._take_in(pod)
-        self._places.stand(pod)
+        self._places.add(pod)
 
     def _drop(self, uid: str, why: str) -> None:
         pod = self._state.pods.get(uid)
         self._let_go(uid, why)
         if pod is not None:
-            self._stands_no_more(pod)
+            self._forget(pod)
 
     def _vacate(self, uid: str) -> tuple[Pod, str] | None:
         """Takes one off its node for a pod that came; returns it with that node."""
@@ -369,16 +371,16 @@ class StandIns:
         pod = self._state.remove(uid)
         if pod is None:
             return None
-        self._stands_no_more(pod)
+        self._forget(pod)
         if node is None:
             return None
         self._touched.add(self._state.item_key(pod))
         return pod, node
 
-    def _stands_no_more(self, pod: Pod) -> None:
+    def _forget(self, pod: Pod) -> None:
         self._tools.cluster.volumes.to_come.forget(pod)
-        self._places.stand_no_more(pod)
-        self._doubted.pop(pod.uid, None)
+        self._places.remove(pod)
+        self._invalidated.pop(pod.uid, None)
         self._written.discard(pod.uid)
 
     def _replace(self, gone: Iterable[str], put: Iterable[Pod] = ()) -> None:
@@ -387,7 +389,7 @@ class StandIns:
         for pod in put:
             self._put(pod)
             if pod.node_name is not None:
-                self._doubted[pod.uid] = None
+                self._invalidated[pod.uid] = None
 
     def _slot(self, uid: str) -> int | None:
         return self._tools.cluster.placement(uid)
@@ -395,7 +397,7 @@ class StandIns:
     def _more(
         self, group: PodGroup, one: PlaceSet, own: Sequence[int], count: int, plan: Mapping[str, str] = {}
     ) -> list[Pod]:
-        """So many more to stand in for a pod set beside those with these numbers, or all that are planned."""
+        """So many more for a pod set beside those with these numbers, or all that are planned."""
         if count <= 0 or group.places is None:
             return []
         used = {*own, *self._places.numbers_that_came(group.places, one)}
@@ -403,9 +405,9 @@ class StandIns:
         used.update(planned)
         free = (number for number in range(one.count + len(used)) if number not in used)
         numbers = chain(planned, islice(free, max(count - len(planned), 0)))
-        return [self._stand_in(group, one, number, plan) for number in numbers]
+        return [self._placeholder(group, one, number, plan) for number in numbers]
 
-    def _stand_in(self, group: PodGroup, one: PlaceSet, index: int, plan: Mapping[str, str] = {}) -> Pod:
+    def _placeholder(self, group: PodGroup, one: PlaceSet, index: int, plan: Mapping[str, str] = {}) -> Pod:
         asked = group.places
         assert asked is not None, f"{group.key} asks for no places"
         uid = self._places.uid_of(group.key, one.name, index)
@@ -414,25 +416,25 @@ class StandIns:
         return replace(one.template, name=name, uid=uid, index=index, created=group.created, node_name=node)
 
     def _fit_minimum(self, key: str, group: PodGroup) -> None:
-        """The gang needs all that stand in, however few pods are still to come."""
+        """The gang needs all of them, however few pods are still to come."""
         of_subgroup: Counter[str | None] = Counter()
         for one in () if group.places is None else group.places.sets:
             of_subgroup[one.template.subgroup] += len(self._places.numbers(key, one.name))
         subgroups = tuple(replace(one, min_member=of_subgroup[one.name]) for one in group.subgroups)
-        # Where its stand-ins are is known from them, not from what was written.
+        # Where its placeholder pods are is known from them, not from what was written.
         self._state.put_group(
             replace(group, min_member=of_subgroup.total(), subgroups=subgroups, plan={}, ranks={})
         )
 
     def _are_apart(self, key: str) -> bool:
-        """Whether stand-ins that are where pods of before were are not together as the Workload requires."""
+        """Whether those that are where pods of before were are not together as the Workload requires."""
         if key not in self._inherited:
             return False
         self._inherited.discard(key)
         gang = waiting_gang(self._tools, self._state, self._state.groups[key], (), in_order=False)
         return split_part(gang.parts(everyone=True), {}) is not None
 
-    def _astray(self) -> set[str]:
+    def _misplaced(self) -> set[str]:
         """Those whose node another process wrote, and which are not beside the pods that came meanwhile."""
         beside: dict[tuple[str, str | None], Bools | None] = {}
         found: set[str] = set()
@@ -452,12 +454,12 @@ class StandIns:
         return found
 
     def _is_lost(self, pod: Pod) -> bool:
-        """Whether the node of a stand-in is gone, or could not take it now."""
+        """Whether the node of a placeholder pod is gone, or could not take it now."""
         slot = self._tools.cluster.placement(pod.uid)
         if slot is None:
             return True
         if any(one.pre_enqueue(pod) is not None for one in self._tools.profile.pre_enqueue):
-            self._doubted[pod.uid] = None  # It can't be judged yet.
+            self._invalidated[pod.uid] = None  # It can't be judged yet.
             return False
         put_back = self._holdings.lift(pod)
         try:
