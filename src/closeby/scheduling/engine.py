@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools
+from closeby.objects.groups import WORKLOAD
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.reading.decoding.preemption_requests import protection_request
@@ -126,13 +127,13 @@ class Engine:
         self.placeholders = Placeholders(
             tools, self.state, self._holdings, self._pod_upserted, self._pod_removed
         )
+        #: The placeholders, once there is any use for them.
+        self._holding: list[Placeholders] = []
         give_back = self._holdings.give_back if contain_faults else None
         self._pending = PendingItems(
             tools, self.state, handle, backoff=backoff, reserve_after=reserve_after, give_back=give_back
         )
-        self._rounds = Rounds(
-            tools, self.state, self._pending, self._tell, self.placeholders.for_pods, give_back
-        )
+        self._rounds = Rounds(tools, self.state, self._pending, self._tell, give_back)
         self._environment = Environment(
             tools, self.state, self._invalidations, self._pending, self.placeholders.invalidate_claims
         )
@@ -155,10 +156,13 @@ class Engine:
                     self._wall = event.wall
                     if event.now is not None:
                         self._environment.passed(event.now)
-                    self.placeholders.review()
+                    for holding in self._holding:
+                        holding.review()
                     self._rounds.decide(outputs, event)
-                    self.placeholders.take_nodes(outputs)
-                    self._pending.reservations.tick_ended()
+                    for holding in self._holding:
+                        holding.take_nodes(outputs)
+                    if self._pending.reservations is not None:
+                        self._pending.reservations.tick_ended()
                 else:
                     self._wall = None
                     self._take(event)
@@ -180,6 +184,7 @@ class Engine:
             case GroupChanged() | GroupDeleted():
                 self._group_event(event)
             case _ if isinstance(event, PlacesEvent):
+                self._hold_places()
                 self.placeholders.take(event)
             case PriorityClassChanged() | PriorityClassDeleted() | BudgetChanged() | BudgetDeleted():
                 if self.state.take(event):
@@ -219,11 +224,13 @@ class Engine:
     @property
     def reservation(self) -> Reservation | None:
         """The nodes that are kept free now, and for whom."""
-        return self._pending.reservations.current
+        reservations = self._pending.reservations
+        return None if reservations is None else reservations.current
 
     def reservation_of(self, key: str) -> Reservation | None:
         """What is reserved for a gang, or was until as much had idled there as may."""
-        return self._pending.reservations.of(key)
+        reservations = self._pending.reservations
+        return None if reservations is None else reservations.of(key)
 
     @property
     def preemptions(self) -> tuple[Preemption, ...]:
@@ -266,9 +273,7 @@ class Engine:
 
     def fork(self) -> Fork:
         """Tries what would be decided if something were different. Take in no event until it is closed."""
-        return Fork(
-            self._tools.for_fork(), self.state, self._holdings, self._handle, self.placeholders.for_pods
-        )
+        return Fork(self._tools.for_fork(), self.state, self._holdings, self._handle)
 
     def validate_state(self) -> None:
         """Assert every invariant across the indices."""
@@ -277,7 +282,15 @@ class Engine:
 
     # Events
 
+    def _hold_places(self) -> None:
+        """From now on places are held for pods to come, and pods of Workloads are known by them."""
+        if not self._holding:
+            self._holding.append(self.placeholders)
+            self._tools.places = self.placeholders.for_pods
+
     def _pod_upserted(self, pod: Pod) -> None:
+        if WORKLOAD in pod.annotations:
+            self._hold_places()
         before = self.state.pods.get(pod.uid)
         if pod.finished:
             self._pod_finished(pod, known=before is not None)
@@ -287,10 +300,7 @@ class Engine:
         rank: int | None = None
         binding_refused = pod.uid in self.state.binding_refused
         if before is not None:
-            if on is not None and before.node_name is None:
-                for plugin in self.profile.post_binds:
-                    plugin.post_bind(pod, on)
-            self.placeholders.changed(before, pod)
+            self._note_change(before, pod)
             was_on = self._holdings.release(pod.uid)
             rank = self.state.rank(before)
             self.state.remove(pod.uid)
@@ -317,11 +327,20 @@ class Engine:
             self._pending.requeue(key)
         if before is not None and was_on is not None and other:
             self._pending.note_room((before,))
-        self.placeholders.took(pod, on)
-        self._note_placed(before or pod, pod, other or leaves)
+        self._note_placed(before or pod, pod, on, news=other or leaves)
 
-    def _note_placed(self, before: Pod, pod: Pod, news: bool) -> None:
+    def _note_change(self, before: Pod, pod: Pod) -> None:
+        """A pod changes, which may be bound now."""
+        if pod.node_name is not None and before.node_name is None:
+            for plugin in self.profile.post_binds:
+                plugin.post_bind(pod, pod.node_name)
+        for holding in self._holding:
+            holding.changed(before, pod)
+
+    def _note_placed(self, before: Pod, pod: Pod, on: str, *, news: bool) -> None:
         """Others may have to be near a pod that has its node, or away from what it was before."""
+        for holding in self._holding:
+            holding.took(pod, on)
         if pod.node_name is not None:
             self._accept(pod, "is bound")
         asked = [protection_request(one.annotations, one.labels) for one in (before, pod)]
@@ -368,7 +387,8 @@ class Engine:
         self._tell(self.state.item_key(pod), f"{pod.key} {why}")
         self._pending.requeue_or_forget(self.state.item_key(pod))
         self._pending.note_pod_gone(uid)
-        self.placeholders.left(pod, freed)
+        for holding in self._holding:
+            holding.left(pod, freed)
         if freed is not None:
             self._pending.note_room((pod,))
 
@@ -377,7 +397,8 @@ class Engine:
         before = None if slot is None else self.cluster.node_at(slot)
         slot = self.cluster.add_node(node)
         self._invalidations.node(slot)
-        self.placeholders.invalidate_node(slot)
+        for holding in self._holding:
+            holding.invalidate_node(slot)
         for pod in self._holdings.node_arrived(node.name, slot):
             self._invalidate(pod)
             if pod.group is not None:
@@ -391,7 +412,8 @@ class Engine:
         if (slot := self.cluster.slot(name)) is None:
             return
         self._invalidations.node(slot)
-        self.placeholders.invalidate_node(slot)
+        for holding in self._holding:
+            holding.invalidate_node(slot)
         for pod in self._holdings.node_left(name, slot):
             self._invalidate(pod)
         self._pending.note_event(ClusterEvent.CAPACITY)
@@ -406,7 +428,9 @@ class Engine:
         pod = self.state.pods.get(failure.uid)
         if pod is None or pod.node_name is not None:  # Gone, or bound after all.
             return
-        self.placeholders.left(pod, self._holdings.release(pod.uid))
+        freed = self._holdings.release(pod.uid)
+        for holding in self._holding:
+            holding.left(pod, freed)
         self._invalidate(pod)
         key = self.state.item_key(pod)
         self._tell(key, f"binding of {pod.key} failed: {failure.why}")
@@ -435,7 +459,8 @@ class Engine:
     def _withdrawn(self, event: BindingsWithdrawn) -> None:
         pods = [pod for uid in event.uids if (pod := self.state.pods.get(uid)) and pod.node_name is None]
         for pod, node in self._holdings.give_back(pods):
-            self.placeholders.left(pod, node)
+            for holding in self._holding:
+                holding.left(pod, node)
         for key in dict.fromkeys(self.state.item_key(pod) for pod in pods):
             self._tell(key, f"bindings withdrawn: {event.why}")
             self._pending.requeue(key)
@@ -449,11 +474,11 @@ class Engine:
                 group = self.state.put_group(group)
                 if before is not None and replace(before, plan=group.plan, ranks=group.ranks) == group:
                     return
-                self._invalidations.gang(group.key)
                 self._note_gang(group.key)
                 if before is None:
                     self._pending.requeue_at_new_place(group.key)
                 else:
+                    self._invalidations.gang(group.key)
                     self._pending.requeue(group.key)
             case GroupDeleted(key):
                 self._note_gang(key)

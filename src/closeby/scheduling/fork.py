@@ -21,9 +21,8 @@ from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Outcome, Output, item_key, namespace_of, outcomes_of
 from closeby.scheduling.placing.deciding import pre_enqueue
-from closeby.scheduling.placing.places_for_pods import PlacesForPods
 from closeby.scheduling.placing.statement import Holdings
-from closeby.scheduling.placing.tools import Tools
+from closeby.scheduling.placing.tools import HeldForPods, Tools
 from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.rounds.loop import Rounds
 from closeby.scheduling.rounds.pending import PendingItems
@@ -55,7 +54,6 @@ class Fork:
         state: SchedulingState,
         holdings: Holdings,
         handle: Handle,
-        places: PlacesForPods,
     ) -> None:
         self._tools = tools
         self._state = state
@@ -63,8 +61,9 @@ class Fork:
         #: Capacity if all that ends had ended.
         self.hypothetical = HypotheticalCluster(tools, state, handle, None)
         self._pending = PendingItems(tools, state, handle, backoff=False, reserve_after=0.0, give_back=None)
-        placeholders = _PlacesTried(places, self._vacate)
-        self._rounds = Rounds(tools, state, self._pending, _no_story, placeholders, None)
+        if tools.places is not None:
+            tools.places = _PlacesTried(tools.places, self._vacate)
+        self._rounds = Rounds(tools, state, self._pending, _no_story, None)
         #: How to undo each step, and the work item that it concerns.
         self._log: list[tuple[Callable[[], object], str | None]] = []
         for key in state.item_keys():
@@ -224,7 +223,7 @@ class Fork:
 class _PlacesTried:
     """The places that are held for pods to come, as a fork gives them to pods that came."""
 
-    def __init__(self, places: PlacesForPods, vacate: Callable[[str], str | None]) -> None:
+    def __init__(self, places: HeldForPods, vacate: Callable[[str], str | None]) -> None:
         """``vacate`` takes away a placeholder (by uid), and returns its node."""
         self.any = places.any
         self.concerns = places.concerns

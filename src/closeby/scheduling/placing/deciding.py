@@ -19,10 +19,11 @@ from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import Binding, Decision, ItemKind, Leftover, Outcome, kind_of, name_of
 from closeby.scheduling.placing.application_cycle import place_application
 from closeby.scheduling.placing.gang_cycle import place_gang
-from closeby.scheduling.placing.places_for_pods import HeldForPods, domain_of
+from closeby.scheduling.placing.places_for_pods import domain_of
 from closeby.scheduling.placing.statement import running_members
 from closeby.scheduling.placing.tools import (
     Attempt,
+    HeldForPods,
     Placed,
     Tools,
     WaitingGang,
@@ -179,11 +180,9 @@ class CycleResult(NamedTuple):
 class Decider:
     """Decides about one work item after another; numbers the placed pods in the order of scheduling."""
 
-    def __init__(self, tools: Tools, state: SchedulingState, placeholders: HeldForPods) -> None:
-        """Pods take the places that ``placeholders`` hold for them."""
+    def __init__(self, tools: Tools, state: SchedulingState) -> None:
         self._tools = tools
         self._state = state
-        self._placeholders = placeholders
         #: uid of each pod whose place was made free in this cycle -> that node, and what was held there.
         self._vacated: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
         self._order = 0
@@ -200,7 +199,9 @@ class Decider:
                 if pod.uid in gated
             ]
             ready = tuple(pod for pod in waiting if pod.uid not in gated)
-        followed = self._into_places(key, ready) or self._along_the_plan(key, ready)
+        held = self._tools.places
+        followed = self._into_places(held, key, ready) if held is not None and held.any else None
+        followed = followed or self._along_the_plan(key, ready)
         if followed is None:
             return self._wherever(key, ready, refused)
         outcome = followed.decision.outcome
@@ -224,16 +225,14 @@ class Decider:
             attempt = place_pod(self._tools, ready[0])
         return self._settle(key, ready, refused, attempt, ())
 
-    def _into_places(self, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
+    def _into_places(self, held: HeldForPods, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
         """What of the item takes the places that were held for it; None if nothing does.
 
         Those that do not suit any more are given up: the pods are placed like any others, with that room.
         """
-        if not self._placeholders.any:
-            return None
-        places = self._placeholders.of(ready)
+        places = held.of(ready)
         if not places:
-            return self._without_place(key, ready)
+            return self._without_place(held, key, ready)
         conditions: tuple[Condition, ...] = ()
         gang: WaitingGang | None = None
         if kind_of(key) is ItemKind.GANG:
@@ -245,15 +244,15 @@ class Decider:
             blocked = any(one.blocking for one in (*group.conditions, *conditions))
             if blocked or missing(group, gang.members) is not None:
                 return None
-        held = {uid: self._state.pods[placeholder].spec.requests for uid, placeholder in places.items()}
-        nodes = self._placeholders.vacate(places)
-        self._vacated = {uid: (node, held[uid]) for uid, node in nodes.items()}
+        asked = {uid: self._state.pods[placeholder].spec.requests for uid, placeholder in places.items()}
+        nodes = held.vacate(places)
+        self._vacated = {uid: (node, asked[uid]) for uid, node in nodes.items()}
         if gang is None:
             attempt = take_places(self._tools, ready, nodes)
         else:
             attempt = follow_plan(self._tools, gang, nodes, len(places))
         if attempt is None:
-            return self._without_place(key, ready)
+            return self._without_place(held, key, ready)
         return self._settle(key, ready, [], attempt, conditions)
 
     def gave_places_up(self) -> bool:
@@ -267,17 +266,17 @@ class Decider:
                 return True
         return False
 
-    def _without_place(self, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
+    def _without_place(self, held: HeldForPods, key: str, ready: tuple[Pod, ...]) -> CycleResult | None:
         """What becomes of a pod that must not go just anywhere: beside those that run, or nowhere.
 
         None for all other pods.
         """
         if not ready or kind_of(key) is not ItemKind.POD:
             return None
-        if not self._placeholders.must_have_place(ready[0]):
+        if not held.must_have_place(ready[0]):
             return None
         why = "no place is held for it (any more) beside the other pods of its Workload"
-        siblings = self._placeholders.siblings(ready[0])
+        siblings = held.siblings(ready[0])
         allowed = None if siblings is None else domain_of(siblings, self._tools)
         attempt = Attempt() if allowed is None else place_pod(self._tools, ready[0], allowed)
         if not attempt.placed:
@@ -429,7 +428,8 @@ class Decider:
         nodes = [names[slot] or "" for _, slot in placed]
         binders = map(self._binder, pods, nodes) if self._tools.profile.binds else repeat(None)
         orders = range(self._order, self._order + len(placed))
-        self._placeholders.placed(pods)
+        if self._tools.places is not None:
+            self._tools.places.placed(pods)
         claims = self._tools.cluster.volumes
         volumes = map(claims.claimed, pods) if claims.any_used else repeat(())
         self._order += len(placed)

@@ -1,6 +1,7 @@
 """One cycle for a gang: its minimum in one go or nothing, then what fits of the rest."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -79,11 +80,14 @@ class _GangCycle:
         record = None if self._explaining is None else self._explaining.record
         self._filler = tools.filler(self._statement, record)
         self._budget = Budget(tools.steps)
-        self._growth = Growth(tools, gang, self._statement, self._filler, self._budget)
         #: Members that found a place where the subgroups found theirs but the gang as a whole fell short.
         self._most = 0
         #: Pods of a class that has not enough room in the whole cluster, whatever the topology.
         self._short: Share | None = None
+
+    @cached_property
+    def _growth(self) -> Growth:
+        return Growth(self._tools, self._gang, self._statement, self._filler, self._budget)
 
     def run(self, minimum: Part) -> Attempt:
         """``minimum``: the gang as a tree of parts with what must find a place."""

@@ -5,52 +5,15 @@ keep what its Workload asks for, unless the pods that are there say in which dom
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from closeby.objects.arrays import Bools
-from closeby.objects.groups import WORKLOAD, AskedPlaces, LayerMode, PodGroup
+from closeby.objects.groups import WORKLOAD, AskedPlaces, LayerMode
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.placing.place_records import PlaceRecords
-from closeby.scheduling.placing.tools import Tools
-
-
-class Siblings(NamedTuple):
-    """The Workload of a pod, as the gang that asks for its places."""
-
-    group: PodGroup
-    #: The subgroup of the pod; None: there are none.
-    subgroup: str | None
-    #: Subgroup and slot of each pod that has a node, and of each place that is held.
-    placed: Sequence[tuple[str | None, int]]
-
-
-class HeldForPods(Protocol):
-    """The places that are held for pods to come, as decisions about these pods see them."""
-
-    @property
-    def any(self) -> bool:
-        """Whether any places are asked for."""
-
-    def concerns(self, pods: Iterable[Pod]) -> bool:
-        """Whether places may be held for any of these pods."""
-
-    def of(self, pods: Sequence[Pod]) -> dict[str, str]:
-        """uid of a pod that waits -> uid of the placeholder pod whose place it takes."""
-
-    def must_have_place(self, pod: Pod) -> bool:
-        """Whether a pod without a gang must not go elsewhere."""
-
-    def siblings(self, pod: Pod) -> Siblings | None:
-        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
-
-    def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
-        """Takes placeholder pods off their nodes; uid of each pod -> the node that it finds free."""
-
-    def placed(self, pods: Iterable[Pod]) -> None:
-        """These pods got nodes by a decision."""
+from closeby.scheduling.placing.tools import Siblings, Tools
 
 
 class PlacesForPods:

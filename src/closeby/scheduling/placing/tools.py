@@ -1,9 +1,9 @@
 """What every cycle works with: the cluster, the plugins, cached judgements, and the gang that waits."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -66,6 +66,42 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     improvement: Improvement | None = None
 
 
+class Siblings(NamedTuple):
+    """The Workload of a pod, as the gang that asks for its places."""
+
+    group: PodGroup
+    #: The subgroup of the pod; None: there are none.
+    subgroup: str | None
+    #: Subgroup and slot of each pod that has a node, and of each place that is held.
+    placed: Sequence[tuple[str | None, int]]
+
+
+class HeldForPods(Protocol):
+    """The places that are held for pods to come, as decisions about these pods see them."""
+
+    @property
+    def any(self) -> bool:
+        """Whether any places are asked for."""
+
+    def concerns(self, pods: Iterable[Pod]) -> bool:
+        """Whether places may be held for any of these pods."""
+
+    def of(self, pods: Sequence[Pod]) -> dict[str, str]:
+        """uid of a pod that waits -> uid of the placeholder pod whose place it takes."""
+
+    def must_have_place(self, pod: Pod) -> bool:
+        """Whether a pod without a gang must not go elsewhere."""
+
+    def siblings(self, pod: Pod) -> Siblings | None:
+        """The Workload of a pod while others of it run, with their nodes; None while none runs."""
+
+    def vacate(self, places: Mapping[str, str]) -> dict[str, str]:
+        """Takes placeholder pods off their nodes; uid of each pod -> the node that it finds free."""
+
+    def placed(self, pods: Iterable[Pod]) -> None:
+        """These pods got nodes by a decision."""
+
+
 class Tools:
     """Shared by all cycles of one engine."""
 
@@ -86,6 +122,8 @@ class Tools:
         self.profile = profile
         self.holds = Holds() if holds is None else holds
         self.exclusives = exclusives
+        #: Places that are held for pods to come; None as long as none were asked for.
+        self.places: HeldForPods | None = None
         self._pod_by_pod = profile.pod_by_pod
         #: Of the decision in hand.
         self.steps = Steps()

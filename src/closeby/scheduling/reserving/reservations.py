@@ -527,6 +527,5 @@ class Reservations:
     def validate(self) -> None:
         """Assert every invariant."""
         assert self._line == sorted((waiter.place, key) for key, waiter in self._waiters.items())
-        assert not self._tools.holds.off, "an item that is not judged any more must keep off"
         for key in self._waiters:
             assert key in self._queue, f"{key} waits for nodes, but is not queued"

@@ -11,7 +11,6 @@ from closeby.objects.process import Contained
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, failed
 from closeby.scheduling.placing.deciding import CycleResult, Decider
-from closeby.scheduling.placing.places_for_pods import HeldForPods
 from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import Preemptor, plans_of
@@ -38,20 +37,19 @@ class Attempts:
         tools: Tools,
         state: SchedulingState,
         pending: PendingItems,
-        placeholders: HeldForPods,
         give_back: GiveBack | None,
     ) -> None:
         """With ``give_back`` a fault while an item is decided refuses that item; without it is raised."""
         self._tools = tools
         self._state = state
         self._pending = pending
-        self._placeholders = placeholders
         self._give_back = give_back
-        self._decider = Decider(tools, state, placeholders)
+        self._decider = Decider(tools, state)
 
     def has_places(self, key: str) -> bool:
         """Whether places are held for pods of this item."""
-        return self._placeholders.any and self._placeholders.concerns(self._state.turn(key).pods)
+        places = self._tools.places
+        return places is not None and places.concerns(self._state.turn(key).pods)
 
     def gave_places_up(self) -> bool:
         """Whether the last cycle left places free that were held for the pods of its item."""

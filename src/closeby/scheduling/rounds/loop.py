@@ -4,7 +4,6 @@ from closeby.objects.pods import Pod
 from closeby.scheduling.events import Tick
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import PLAIN, Decision, Outcome, Output
-from closeby.scheduling.placing.places_for_pods import HeldForPods
 from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import DECISION, POD, Tools
 from closeby.scheduling.rounds.attempts import Attempts
@@ -21,17 +20,13 @@ class Rounds:
         state: SchedulingState,
         pending: PendingItems,
         tell: Tell,
-        placeholders: HeldForPods,
         give_back: GiveBack | None,
     ) -> None:
-        """Pods take the places that ``placeholders`` hold for them.
-
-        With ``give_back`` a fault while an item is decided refuses that item; without it is raised.
-        """
+        """With ``give_back`` a fault while an item is decided refuses that item; without it is raised."""
         self._state = state
         self._tell = tell
         self._pending = pending
-        self._attempts = Attempts(tools, state, pending, placeholders, give_back)
+        self._attempts = Attempts(tools, state, pending, give_back)
         self._outcomes = OutcomeHandler(tools, state, pending, tell)
 
     def decide(self, outputs: list[Output], tick: Tick) -> None:
@@ -76,7 +71,7 @@ class Rounds:
     def _refuse_alike(self, outputs: list[Output], key: str, *, limited: bool) -> bool:
         """Refuse a plain pod like one that was refused before, since when nothing has changed."""
         pending, pod = self._pending, self._state.waiting_pods.get(key)
-        if pod is None or pod.uid in self._state.gated or pending.reservations.current is not None:
+        if pod is None or pod.uid in self._state.gated or pending.reserves:
             return False
         before = pending.refusals.like(pod)
         if before is None or self._may_preempt(before.outcome, pod) or self._attempts.has_places(key):
@@ -98,7 +93,8 @@ class Rounds:
         return bool(before.preemptions) or not preemptor.refuses_alike(before.refused[0], pod)
 
     def _decide_item(self, outputs: list[Output], key: str, limit: int | None, time: TickTime) -> None:
-        self._pending.refusals.begin()
+        if key in self._state.waiting_pods:
+            self._pending.refusals.begin()
         if key in self._state.relaxing.written and time.clock is not None:
             self._relax(key, time.clock)
         attempted = self._attempts.run(key, limit)

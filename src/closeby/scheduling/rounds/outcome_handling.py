@@ -52,7 +52,9 @@ class OutcomeHandler:
         pending, moment = self._pending, time.moment
         if pending.preemptor is not None and pending.preemptor.decided(key, decision.outcome):
             pending.note_event(ClusterEvent.CAPACITY)
-        outcome = pending.reservations.mentioned(key, decision.outcome)
+        reservations, outcome = pending.reservations, decision.outcome
+        if reservations is not None:
+            outcome = reservations.mentioned(key, outcome)
         if outcome.refused and key in self._state.relaxing.written:
             outcome = self._until(key, outcome, time)
         outputs.append(Decision(outcome, decision.fault))
@@ -60,7 +62,7 @@ class OutcomeHandler:
         self._tell(key, "decided", outcome)
         in_the_way = False
         if decision.bindings:
-            in_the_way = pending.reservations.placed(key, outcome, moment)
+            in_the_way = reservations is not None and reservations.placed(key, outcome, moment)
             pending.note_placed()
         if behind and self._done_with(outcome):
             # The members of less priority take their turn where that stands in the queue.
@@ -73,21 +75,25 @@ class OutcomeHandler:
             preempts = bool(outcome.preemptions)
             pending.queue.add_unschedulable(key, self._hints(outcome), now, whole, steps, preempts=preempts)
             self._tools.table.forget_pods()
-            if decision.bindings and pending.reservations.backfills(key):
+            if decision.bindings and pending.backfills(key):
                 # The others may have been kept off reserved nodes by those that were placed.
                 pending.queue.move(ClusterEvent.CAPACITY, now, key)
-            pending.reservations.decided(key, outcome, moment)
+            if reservations is not None:
+                reservations.decided(key, outcome, moment)
             if outcome.kind is ItemKind.POD and outcome.refused and need is not None and need.key is not None:
                 pending.refusals.note(key, outcome)
         else:
             pending.drop(key)
-        if outcome.is_gang or in_the_way:
+        if reservations is not None and (outcome.is_gang or in_the_way):
             self.review_reservations(outputs, moment)
 
     def review_reservations(self, outputs: list[Output], moment: Moment | None) -> None:
         """Reserve or release nodes; then retry the items that had to keep off them."""
         pending, before = self._pending, self._tools.holds.version
-        for change in pending.reservations.review(moment):
+        reservations = pending.reservations
+        if reservations is None:
+            return
+        for change in reservations.review(moment):
             outputs.append(change)
             if isinstance(change, Decision):
                 self._tell(change.outcome.key, "decided", change.outcome)
@@ -97,7 +103,7 @@ class OutcomeHandler:
                 self._tell(kept.key, kept.released(change.why), None)
             else:
                 self._tell(kept.key, kept.sentence(), None)
-        postponed = pending.reservations.take_postponed()
+        postponed = reservations.take_postponed()
         if self._tools.holds.version != before:
             self.room_came(moment)
         elif postponed:

@@ -59,15 +59,17 @@ class PendingItems:
         #: Makes plans for what is refused; None: nothing is preempted.
         self.preemptor: Preemptor | None = None
         self.queue = SchedulingQueue(tools.profile.queue_sort, self._lacks, self._not_kept_off)
-        chooser = Chooser(tools, HypotheticalCluster(tools, state, handle, give_back))
-        self.reservations = Reservations(
-            reserve_after, tools, state, self.queue, chooser, contain_faults=give_back is not None
-        )
         self.refusals = SharedRefusals(tools)
-        #: Who keeps nodes for whom.
-        self.holders: list[KeepsNodes] = [self.reservations]
-        if tools.exclusives is not None:
-            self.holders.append(tools.exclusives)
+        #: Who keeps nodes for whom, besides gangs with domains for themselves.
+        self._holders: list[KeepsNodes] = []
+        #: Keeps nodes for gangs that have waited long; None: for none.
+        self.reservations: Reservations | None = None
+        if reserve_after:
+            chooser = Chooser(tools, HypotheticalCluster(tools, state, handle, give_back))
+            self.reservations = Reservations(
+                reserve_after, tools, state, self.queue, chooser, contain_faults=give_back is not None
+            )
+            self._holders.append(self.reservations)
         #: The labels that selectors went by when the queue last sorted them into classes.
         self._label_keys_version = 0
 
@@ -77,7 +79,8 @@ class PendingItems:
         """A work item changed: the next tick queues it, when all events are known."""
         if self._state.waits(key):
             self.queue.note_changed(key)
-            self.reservations.renewed(key)
+            if self.reservations is not None:
+                self.reservations.renewed(key)
 
     def requeue_or_forget(self, key: str) -> None:
         """A work item may have lost a pod: what still waits of it is queued, if anything does."""
@@ -103,7 +106,7 @@ class PendingItems:
         """A cluster event: the next tick queues the items that it may help."""
         self.queue.note(event)
         if event & ~(ClusterEvent.CAPACITY | ClusterEvent.PLACED | ClusterEvent.VICTIMS):
-            self.reservations.doubt()
+            self._invalidate_reservation()
 
     def note_room(self, pods: Iterable[Pod] | None = None) -> None:
         """Pods left their nodes, or take less there; None: a node came, or takes other pods than before."""
@@ -135,9 +138,7 @@ class PendingItems:
     def note_owner_change(self, namespace: str) -> None:
         """A Service or workload selects other pods: default spread goes by that, of pods beside it alone."""
         self.queue.note(ClusterEvent.SELECTION, f"{namespace}/")
-        kept = self.reservations.current
-        if kept is not None and namespace_of(kept.key) == namespace:
-            self.reservations.doubt()
+        self._invalidate_reservation(namespace)
 
     def note_storage_event(self, event: ClusterEvent, keys: Iterable[str] | None) -> None:
         """Something about volumes changed, which concerns the items of these keys (None: all)."""
@@ -162,7 +163,8 @@ class PendingItems:
 
     def note_pod_gone(self, uid: str) -> None:
         """A pod ended: the preemptor that waited for it alone is tried, however long it would back off."""
-        self.reservations.pod_gone(uid)
+        if self.reservations is not None:
+            self.reservations.pod_gone(uid)
         if self.preemptor is not None:
             self.try_now(self.preemptor.gone(uid))
 
@@ -230,7 +232,8 @@ class PendingItems:
     def drop(self, key: str) -> None:
         """Take an item out of the queue, with all that is kept about it."""
         self.queue.delete(key)
-        self.reservations.gone(key)
+        if self.reservations is not None:
+            self.reservations.gone(key)
         if (
             self.preemptor is not None
             and not self._state.waits(key)
@@ -240,17 +243,27 @@ class PendingItems:
 
     def off(self, key: str, *, preempts: bool = False) -> tuple[Hold, ...]:
         """The nodes that an item must keep off, when it is placed or (``preempts``) looks for victims."""
+        holders, exclusives = self._holders, self._tools.exclusives
+        if self._state.exclusive and exclusives is not None:
+            holders = [*holders, exclusives]
         comer = Comer(key, self.queue.priority(key), preempts)
-        return tuple([hold for one in self.holders if (hold := one.off(comer)) is not None])
+        return tuple([hold for one in holders if (hold := one.off(comer)) is not None])
+
+    @property
+    def reserves(self) -> bool:
+        """Whether nodes are kept for a gang that has waited long."""
+        return self.reservations is not None and self.reservations.current is not None
 
     def preempt(self, preemptor: Preemptor) -> None:
         """From now on plans are made for what is refused."""
         self.preemptor = preemptor
-        self.holders.insert(0, preemptor)
+        self._holders.insert(0, preemptor)
 
     def validate(self) -> None:
         """Assert every invariant of what waits."""
-        self.reservations.validate()
+        assert not self._tools.holds.off, "an item that is not judged any more must keep off nodes"
+        if self.reservations is not None:
+            self.reservations.validate()
         if self.preemptor is not None:
             self.preemptor.validate()
         settled = self._label_keys_version == self._tools.cluster.population.label_keys_version
@@ -266,14 +279,28 @@ class PendingItems:
         return self._tools.rooms.lack(need, () if reserved is None else (reserved,))
 
     def _any_backfills(self, keys: Iterable[str]) -> bool:
-        return any(map(self.reservations.backfills, islice(keys, MAX_BACKFILL_TESTS)))
+        return any(map(self.backfills, islice(keys, MAX_BACKFILL_TESTS)))
+
+    def backfills(self, key: str) -> bool:
+        """Whether all that waits of an item will have ended before the nodes that are reserved are needed."""
+        return self.reservations is not None and self.reservations.backfills(key)
+
+    def _invalidate_reservation(self, namespace: str | None = None) -> None:
+        """What was worked out for gangs that keep nodes, or for that of a namespace, may be wrong."""
+        if self.reservations is not None:
+            kept = self.reservations.current
+            if namespace is None or (kept is not None and namespace_of(kept.key) == namespace):
+                self.reservations.doubt()
 
     def _not_kept_off(self, need: Need, keys: Iterable[str]) -> str | None:
-        if not self.reservations.some_may_backfill or self._tools.rooms.lack(need):
+        reserved = self.reservations
+        if reserved is None or not reserved.some_may_backfill or self._tools.rooms.lack(need):
             return None
         first = islice(keys, MAX_BACKFILL_TESTS)
         return next((key for key in first if self._reserved_from(key) is None), None)
 
     def _reserved_from(self, key: str) -> Hold | None:
         """The reserved nodes, where an item must keep off them."""
+        if self.reservations is None:
+            return None
         return self.reservations.off(Comer(key, self.queue.priority(key)))
