@@ -41,7 +41,9 @@ ENGINE_STEPS = {
     "scheduling/gangs/places.py": "place_at",
 }
 #: Modules that a gang enters inside the engine.
-ENTERED = 85
+ENTERED = 64
+#: And of these in `scheduling`.
+ENTERED_OF_SCHEDULING = 33
 
 
 def section(title: str) -> str:
@@ -110,8 +112,8 @@ def test_the_steps_inside_the_engine_are_in_the_order_in_which_they_are_taken(
 
 def test_a_gang_enters_few_modules_inside_the_engine(calls: list[tuple[str, str]]) -> None:
     entered = {module for module, _ in calls}
-    assert len(entered) < ENTERED
-    assert sum(one.startswith("scheduling/") for one in entered) <= 42
+    assert len(entered) <= ENTERED
+    assert sum(one.startswith("scheduling/") for one in entered) <= ENTERED_OF_SCHEDULING
 
 
 def test_a_change_has_its_place() -> None:

@@ -1,10 +1,11 @@
 """Every extension point is asked where upstream asks it, shown by one small plugin each."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from closeby.objects.arrays import Bools, Scores
 from closeby.objects.pods import Pod
@@ -195,3 +196,41 @@ def test_results_per_placement_are_asked_again_after_every_pod() -> None:
     order = [apart.where[f"train-{index}"] for index in range(4)]
     assert all(one != other for one, other in pairwise(order))
     assert {name[0] for name in order} in ({"a"}, {"b"})
+
+
+class OfImages(Filter, Score):
+    """Says nothing but of pods with images, which it lets go to one node."""
+
+    name: ClassVar[str] = "OfImages"
+    reads: ClassVar[tuple[str, ...]] = ("spec.images",)
+
+    def class_key(self, pod: Pod) -> Hashable:
+        assert pod.spec.images, "it is asked about a pod that has nothing for it"
+        return pod.spec.images
+
+    def concerns(self, pod: Pod) -> bool:
+        return bool(self.class_key(pod))
+
+    def scores(self, pod: Pod) -> bool:
+        return self.concerns(pod)
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Bools:
+        return np.asarray([self.handle.cluster.node_at(slot).name == "b2" for slot in nodes.slots.tolist()])
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        return np.zeros(len(nodes))
+
+
+def test_a_plugin_is_not_asked_about_pods_without_the_fields_that_it_reads() -> None:
+    drawn = world(TWO_RACKS, plugins=[plugin(OfImages)])
+    drawn.run(members=[*pods(None, 2, prefix="plain"), *pods(None, 1, replace(spec(gpu=1), images=("i:1",)))])
+    assert len(drawn.where) == 3 and drawn.where["pod-0"] == "b2"
+
+
+def test_what_the_plugins_read_decides_whether_they_have_anything_to_say() -> None:
+    (plain,) = pods(None, 1)
+    profile = world(TWO_RACKS).engine.profile
+    silent = [one for one in (*profile.filters, *(one for one, _ in profile.scores)) if not one.minds(plain)]
+    assert {one.name for one in silent} > {"NodePorts", "VolumeBinding", "NodeAffinity"}
+    assert not any(one.concerns(plain) for one in silent if isinstance(one, Filter))
+    assert not any(one.scores(plain) for one in silent if isinstance(one, Score))

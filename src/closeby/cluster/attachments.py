@@ -34,10 +34,6 @@ class VolumeUse:
         """Whether any placed pod uses a claim."""
         return key in self._users
 
-    @property
-    def any(self) -> bool:
-        return bool(self._at)
-
     def slots(self, key: str) -> tuple[int, ...]:
         """Where pods use a claim."""
         return tuple(self._users.get(key, ()))

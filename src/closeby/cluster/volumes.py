@@ -117,11 +117,6 @@ class Volumes:
         """What was chosen for the claims of a placed pod, in the order of their names."""
         return tuple(self._use.chosen[key] for key in _claims_of(pod) if key in self._use.chosen)
 
-    @property
-    def any_used(self) -> bool:
-        """Whether any placed pod names a claim."""
-        return self._use.any
-
     def claimed(self, pod: Pod) -> tuple[ClaimedVolume, ...]:
         """What the claims of a placed pod have or get, in the order of their names."""
         found = []

@@ -55,6 +55,7 @@ class ImageLocality(Score):
     shares_by_spec = True
     Arguments = ImageLocalityArguments
     score_scope = Scope.STATIC
+    reads = ("spec.images",)
 
     def __init__(self, arguments: ImageLocalityArguments, handle: Handle) -> None:
         super().__init__(arguments, handle)

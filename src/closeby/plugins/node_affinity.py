@@ -29,6 +29,12 @@ class NodeAffinity(Filter, NormalizeScore):
 
     name = "NodeAffinity"
     shares_by_spec = True
+    reads = (
+        "spec.node_selector",
+        "spec.required_affinity",
+        "spec.preferred_affinity",
+        "spec.claimed_nodes",
+    )
     reason = Reason.NODE_AFFINITY_MISMATCH
     default_weight = 2.0
 

@@ -16,6 +16,7 @@ class NodeName(Filter):
 
     name = "NodeName"
     shares_by_spec = True
+    reads = ("node_name",)
     reason = Reason.NODE_AFFINITY_MISMATCH
 
     def class_key(self, pod: Pod) -> Hashable:

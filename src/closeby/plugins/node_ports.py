@@ -17,6 +17,7 @@ class NodePorts(Capacity):
 
     name = "NodePorts"
     shares_by_spec = True
+    reads = ("spec.host_ports",)
     reason = Reason.HOST_PORT_CONFLICT
 
     def class_key(self, pod: Pod) -> Hashable:

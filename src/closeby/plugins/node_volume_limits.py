@@ -19,6 +19,7 @@ class NodeVolumeLimits(Capacity):
 
     name = "NodeVolumeLimits"
     shares_by_spec = True
+    reads = ("spec.claims", "spec.attached_disks")
     reason = Reason.VOLUME_LIMIT_REACHED
 
     def class_key(self, pod: Pod) -> Hashable:

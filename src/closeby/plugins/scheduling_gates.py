@@ -11,6 +11,7 @@ class SchedulingGates(PreEnqueue):
     """Upstream's plugin of that name."""
 
     name = "SchedulingGates"
+    reads = ("spec.scheduling_gates",)
 
     def pre_enqueue(self, pod: Pod) -> Condition | None:
         gates = pod.spec.scheduling_gates

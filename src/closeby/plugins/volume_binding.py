@@ -50,6 +50,7 @@ class VolumeBinding(PreFilter, Capacity):
 
     name = "VolumeBinding"
     shares_by_spec = True
+    reads = ("spec.claims",)
     judges_classes = True
     reason = Reason.VOLUME_NOT_BINDABLE
     Arguments = VolumeBindingArguments

@@ -22,6 +22,7 @@ class VolumeRestrictions(Capacity):
 
     name = "VolumeRestrictions"
     shares_by_spec = True
+    reads = ("spec.claims", "spec.inline_disks")
     reason = Reason.VOLUME_IN_USE
 
     def class_key(self, pod: Pod) -> Hashable:

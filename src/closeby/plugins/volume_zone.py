@@ -15,6 +15,7 @@ class VolumeZone(Filter):
 
     name = "VolumeZone"
     shares_by_spec = True
+    reads = ("spec.claims",)
     reason = Reason.VOLUME_ZONE_MISMATCH
 
     def class_key(self, pod: Pod) -> Hashable:

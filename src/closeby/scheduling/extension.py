@@ -7,7 +7,9 @@ pods with equal needs form a class and share results; a plugin says how long its
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum
-from typing import ClassVar, Protocol, final
+from functools import cache
+from operator import attrgetter
+from typing import ClassVar, Final, Protocol, final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +18,7 @@ from closeby.applications.registry import Applications
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools, Counts, Ints, Scores
 from closeby.objects.groups import PodGroup
-from closeby.objects.pods import Pod
+from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Condition, ReasonToken, Rejection
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.scheduling.repeats import Repeats
@@ -68,6 +70,17 @@ def _anywhere(pod: Pod, nodes: Nodes) -> Bools:
     return nodes.all(True)
 
 
+#: A pod without any field that plugins read.
+_PLAIN: Final = Pod(namespace="", name="", uid="", spec=PodSpec())
+
+
+@cache
+def _readers(fields: tuple[str, ...]) -> tuple[tuple[Callable[[Pod], object], object], ...]:
+    """How to read each of some fields of a pod, and what it is where it is absent."""
+    found = map(attrgetter, fields)
+    return tuple((of, of(_PLAIN)) for of in found)
+
+
 class Plugin:
     """Base of all extension points."""
 
@@ -76,11 +89,19 @@ class Plugin:
     #: Schema of the plugin's ``arguments``; unknown or ill-typed ones are errors.
     Arguments: ClassVar[type[Struct]] = NoArguments
 
+    #: Fields of a pod, such as ``spec.claims``. It is asked nothing about a pod that has none of them, which
+    #: then may go anywhere and is not scored. Empty: it may have something to say about every pod.
+    reads: ClassVar[tuple[str, ...]] = ()
     #: True when answers also depend on whether a pod is a member of a gang, which the class key need not say.
     minds_membership: ClassVar[bool] = False
 
     def __init__(self, arguments: Struct, handle: Handle) -> None:
         self.handle = handle
+
+    @final
+    def minds(self, pod: Pod) -> bool:
+        """Whether a pod has any of the fields that it reads."""
+        return not self.reads or any(of(pod) != plain for of, plain in _readers(self.reads))
 
     def class_key(self, pod: Pod) -> Hashable:
         """What of a pod decides this plugin's answers. Pods with equal keys share them."""

@@ -247,7 +247,7 @@ class ClassTable:
 
     def _made(self, key: Hashable, pod: Pod, only: Sequence[DomainMask] | None) -> PodClass:
         """A class that has not been judged yet; pods to which no mask applies share one by their needs."""
-        judged = self._cluster.volumes.stand_in(pod)
+        judged = self._cluster.volumes.stand_in(pod) if pod.spec.claims else pod
         masks = masks_of(self.domain_filters, pod) if only is None else only
         if not masks and only is not None:
             return PodClass(key, judged, self._filters, widened=True)

@@ -83,6 +83,7 @@ def active_scorers(scorers: Sequence[Weighted], state: CycleState, pod: Pod) -> 
         (plugin, weight)
         for plugin, weight in scorers
         if weight
+        and plugin.minds(pod)
         and plugin.scores(pod)
         and not (isinstance(plugin, PreScore) and not plugin.pre_score(state, pod))
     ]

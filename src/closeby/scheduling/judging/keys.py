@@ -56,17 +56,17 @@ class ClassKeys:
         key = self._of_spec(pod)
         if not self._keyed_by_pod:
             return key
-        return key, tuple([plugin.class_key(pod) for plugin in self._keyed_by_pod])
+        return key, _asked(self._keyed_by_pod, pod)
 
     def unmasked(self, pod: Pod) -> Hashable:
         """Pods with equal keys are judged alike by all that is no mask of a filter by domain."""
-        others = [plugin.class_key(pod) for plugin in self._keyed_by_pod if not _only_masks(plugin)]
-        return self._of_spec(pod), tuple(others)
+        others = _asked([plugin for plugin in self._keyed_by_pod if not _only_masks(plugin)], pod)
+        return self._of_spec(pod), others
 
     def _of_spec(self, pod: Pod) -> Hashable:
         key = self._by_spec.get(pod.spec)
         if key is None:
-            key = tuple([plugin.class_key(pod) for plugin in self._keyed_by_spec])
+            key = _asked(self._keyed_by_spec, pod)
             if len(self._by_spec) > REMEMBERED_SPECS:
                 self._by_spec.clear()
             if not pod.spec.claims:  # Pods of one spec have different claims, and these change.
@@ -81,6 +81,10 @@ class ClassKeys:
         """Pods with equal keys are judged alike now and for as long as they wait."""
         key = self.of(pod)
         return (key, *[plugin.lasting_key(pod) for plugin in self._lasting]) if self._lasting else key
+
+
+def _asked(plugins: Sequence[Plugin], pod: Pod) -> tuple[Hashable, ...]:
+    return tuple([plugin.class_key(pod) if plugin.minds(pod) else None for plugin in plugins])
 
 
 def _only_masks(plugin: Plugin) -> bool:

@@ -64,7 +64,11 @@ class PodClass:
         self.pod = pod
         self.base = base
         self.widened = widened
-        concerned = [plugin for plugin in filters if plugin.concerns(pod)]
+        concerned = [
+            plugin
+            for plugin in filters
+            if plugin.minds(pod) and (masks or not isinstance(plugin, DomainFilter)) and plugin.concerns(pod)
+        ]
         self.static_filters = [p for p in concerned if p.filter_scope is Scope.STATIC]
         self.capacities = [
             p for p in concerned if isinstance(p, Capacity) and p.filter_scope is Scope.PER_NODE

@@ -77,7 +77,7 @@ def pre_enqueue(tools: Tools, pod: Pod) -> Condition | None:
             blocking=True,
         )
     for plugin in tools.profile.pre_enqueue:
-        refusal = plugin.pre_enqueue(pod)
+        refusal = plugin.pre_enqueue(pod) if plugin.minds(pod) else None
         if refusal is not None:
             return refusal
     return None
@@ -431,7 +431,8 @@ class Decider:
         if self._tools.places is not None:
             self._tools.places.placed(pods)
         claims = self._tools.cluster.volumes
-        volumes = map(claims.claimed, pods) if claims.any_used else repeat(())
+        has_claims = any(pod.spec.claims for pod in self._tools.table.one_of_each_spec(pods))
+        volumes = map(claims.claimed, pods) if has_claims else repeat(())
         self._order += len(placed)
         # Gangs have thousands of these: no step of Python for each.
         ranked = repeat(None) if numbers is None else numbers

@@ -177,7 +177,10 @@ class Tools:
 
     def pre_filter(self, state: CycleState, pods: tuple[Pod, ...]) -> Condition | None:
         """The first PreFilter plugin's refusal."""
+        kinds = self.table.one_of_each_spec(pods)
         for plugin in self.profile.pre_filters:
+            if not any(map(plugin.minds, kinds)):
+                continue
             if (refusal := plugin.pre_filter(state, pods)) is not None:
                 return refusal
         return None
