@@ -1,6 +1,7 @@
 """What a tenant makes up to keep a scheduler busy: large applications, most of which can't be placed."""
 
 from collections.abc import Iterator
+from random import Random
 
 from msgspec.structs import replace
 
@@ -21,6 +22,8 @@ from tests.applications.networks import network
 from tests.worlds import GPU, node, pods, spec
 
 ZONES = 8
+#: Nodes that are filled to the last unit, and what each has room for.
+PACKED, ROOM = 5, 1_000
 
 
 def engine() -> Engine:
@@ -64,3 +67,12 @@ def complete(name: str, size: int, namespace: str) -> Iterator[Event]:
 
 def in_namespace(pod: Pod, namespace: str) -> Pod:
     return replace(pod, namespace=namespace, uid=f"{namespace}/{pod.name}")
+
+
+def exact_sizes() -> list[int]:
+    """Sizes of pods that fill their nodes to the last unit: more than is searched within the limit."""
+    dice, sizes = Random(1), list[int]()
+    for _ in range(PACKED):
+        cuts = sorted(dice.sample(range(60, ROOM - 60), 3))
+        sizes += [end - start for start, end in zip([0, *cuts], [*cuts, ROOM], strict=True)]
+    return sizes

@@ -14,14 +14,16 @@ from statistics import median
 import pytest
 
 from closeby.kube.scheduler.live import STEPS, LiveScheduler
+from closeby.objects.reasons import Reason
 from closeby.reading.configuration import read_configuration
 from closeby.scheduling.events import Event, Tick
 from closeby.scheduling.outcomes import Outcome, Output, outcomes_of
+from tests.attacks.crowds import PACKED, ROOM, exact_sizes
 from tests.control_plane.api import Object, create_namespace, delete_namespace
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.nodes import node
 from tests.kube.live import unique
-from tests.kube.live_world import World, until, world
+from tests.kube.live_world import World, host, until, world
 
 KEP = "scheduling.sigs.k8s.io/v1alpha1"
 APP, WORKLOAD = "appgroup.diktyo.x-k8s.io", "appgroup.diktyo.x-k8s.io.workload"
@@ -180,5 +182,28 @@ def test_applications_that_fit_nowhere_keep_no_other_tenant_waiting(
                 f"the longest turn {turns.longest[1] * 1e3:.0f} ms, "
                 f"the longest intake {turns.longest[0] * 1e3:.0f} ms\n"
             )
+
+    asyncio.run(run())
+
+
+def test_what_a_decision_leaves_undecided_is_solved_beside_it(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Pods of different sizes that fill their nodes to the last unit."""
+    nodes = [host(f"full{place}", "r", ROOM) for place in range(PACKED)]
+
+    async def run() -> None:
+        async with (
+            world(control_plane, namespace, *nodes) as it,
+            it.scheduling() as scheduler,
+        ):
+            turns = Turns(scheduler)
+            await it.create_group("exact", len(exact_sizes()))
+            sizes = enumerate(exact_sizes())
+            await it.create(
+                *(it.pod(f"exact-{place}", size, gang="exact", cpu="1m") for place, size in sizes)
+            )
+            await it.bound(len(exact_sizes()), 120)
+            assert Reason.SEARCH_BUDGET_EXHAUSTED in {one.reason for one in turns.outcomes}
 
     asyncio.run(run())

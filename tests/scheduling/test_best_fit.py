@@ -14,6 +14,7 @@ from closeby.objects.reasons import Reason
 from closeby.scheduling.events import PodUpserted
 from closeby.scheduling.solving.best_fit import Rule, UnequalPods
 from closeby.scheduling.solving.program import Verdict
+from closeby.scheduling.steps import Budget
 from tests.worlds import gang, pods, spec, subgroup, world
 
 
@@ -38,7 +39,7 @@ def decided(
         [min(have // of for have, of in zip(node, asked, strict=True) if of) for node in nodes]
         for asked, _ in kinds
     ]
-    fit = asked_for.decide(free, np.asarray(room, dtype=np.int64), 1_000, rules)
+    fit = asked_for.decide(free, np.asarray(room, dtype=np.int64), Budget(), rules)
     if fit.placed is not None:
         asked = np.asarray([asked for asked, _ in kinds])[:, asked_for.rows]
         assert (asked.T @ fit.placed <= free).all()
@@ -168,7 +169,7 @@ def test_a_resource_that_does_not_limit_pods_is_left_out() -> None:
     room = np.asarray([[3], [3]])  # More than the 4 units would allow, as where the resource is ignored.
     asked_for = UnequalPods(needs(((2,), 3), ((3,), 3)))
     free = asked_for.binding(np.asarray([[4]]), room)
-    assert asked_for.decide(free, room, 1_000).verdict is Verdict.FEASIBLE
+    assert asked_for.decide(free, room, Budget()).verdict is Verdict.FEASIBLE
 
 
 def test_a_gang_that_is_ruled_out_does_not_fit_and_spends_no_budget() -> None:

@@ -15,6 +15,7 @@ from closeby.scheduling.events import (
     NetworkScopeChanged,
     NetworkTopologyChanged,
     NetworkTopologyDeleted,
+    ProblemSolved,
     SelectionChanged,
     StorageChanged,
     StorageDeleted,
@@ -40,6 +41,7 @@ EnvironmentEvent = (
     | StorageChanged
     | StorageDeleted
     | VolumeRefused
+    | ProblemSolved
 )
 
 
@@ -77,6 +79,9 @@ class Environment:
                 self._network_event(event)
             case MeasurementsChanged() | SelectionChanged():
                 self._judged_otherwise(event)
+            case ProblemSolved(item, program, solution):
+                self._tools.note_solved(program, solution)
+                self._pending.try_now(item)
             case VolumeRefused(failure):
                 if self._cluster.volumes.refused.add(failure):
                     self._claims_judged_otherwise((failure.claim,))

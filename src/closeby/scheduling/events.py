@@ -1,6 +1,6 @@
 """The events that the engine takes in: what changed in the cluster, and the tick that makes it decide."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from closeby.objects.topologies import Topology
 from closeby.objects.volumes import StorageObject
 from closeby.scheduling.preempting.records import Eviction, Preemption
 from closeby.scheduling.services import Measurements
+from closeby.scheduling.solving.program import Solution
 
 
 class NodeUpserted(Struct, frozen=True):
@@ -242,6 +243,14 @@ class FlushUnschedulable(Struct, frozen=True):
     """Try all unschedulable items again, in case no event reported what would help them."""
 
 
+class ProblemSolved(Struct, frozen=True, eq=False):
+    """What came of the problem of an item that was undecided: it is decided again, as things are then."""
+
+    item: str
+    program: Hashable
+    solution: Solution
+
+
 class Tick(Struct, frozen=True):
     """Decide now. ``limit`` bounds how many work items are taken (None: all that are ready).
 
@@ -289,5 +298,6 @@ News = (
     | CannotBind
     | BindingsWithdrawn
     | FlushUnschedulable
+    | ProblemSolved
 )
 Event = News | Tick

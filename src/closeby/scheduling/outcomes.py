@@ -19,6 +19,7 @@ from closeby.objects.recorded import ReservationStatus
 from closeby.objects.words import time_text
 from closeby.scheduling.preempting.records import NoPreemption, Preemption, PreemptionEnded
 from closeby.scheduling.reasons.facts import Shortfall
+from closeby.scheduling.solving.program import Program
 
 
 class DomainFit(Struct, frozen=True, kw_only=True):
@@ -216,6 +217,14 @@ class Decision(Struct, frozen=True):
         return self.outcome.bindings
 
 
+class Undecided(Struct, frozen=True, eq=False):
+    """An item waits as this problem was not decided within the limit: it may be solved elsewhere."""
+
+    #: The item's in the queue.
+    key: str
+    program: Program
+
+
 class Relaxation(Struct, frozen=True, kw_only=True):
     """A requirement of a gang that counts for a time only, and when it falls."""
 
@@ -299,7 +308,7 @@ class Released(Struct, frozen=True):
 
 
 #: What ``Engine.handle`` returns, in the order in which it happened.
-Output = Decision | Reserved | Released | PreemptionEnded
+Output = Decision | Undecided | Reserved | Released | PreemptionEnded
 
 
 def outcomes_of(outputs: Iterable[Output]) -> list[Outcome]:

@@ -3,7 +3,10 @@
 Everything is a count, never a clock, so that results repeat.
 """
 
+from collections.abc import Hashable, Mapping
 from math import inf
+
+from closeby.scheduling.solving.program import Program, Solution, Verdict
 
 #: Candidates (domains) tried.
 CANDIDATES = 4096
@@ -17,19 +20,28 @@ SEGMENT_BACKTRACKS = 512
 GROWTHS = 64
 #: Steps of the check whether siblings can share out the domains at all.
 STEPS = 100_000
-#: Steps of the solver in all programs of a decision.
+#: Steps of the solver in all programs of a search: where the decision has a limit, and where it has none, as
+#: in files (some 4 s). And how many steps of the decision one of them is.
 SOLVER = 2_000
+SOLVER_WITHOUT_LIMIT = 20_000
+STEPS_OF_SOLVER = 200
 
 
 class Steps:
     """Counts the work of one decision, and knows when its searches must come to an end."""
 
-    __slots__ = ("limit", "taken")
+    __slots__ = ("limit", "solved", "taken", "undecided")
 
-    def __init__(self, limit: float = inf) -> None:
-        """After ``limit`` steps nothing more is searched; what takes its course is still done."""
+    def __init__(self, limit: float = inf, solved: Mapping[Hashable, Solution] = {}) -> None:
+        """After ``limit`` steps nothing more is searched; what takes its course is still done.
+
+        ``solved``: by key what came of programs that were solved elsewhere.
+        """
         self.taken = 0
         self.limit = limit
+        self.solved = solved
+        #: The first program that was not decided.
+        self.undecided: Program | None = None
 
     def take(self, steps: int) -> None:
         """So much work follows, or was done."""
@@ -53,7 +65,7 @@ class Budget:
         self.backtracks = BACKTRACKS
         self.growths = GROWTHS
         self.steps = STEPS
-        self.solver = SOLVER
+        self.solver = SOLVER_WITHOUT_LIMIT if self._steps.limit == inf else SOLVER
         self.spent = False
         #: Backtracks that segments took from a search without any.
         self._undivided = 0
@@ -100,6 +112,18 @@ class Budget:
             return False
         self.growths -= 1
         return True
+
+    def solve(self, program: Program) -> Solution:
+        """What comes of a program, within what is left for the solver."""
+        known = self._steps.solved.get(program.key) if self._steps.solved else None
+        if known is not None:
+            return known
+        solution = program.solve(self.solver)
+        self.solver -= solution.steps
+        self._steps.take(STEPS_OF_SOLVER * solution.steps)
+        if solution.verdict is Verdict.UNDECIDED and self._steps.undecided is None:
+            self._steps.undecided = program
+        return solution
 
     def take_step(self) -> bool:
         """One more step of a check; False when that budget is used up. Nothing is left untried by that."""

@@ -45,9 +45,10 @@ from closeby.kube.writing.writer import Writer
 from closeby.objects.process import Contained, Say, collector_paused, settle, spare, thaw
 from closeby.reading.configuration import Configuration
 from closeby.reading.registry import OWN_GROUP
-from closeby.scheduling.events import Event, FlushUnschedulable, Tick
-from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, outcomes_of
+from closeby.scheduling.events import Event, FlushUnschedulable, ProblemSolved, Tick
+from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Undecided, outcomes_of
 from closeby.scheduling.preempting.records import PreemptionEnded
+from closeby.scheduling.steps import SOLVER_WITHOUT_LIMIT
 
 #: Who we are in Events.
 CONTROLLER: Final = "closeby-scheduler"
@@ -159,6 +160,10 @@ class LiveScheduler:
         self._tasks = asyncio.TaskGroup()
         #: Reading the cluster again.
         self._reading: set[asyncio.Task[None]] = set()
+        #: By item the problems that are being solved, and those that were since they were taken in.
+        self._solving: dict[str, asyncio.Task[None]] = {}
+        self._solved: list[ProblemSolved] = []
+        self._solver = asyncio.Lock()
         own = OwnGangs(ours, self.engine.state, self._feed.foreign)
         self._bindings = self._binding(transport, writer, events, own, awaited, steps)
         #: What went wrong where the engine was to take something in.
@@ -267,7 +272,7 @@ class LiveScheduler:
             if campaign.done():
                 lost = campaign.result()
             await self._bindings.finish()
-            for other in (*beside, *self._reading, stopped, campaign):
+            for other in (*beside, *self._reading, *self._solving.values(), stopped, campaign):
                 other.cancel()
         self._say("stopped")
         return lost
@@ -390,7 +395,8 @@ class LiveScheduler:
             losing_members = self._bindings.losing_members(fed.events)
             renewed |= self._bindings.accepted(fed.events)
             reports = (*refused, *failures, *self._bindings.preemption.take())
-            events: tuple[Event, ...] = (*fed.events, *reports, *self._refreshing.take())
+            solved, self._solved = self._solved, []
+            events: tuple[Event, ...] = (*fed.events, *reports, *self._refreshing.take(), *solved)
             if time.monotonic() > self._look_at_all:
                 self._look_at_all = time.monotonic() + _LOOK_AT_ALL_EVERY
                 events = (*events, FlushUnschedulable())
@@ -424,5 +430,21 @@ class LiveScheduler:
                         self._bindings.carry_out(output)
                 case Reserved() | Released():
                     self._bindings.reserved(output, writes=not self._settings.dry_run)
+                case Undecided():
+                    self._solve(output)
                 case PreemptionEnded():
                     self._bindings.preemption.ended(output)
+
+    def _solve(self, undecided: Undecided) -> None:
+        """Solve the problem of an item in a thread, one at a time for each item."""
+        if undecided.key not in self._solving:
+            solving = self._tasks.create_task(self._solved_in_a_thread(undecided))
+            self._solving[undecided.key] = solving
+            solving.add_done_callback(lambda _: self._solving.pop(undecided.key, None))
+
+    async def _solved_in_a_thread(self, undecided: Undecided) -> None:
+        program = undecided.program
+        async with self._solver:
+            solution = await asyncio.to_thread(program.solve, SOLVER_WITHOUT_LIMIT)
+        self._solved.append(ProblemSolved(undecided.key, program.key, solution))
+        self._following.news.set()

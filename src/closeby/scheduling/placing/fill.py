@@ -104,7 +104,7 @@ class Filler:
         """Whether unequal pods certainly don't fit beside each other in the whole cluster."""
         if not self.counts_exactly(demand):
             return False
-        fit = self.sums.decide(demand, self._flat_tree(), EVERYWHERE, Budget())
+        fit = self.sums.decide(demand, self._flat_tree(), EVERYWHERE, Budget(self._state.steps))
         return fit.verdict is Verdict.INFEASIBLE
 
     def at_once(self, share: Share) -> bool:

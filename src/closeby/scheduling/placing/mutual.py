@@ -127,9 +127,7 @@ class Mutual:
         ]
         self._planned = self._rules(slots) if len(self._demand) <= MOST_KINDS else []
         pods, free, room = sums.columns(self._demand, self._tree, domain, counts)
-        fit = pods.decide(free, room, budget.solver, self._planned)
-        budget.solver -= fit.steps
-        return fit
+        return pods.decide(free, room, budget, self._planned)
 
     def search(self, inside: NodeSet, fit: Fit, budget: Budget) -> bool:
         """Place the pods as ``decide`` found, in an order that the filters allow.

@@ -20,7 +20,7 @@ from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.placing.sums import Sums
 from closeby.scheduling.solving.best_fit import UnequalPods
 from closeby.scheduling.solving.program import Verdict
-from closeby.scheduling.steps import SOLVER
+from closeby.scheduling.steps import SOLVER, Budget, Steps
 from closeby.topology.tree import Domain, Tree
 
 #: Of so many kinds of domains, and of no more segments in one, mixtures of pods are looked at.
@@ -205,17 +205,14 @@ def _by_mixtures(
     if len(first_of_kind) > FEW:
         return found
     bounds: dict[int, UnequalPods] = {}
-    left = SOLVER
+    budget = Budget(Steps(SOLVER))
 
     def exceeded(number: int, nodes: slice) -> bool:
-        nonlocal left
         if number not in bounds:
             bounds[number] = UnequalPods([(demand, count * number) for demand, count in needs])
         beside = bounds[number]
         usable = beside.binding(free[:, nodes], room[:, nodes])
-        fit = beside.decide(usable, room[:, nodes], min(left, 200))
-        left -= fit.steps
-        return fit.verdict is Verdict.INFEASIBLE
+        return beside.decide(usable, room[:, nodes], budget).verdict is Verdict.INFEASIBLE
 
     most = found[first_of_kind]
     for at, domain in enumerate(first_of_kind.tolist()):

@@ -58,9 +58,7 @@ class Sums:
         capacity = self._cluster.capacity
         counts = [scoped_counts(self._table, share.pod_class, tree, inside, capacity) for share in demand]
         pods, free, room = self.columns(demand, tree, inside.domain_in(tree), counts)
-        fit = pods.decide(free, room, budget.solver)
-        budget.solver -= fit.steps
-        return fit
+        return pods.decide(free, room, budget)
 
     def columns(
         self, demand: Sequence[Share], tree: Tree, domain: Domain, counts: Sequence[DomainCounts]

@@ -1,6 +1,6 @@
 """What every cycle works with: the cluster, the plugins, cached judgements, and the gang that waits."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from math import inf
 from typing import Final, NamedTuple, Protocol
@@ -31,6 +31,7 @@ from closeby.scheduling.profile import Profile
 from closeby.scheduling.reasons.facts import Shortfall
 from closeby.scheduling.reasons.nodes import Diagnosis
 from closeby.scheduling.services import Traffic
+from closeby.scheduling.solving.program import Solution
 from closeby.scheduling.steps import Steps
 from closeby.topology.registry import Topologies
 from closeby.topology.tree import Tree
@@ -38,6 +39,8 @@ from closeby.topology.tree import Tree
 #: Steps of a decision, whatever it is about, and for each of its pods.
 DECISION: Final = 60
 POD: Final = 10
+#: Programs solved elsewhere whose solutions are remembered.
+_REMEMBERED: Final = 64
 
 #: A pod and its slot.
 Placed = tuple[Pod, int]
@@ -127,6 +130,8 @@ class Tools:
         self._pod_by_pod = profile.pod_by_pod
         #: Of the decision in hand.
         self.steps = Steps()
+        #: By key what came of programs that were solved elsewhere, the latest last.
+        self._solved: dict[Hashable, Solution] = {}
         self.table = ClassTable(cluster, profile.filters, profile.scores, self.holds)
         self.rooms = RoomIndex(cluster, self.table, topologies, self.holds)
         self.diagnosis = Diagnosis(cluster, self.table, profile.filters, profile.scores)
@@ -158,9 +163,15 @@ class Tools:
 
     def begin(self, pods: int, limit: float = inf) -> Steps:
         """A decision about so many pods begins; after ``limit`` steps it searches no more."""
-        self.steps = Steps(limit)
+        self.steps = Steps(limit, self._solved)
         self.steps.take(DECISION + POD * pods)
         return self.steps
+
+    def note_solved(self, program: Hashable, solution: Solution) -> None:
+        """A program (by key) was solved elsewhere."""
+        self._solved[program] = solution
+        while len(self._solved) > _REMEMBERED:
+            del self._solved[next(iter(self._solved))]
 
     @property
     def explains_any(self) -> bool:

@@ -67,8 +67,7 @@ class UnequalFill:
         if placed is None and first is not None:
             placed = self._best_fit(nodes, first := None)
         if placed is None:
-            fit = self._pods.decide(self._free, self._room, budget.solver)
-            budget.solver -= fit.steps
+            fit = self._pods.decide(self._free, self._room, budget)
             if fit.placed is None:
                 return fit.verdict
             placed = fit.placed

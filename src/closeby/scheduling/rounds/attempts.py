@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.process import Contained
+from closeby.objects.reasons import Reason
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Decision, failed
 from closeby.scheduling.placing.deciding import CycleResult, Decider
@@ -16,6 +17,7 @@ from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import Preemptor, plans_of
 from closeby.scheduling.preempting.records import NoPreemption, Preemption
 from closeby.scheduling.rounds.pending import PendingItems
+from closeby.scheduling.solving.program import Program
 
 
 class Attempted(NamedTuple):
@@ -27,6 +29,8 @@ class Attempted(NamedTuple):
     #: With those of the search for victims, which count for whose turn it is, and not for the backoff, which
     #: no victim that leaves ends.
     all_steps: int
+    #: What was not decided of it.
+    undecided: Program | None
 
 
 class Attempts:
@@ -62,12 +66,13 @@ class Attempts:
         passes = self.has_places(key)
         holds.off = () if passes else pending.off(key)
         result = self._cycle(key, inf if limit is None else limit)
-        steps, trials = self._tools.steps.taken, 0
+        steps, trials = self._tools.steps, 0
         if pending.preemptor is not None:
             holds.off = () if passes else pending.off(key, preempts=True)
             result, trials = self._preempted(pending.preemptor, key, result)
         holds.off = ()
-        return Attempted(result, steps, steps + trials)
+        waits = result.decision.outcome.reason is Reason.SEARCH_BUDGET_EXHAUSTED
+        return Attempted(result, steps.taken, steps.taken + trials, steps.undecided if waits else None)
 
     def _cycle(self, key: str, limit: float) -> CycleResult:
         turn = self._state.turn(key)

@@ -3,7 +3,7 @@
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import Tick
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import PLAIN, Decision, Outcome, Output
+from closeby.scheduling.outcomes import PLAIN, Decision, Outcome, Output, Undecided
 from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import DECISION, POD, Tools
 from closeby.scheduling.rounds.attempts import Attempts
@@ -102,6 +102,8 @@ class Rounds:
             self._outcomes.room_came(time.moment)
         self._outcomes.handle(outputs, key, attempted.result, attempted.steps, time)
         if limit is not None:
+            if attempted.undecided is not None:
+                outputs.append(Undecided(key, attempted.undecided))
             placed = bool(attempted.result.decision.bindings)
             self._pending.queue.charge(key, attempted.all_steps, placed=placed)
 

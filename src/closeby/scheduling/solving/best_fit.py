@@ -15,6 +15,7 @@ from msgspec import Struct
 from closeby.cluster.columns import MOST, Demand
 from closeby.objects.arrays import Amounts, Bools, Counts, Floats, Ints
 from closeby.scheduling.solving.program import Program, Verdict
+from closeby.scheduling.steps import Budget
 
 #: Mixtures of one kind of nodes, and columns of a program: beyond this nothing is decided.
 MOST_OF_A_NODE: Final = 2_000
@@ -33,8 +34,6 @@ class Fit(Struct, frozen=True, eq=False):
 
     verdict: Verdict
     placed: Counts | None = None
-    #: Steps that the solver took.
-    steps: int = 0
 
 
 _NO: Final = Fit(Verdict.INFEASIBLE)
@@ -113,21 +112,21 @@ class UnequalPods:
 
     # Deciding
 
-    def decide(self, free: Amounts, room: Counts, steps: int, rules: Sequence[Rule] = ()) -> Fit:
+    def decide(self, free: Amounts, room: Counts, budget: Budget, rules: Sequence[Rule] = ()) -> Fit:
         """Whether the pods fit on some nodes.
 
         ``free`` is what is left of each resource, (R, n), as ``binding`` gives it; ``room`` how many pods of
-        each kind alone a node takes, (K, n). ``steps`` limits the work of the solver. ``rules`` hold for what
-        is placed in the end.
+        each kind alone a node takes, (K, n). The ``budget`` limits the work of the solver. ``rules`` hold
+        for what is placed in the end.
         """
         if self.lack(free, room):
             return _NO
         placed = None if rules else self.best_fit(free, room)
         if placed is not None:
             return Fit(Verdict.FEASIBLE, placed)
-        if len(self.wanted) > MOST_KINDS or steps <= 0:
+        if len(self.wanted) > MOST_KINDS or budget.solver <= 0:
             return _UNDECIDED
-        return _Problem(self._asked, self.wanted, free, room, rules).solve(steps)
+        return _Problem(self._asked, self.wanted, free, room, rules).solve(budget)
 
     def lack(self, free: Amounts, room: Counts) -> bool:
         """Whether there is too little room for one kind, or too little of a resource for all."""
@@ -231,7 +230,7 @@ class _Problem:
         self._free, self._room = nodes[:size], nodes[size : size + len(room)]
         self._codes = nodes[size + len(room) :]
 
-    def solve(self, steps: int) -> Fit:
+    def solve(self, budget: Budget) -> Fit:
         """The verdict of a program for the fewest nodes: over mixtures, or if these are many over nodes."""
         program = Program()
         cells: list[_Cell] = []
@@ -251,10 +250,10 @@ class _Problem:
             program.row(there, least=wanted, most=wanted)
         for place, (rule, member) in enumerate(self._rules):
             self._add(program, rule, member, place, cells)
-        solution = program.solve(steps)
+        solution = budget.solve(program)
         if solution.verdict is not Verdict.FEASIBLE:
-            return Fit(solution.verdict, None, solution.steps)
-        return Fit(Verdict.FEASIBLE, self._placed(cells, solution.values), solution.steps)
+            return Fit(solution.verdict)
+        return Fit(Verdict.FEASIBLE, self._placed(cells, solution.values))
 
     def _of_mixtures(self, program: Program, node: int, nodes: Ints, mixtures: Counts) -> _Cell:
         """Nodes of one kind: how many take which mixture, and how many pods of each kind they get."""

@@ -6,8 +6,9 @@ infeasible is proven by weightings of the rows (Farkas' lemma) or not at all. A 
 is to know of a problem: it may be solved in another thread, and later.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from enum import Enum
+from hashlib import blake2b
 from typing import Any, Final
 
 import highspy
@@ -67,6 +68,13 @@ class Program:
         self._row_most: list[int | None] = []
         #: A row asks for what no values are.
         self._impossible = False
+
+    @property
+    def key(self) -> Hashable:
+        """Programs with equal keys are the same problem."""
+        rows = self._starts, self._columns, self._factors, self._row_least, self._row_most
+        whole = repr((self._least, self._most, self._costs, rows, self._impossible))
+        return blake2b(whole.encode(), digest_size=16).digest()
 
     @property
     def size(self) -> int:
