@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, NodeSelectorTerm, Pod, PodSpec, Requirement, Toleration
 from closeby.objects.reasons import Condition, Reason
+from closeby.scheduling.reasons.facts import ShortOf
 from tests.golden.fixture import Golden
 from tests.worlds import GPU, fabric, gang, node, pods, spec, world
 
@@ -159,7 +160,7 @@ class TestUnequalPods:
         drawn.run(gang(min_member=len(unequal), required="rack"), members=unequal)
         assert drawn.where == {}
         assert drawn.reason("train") is Reason.SEARCH_BUDGET_EXHAUSTED
-        assert "there may be one" in (drawn.outcome("train").message or "")
+        assert drawn.shortfall("train").what is ShortOf.SEARCH
 
 
 class TestHeldPods:

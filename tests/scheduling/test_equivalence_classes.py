@@ -130,7 +130,7 @@ class TestTries:
         drawn.tell(NodeUpserted(node("small", {}, {GPU: 1})))
         assert decided(drawn) == []
         assert decided(drawn, FlushUnschedulable()) == ["pod-0", "pod-1", "pod-2"]
-        assert "5 InsufficientResources" in (drawn.outcome("pod-2").message or "")
+        assert drawn.shortfall("pod-2").blocked_by == {Reason.INSUFFICIENT_RESOURCES: 5}
 
 
 class OneByOne(PostFilter):

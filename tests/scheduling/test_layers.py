@@ -24,6 +24,7 @@ from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import GroupChanged, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.reasons.facts import ShortOf
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
 
 BLOCKS = ("block", "rack")
@@ -341,7 +342,8 @@ def test_unequal_pods_whose_segments_certainly_have_no_room_hear_no() -> None:
     group = layered(12, Layer(level="rack", size=3))
     found = world(f"{two}\na r3 : a5=3 a6=3", levels=BLOCKS).run(group, members=unequal())
     assert found.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
-    assert "3 of 4 segments of 3 pods" in (found.outcome("train").message or "")
+    short = found.shortfall("train")
+    assert (short.what, short.fits, short.wanted, short.size) == (ShortOf.SEGMENT, 3, 4, 3)
     found = world(two, levels=BLOCKS).run(group, members=unequal())
     assert found.reason("train") is Reason.GANG_DOES_NOT_FIT
 

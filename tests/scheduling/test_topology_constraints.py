@@ -72,10 +72,10 @@ class TestRequired:
         drawn = place(9, required="rack")
         assert drawn.where == {}
         assert drawn.reason("train") is Reason.TOPOLOGY_PLACEMENT_FAILED
-        message = drawn.outcome("train").message or ""
-        golden("refusals", message)
-        assert "zone-b/rack-b1, takes 8" in message
-        assert "8 free, 9 asked" in message
+        golden("refusals", drawn.outcome("train").message or "")
+        short = drawn.shortfall("train")
+        assert (short.domain, short.holds, short.wanted) == (("zone-b", "rack-b1"), 8, 9)
+        assert [(one.free, one.asked) for one in short.lacks] == [(8, 9)]
 
     def test_more_than_the_cluster_holds_does_not_fit_whatever_the_topology(self, golden: Golden) -> None:
         drawn = place(33, required="rack")

@@ -14,6 +14,7 @@ from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selec
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of
+from closeby.scheduling.reasons.facts import ShortOf
 from tests.worlds import gang, node, pods, spec, world
 
 TOLERANT = replace(spec(gpu=1), tolerations=(Toleration(key="k", operator="Exists"),))
@@ -56,8 +57,8 @@ def test_a_rack_with_room_for_each_pod_alone_is_not_said_to_take_them_all() -> N
     drawn = world("z r0 : a1=2 a2=2\nz r1 : b1=1")
     members = [*pods("train", 1, spec(gpu=1), prefix="x"), *pods("train", 2, spec(gpu=2), prefix="y")]
     found = drawn.run(gang(min_member=3, required="rack"), members=members)
-    said = found.outcome("train").message or ""
-    assert said.startswith("no rack of topology fabric holds all 3 pods: the roomiest, z/r0, takes each kind")
+    short = found.shortfall("train")
+    assert (short.what, short.wanted, short.domain, short.holds) == (ShortOf.DOMAIN, 3, ("z", "r0"), 3)
 
 
 def test_a_gang_that_spreads_is_not_kept_together() -> None:

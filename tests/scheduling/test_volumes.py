@@ -23,6 +23,7 @@ from closeby.objects.volumes import (
 from closeby.scheduling.events import PodDeleted, PodUpserted, StorageChanged, StorageDeleted, Tick
 from closeby.scheduling.fork import Change
 from closeby.scheduling.outcomes import bindings_of, outcomes_of
+from closeby.scheduling.reasons.facts import ShortOf
 from tests.storage import AT_ONCE, DISKS, LOCAL, claim, naming, on_label, volume, with_claims
 from tests.worlds import World, draw, gang, node, pods, spec, world
 
@@ -86,7 +87,7 @@ def test_of_two_members_with_a_claim_for_one_pod_one_has_to_wait() -> None:
     drawn = stocked(world(RACKS), claim("data", "disks", modes=("ReadWriteOncePod",)))
     drawn.run(gang(min_member=2), members=pods("train", 2, with_claims(spec(gpu=1), "data", own=False)))
     assert drawn.reason("train") == Reason.VOLUME_IN_USE
-    assert "claim default/data" in said(drawn)
+    assert (drawn.shortfall("train").what, drawn.shortfall("train").claim) == (ShortOf.CLAIM, "default/data")
     assert drawn.used() == {}
 
 
@@ -177,9 +178,9 @@ def test_a_pod_names_the_claim_also_where_most_nodes_refuse_it_for_another_reaso
     drawn.run(members=[replace(pod, spec=replace(pod.spec, node_selector=(("zone", "a"),)))])
     outcome = drawn.outcome("w-0")
     assert outcome.reason == reason
-    message = outcome.message or ""
-    assert f"2 {reason}, 1 {other}" in message
-    assert "default/data" in message
+    short = drawn.shortfall("w-0")
+    assert short.blocked_by == {reason: 2, other: 1}
+    assert any("default/data" in one.message for one in short.examples)
 
 
 def test_members_take_volumes_from_each_other_until_none_is_left() -> None:
@@ -191,8 +192,8 @@ def test_members_take_volumes_from_each_other_until_none_is_left() -> None:
     )
     drawn.run(gang(min_member=3), members=pods("train", 3, with_claims(spec(gpu=1), "data")))
     assert drawn.reason("train") == Reason.VOLUME_NOT_BINDABLE
-    assert "finds no node beside 2 other members" in said(drawn)
-    assert "finds no free volume" in said(drawn)
+    short = drawn.shortfall("train")
+    assert (short.what, len(short.pods), short.fits) == (ShortOf.VOLUMES, 1, 2)
     drawn.tell(StorageChanged(volume("v2", "b2", size=2))).run()
     assert len(drawn.where) == 3
 

@@ -9,7 +9,6 @@ from closeby.objects.pods import Pod
 from closeby.objects.words import natural_key, path_text
 from closeby.report.documents.scheduling import by_frequency
 from closeby.scheduling.outcomes import DomainFit, Outcome, PodExplanation
-from closeby.scheduling.reasons.facts import ResourceLack
 from closeby.scheduling.reasons.wording import labelling
 from closeby.simulator.runs import Run
 from closeby.topology.tree import Tree
@@ -46,6 +45,11 @@ class NodeLine(Struct, frozen=True, kw_only=True):
     total: float
     #: By plugin.
     scores: Mapping[str, float]
+
+
+#: Fields of a lack that are amounts of its resource, and the others.
+_AMOUNTS = ("asked", "each", "free", "largest", "barred")
+_OTHERS = ("resource", "nodes", "barred_nodes", "offered", "known")
 
 
 class LackEntry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -89,27 +93,14 @@ class MissingLabelEntry(Struct, frozen=True, kw_only=True):
 def lack_entries(outcome: Outcome | None) -> tuple[LackEntry, ...]:
     """The resources that a refused item lacks, the scarcest first."""
     short = None if outcome is None else outcome.shortfall
-    return () if short is None else tuple(_lack_entry(one) for one in short.lacks)
-
-
-def _lack_entry(lack: ResourceLack) -> LackEntry:
-    unit = 1000 if lack.resource == "cpu" else 1
-
-    def amount(value: int) -> float:
-        return value / unit if value % unit else value // unit
-
-    return LackEntry(
-        resource=lack.resource,
-        asked=amount(lack.asked),
-        each=amount(lack.each),
-        free=amount(lack.free),
-        nodes=lack.nodes,
-        largest=amount(lack.largest),
-        barred=amount(lack.barred),
-        barred_nodes=lack.barred_nodes,
-        offered=lack.offered,
-        known=lack.known,
-    )
+    entries = []
+    for lack in () if short is None else short.lacks:
+        unit = 1000 if lack.resource == "cpu" else 1
+        values = {name: getattr(lack, name) for name in _AMOUNTS}
+        amounts = {name: value / unit if value % unit else value // unit for name, value in values.items()}
+        others = {name: getattr(lack, name) for name in _OTHERS}
+        entries.append(LackEntry(**amounts, **others))
+    return tuple(entries)
 
 
 def unlabelled_entry(outcome: Outcome | None) -> MissingLabelEntry | None:

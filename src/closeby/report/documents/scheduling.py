@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import UNSET, Struct, UnsetType, field
-from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup, SubGroup
 from closeby.objects.labels import API_VERSION
@@ -27,7 +26,7 @@ from closeby.scheduling.gangs.places import SegmentPlace, segment_places
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import first_index
 from closeby.scheduling.intake.members import member_order
-from closeby.scheduling.outcomes import Binding, DomainFit, Improvement, Outcome, PodExplanation
+from closeby.scheduling.outcomes import Binding, Outcome, PodExplanation
 from closeby.simulator.runs import Run
 from closeby.whatif.records import Counterfactual, DomainPath
 
@@ -349,7 +348,8 @@ def group_entries(run: Run) -> tuple[GroupEntry, ...]:
         for key, least in minimum.items()
     }
     described = [entries.pop(group.key) for group in run.groups]
-    return tuple(sorted([*described, *entries.values()], key=_group_order))
+    found = [*described, *entries.values()]
+    return tuple(sorted(found, key=lambda one: (natural_key(one.namespace), natural_key(one.name))))
 
 
 def _group(
@@ -362,6 +362,10 @@ def _group(
     tree = None if group is None else run.tree_of(group)
     topology = place.topology if place is not None else "" if tree is None else tree.name
     reason, message = _why(run, key, outcome, members)
+    gain = None if outcome is None else outcome.improvement
+    traffic: TrafficEntry | UnsetType = UNSET
+    if gain is not None:
+        traffic = TrafficEntry(one_by_one=cost_of(gain.greedy), together=cost_of(gain.final))
     conditions = outcome.conditions if outcome is not None else () if group is None else group.conditions
     return GroupEntry(
         namespace=namespace,
@@ -381,7 +385,7 @@ def _group(
         segments=UNSET if group is None else segments_of(run, group, "") or UNSET,
         reservation=UNSET if outcome is None or outcome.reservation is None else outcome.reservation.status,
         by_nature=UNSET if group is None or not group.by_nature else group.by_nature,
-        traffic=UNSET if outcome is None or outcome.improvement is None else _traffic(outcome.improvement),
+        traffic=traffic,
         quality=quality,
     )
 
@@ -445,10 +449,6 @@ def segments_of(run: Run, group: PodGroup, leaf: str) -> tuple[SegmentPlace, ...
     return segment_places(layerings[leaf], members, member_order, ranks, first)
 
 
-def _traffic(improvement: Improvement) -> TrafficEntry:
-    return TrafficEntry(one_by_one=cost_of(improvement.greedy), together=cost_of(improvement.final))
-
-
 def _why(run: Run, key: str, outcome: Outcome | None, members: list[Pod]) -> tuple[str | None, str | None]:
     """Why a gang waits."""
     if outcome is not None:
@@ -462,44 +462,43 @@ def _why(run: Run, key: str, outcome: Outcome | None, members: list[Pod]) -> tup
     return str(Reason.GANG_INCOMPLETE), "none of its members has appeared"
 
 
-def _group_order(entry: GroupEntry) -> tuple[object, ...]:
-    return natural_key(entry.namespace), natural_key(entry.name)
-
-
 def _explain(run: Run, counterfactuals: Mapping[str, tuple[Counterfactual, ...]]) -> tuple[ExplainEntry, ...]:
     """One entry per pod that was to be scheduled."""
     explained: dict[str, PodExplanation] = {}
     candidates: dict[str, tuple[CandidateEntry, ...]] = {}
     refusals: dict[str, NoPreemptionEntry] = {}
     for outcome in run.outcomes():
-        shared = tuple(_candidate(fit) for fit in outcome.domains)
-        candidates.update({entry.pod.key: shared for entry in outcome.bindings})
-        candidates.update({entry.pod.key: shared for entry in outcome.leftover})
+        shared = tuple(
+            CandidateEntry(
+                domain=fit.path, fits=fit.fits, wanted=fit.wanted, blocked_by=by_frequency(fit.blocked_by)
+            )
+            for fit in outcome.domains
+        )
+        members = [*(one.pod for one in outcome.bindings), *(one.pod for one in outcome.leftover)]
+        candidates.update({pod.key: shared for pod in members})
         explained.update({one.pod: one for one in outcome.explanations})
         why = no_preemption_entry(outcome.no_preemption)
         if why is not None:
             refusals.update({entry.pod.key: why for entry in outcome.leftover})
-    return tuple(
-        replace(
-            _explain_pod(pod, candidates.get(pod.key, ()), explained.get(pod.key), buckets_of(run, pod)),
+    entries = []
+    for pod in run.pods:
+        if pod.node_name is not None:
+            continue
+        gang = None if pod.group is None else run.gang_outcomes.get(gang_key(pod))
+        shown = explained.get(pod.key) or PodExplanation(pod=pod.key)
+        left_out = sum(shown.rejected_by.values()) > len(shown.rejected)
+        entry = ExplainEntry(
+            pod=pod.key,
+            candidates=candidates.get(pod.key, ()),
+            scores=shown.scores,
+            rejected=rejections(shown),
+            buckets=None if gang is None else gang.buckets,
+            rejected_by=by_frequency(shown.rejected_by) if left_out else UNSET,
             counterfactuals=counterfactuals.get(run.engine.state.item_key(pod), UNSET),
             no_preemption=refusals.get(pod.key, UNSET),
         )
-        for pod in run.pods
-        if pod.node_name is None
-    )
-
-
-def buckets_of(run: Run, pod: Pod) -> tuple[tuple[str, ...], ...] | None:
-    """The buckets of a pod's gang, as pod names in the order they were made; None when it has none."""
-    outcome = None if pod.group is None else run.gang_outcomes.get(gang_key(pod))
-    return None if outcome is None else outcome.buckets
-
-
-def _candidate(fit: DomainFit) -> CandidateEntry:
-    return CandidateEntry(
-        domain=fit.path, fits=fit.fits, wanted=fit.wanted, blocked_by=by_frequency(fit.blocked_by)
-    )
+        entries.append(entry)
+    return tuple(entries)
 
 
 def by_frequency(by_reason: Mapping[ReasonToken, int]) -> dict[str, int]:
@@ -507,25 +506,6 @@ def by_frequency(by_reason: Mapping[ReasonToken, int]) -> dict[str, int]:
     return {
         str(reason): by_reason[reason] for reason in sorted(by_reason, key=lambda one: (-by_reason[one], one))
     }
-
-
-def _explain_pod(
-    pod: Pod,
-    candidates: tuple[CandidateEntry, ...],
-    explained: PodExplanation | None,
-    buckets: tuple[tuple[str, ...], ...] | None,
-) -> ExplainEntry:
-    if explained is None:
-        return ExplainEntry(pod=pod.key, candidates=candidates, scores={}, rejected={}, buckets=buckets)
-    refused = sum(explained.rejected_by.values())
-    return ExplainEntry(
-        pod=pod.key,
-        candidates=candidates,
-        scores=explained.scores,
-        rejected=rejections(explained),
-        buckets=buckets,
-        rejected_by=by_frequency(explained.rejected_by) if refused > len(explained.rejected) else UNSET,
-    )
 
 
 def rejections(explained: PodExplanation) -> dict[str, RejectionEntry]:
