@@ -55,11 +55,6 @@ def eager(reserve_after: float) -> Engine:
     return one
 
 
-def wake_all(one: Engine) -> None:
-    for key in one.unschedulable:
-        one._pending.queue.activate(key)
-
-
 def cut_short_for(one: Engine, key: str) -> bool:
     """Whether the search for a place for an item was cut short."""
     outcome = one.outcome(key)
@@ -92,7 +87,7 @@ def test_every_decision_is_that_of_an_engine_that_tries_all_at_every_tick(seeds:
         with history_of(seed) as (history, dice):
             after = dice.choice([0.0, 10.0, 40.0])
             ours, naive = engine(reserve_after=after), eager(after)
-            agree(history, ours, naive, dice.randint(2, LONGEST), partial(wake_all, naive))
+            agree(history, ours, naive, dice.randint(2, LONGEST), partial(naive.handle, FlushUnschedulable()))
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,6 @@ class _NamespaceBudgets:
         #: The budgets that cover healthy pods alone.
         self.unhealthy_may_go: set[int] = set()
         self._known: dict[_Kind, tuple[int, ...]] = {}
-        #: Each set of budgets that was found, kept once.
-        self._found: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def add(self, index: int, budget: PodDisruptionBudget) -> None:
         """One more budget, after all others."""
@@ -158,10 +156,9 @@ class _NamespaceBudgets:
         if found is None:
             if len(self._known) >= _KINDS:
                 self._known.clear()
-                self._found.clear()
             labels = dict(kind)
             found = tuple(one.place for one in self._index.candidates(labels) if one.selector.matches(labels))
-            found = self._known[kind] = self._found.setdefault(found, found)
+            self._known[kind] = found
         return found
 
 

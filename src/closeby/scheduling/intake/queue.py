@@ -149,9 +149,6 @@ class SchedulingQueue:
         #: Classes that items left which were deleted, or are tried for themselves.
         self._left: dict[_Class, None] = {}
 
-    def __len__(self) -> int:
-        return sum(item.active for item in self._items.values())
-
     def __contains__(self, key: str) -> bool:
         return key in self._items
 
@@ -258,7 +255,7 @@ class SchedulingQueue:
                 self._join(of, key)
         of_known = known.of
         if of_known is None or known.active or now is None or of_known.cost_backoff_until <= now:
-            self.activate(key)
+            self._activate(key)
         else:
             of_known.in_backoff = of_known.retry_all = True
 
@@ -266,11 +263,6 @@ class SchedulingQueue:
         """Whether the sort key of an item in the queue is still right for its priority."""
         known = self._items[item.key]
         return known.priority == item.priority and known.begun == item.begun
-
-    def activate(self, key: str) -> None:
-        """Move an item of the queue to the active ones."""
-        self._leave(key)
-        self._push(key)
 
     def pop(self) -> str | None:
         """Take the first active item; None when there is none."""
@@ -323,7 +315,7 @@ class SchedulingQueue:
             self._end_trial(again, key, stays=of is again)
             for other in tuple(again.keys) if found_victims else ():
                 if other != key:
-                    self.activate(other)
+                    self._activate(other)
 
     def add_like(self, key: str, other: str) -> bool:
         """The item was refused like another one, since when nothing has changed: it waits for the same.
@@ -422,7 +414,7 @@ class SchedulingQueue:
         of.in_backoff = of.retry_all = False
         if every_item:
             for key in (*of.keys, *(() if of.trying is None else (of.trying,))):
-                self.activate(key)
+                self._activate(key)
         elif of.trying is None:
             self._try_next(of)
 
@@ -510,6 +502,11 @@ class SchedulingQueue:
             of.remove(item.place, key)
             self._left[of] = None
             self._forget_if_empty(of)
+
+    def _activate(self, key: str) -> None:
+        """Move an item to the active ones, for itself."""
+        self._leave(key)
+        self._push(key)
 
     def _push(self, key: str) -> None:
         item = self._items[key]
