@@ -1,4 +1,4 @@
-"""Segments of unequal pods that are alike, as a leader with its workers each time: they are counted.
+"""Segments of unequal pods: of those that are alike, as a leader with its workers each time, all that fit.
 
 A gang is drawn from a number, which each assertion names.
 """
@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.groups import Exclusive, Layer, LayerMode, PodGroup, Remainder
+from closeby.objects.groups import Arrangement, Exclusive, Layer, LayerMode, PodGroup, Remainder
 from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
@@ -311,3 +311,37 @@ def test_a_gang_is_placed_exactly_where_it_fits_in_the_fewest_blocks(chunk: int)
             assert found.reason("train") in refused, f"seed {seed}"
         elif one.outer:
             assert len(found.used(by="block")) == fewest, f"seed {seed}"
+
+
+def unlike(segments: int, size: int, seed: int) -> list[Pod]:
+    """Segments of pods of six kinds, drawn one by one."""
+    random = Random(seed)
+    kinds = [spec(gpu=random.randint(1, 4), cpu=random.randint(4, 60)) for _ in range(6)]
+    return [
+        replace(one, index=at)
+        for at in range(segments * size)
+        for one in pods("train", 1, random.choice(kinds), prefix=f"p{at}")
+    ]
+
+
+def test_unlike_segments_that_fit_are_placed() -> None:
+    random = Random(1)
+    nodes = [
+        node(f"n{rack}-{at}", {"block": f"b{rack // 10}", "rack": f"r{rack}"}, {GPU: gpus, "cpu": cores})
+        for rack in range(100)
+        for at in range(16)
+        for gpus, cores in [random.choice([(4, 144), (4, 144), (4, 144), (2, 100), (1, 60)])]
+    ]
+    group = replace(gang(min_member=640), layers=(Layer(level="rack", size=16),))
+    found = world(nodes, fabric("block", "rack", HOSTNAME)).run(group, members=unlike(40, 16, 9))
+    assert list(found.used(by="rack").values()) == [16] * 40
+
+
+@pytest.mark.parametrize(("arrangement", "racks"), [(Arrangement.PACK, 1), (Arrangement.SPREAD, 4)])
+def test_unlike_segments_are_packed_or_spread(arrangement: Arrangement, racks: int) -> None:
+    layer = Layer(level="rack", size=2, arrangement=arrangement)
+    nodes = [node(f"n{rack}", {"block": "b", "rack": f"r{rack}"}, {GPU: 32, "cpu": 480}) for rack in range(6)]
+    found = world(nodes, fabric("block", "rack", HOSTNAME)).run(
+        replace(gang(min_member=8), layers=(layer,)), members=unlike(4, 2, 3)
+    )
+    assert len(found.used(by="rack")) == racks

@@ -140,29 +140,3 @@ class Budget:
             return True
         self._steps.take(steps)
         return False
-
-
-class HalfBudget:
-    """Half of the domains and backtracks that are left of a budget, for one of several searches.
-
-    Between two of its results others go on with the whole budget. What they leave untried is theirs:
-    ``spent`` is about this search alone.
-    """
-
-    __slots__ = ("_aside", "_budget", "_others_spent", "spent")
-
-    def __init__(self, budget: Budget) -> None:
-        """The search begins."""
-        self._budget = budget
-        self.spent = False
-        self.resume()
-
-    def suspend(self) -> None:
-        """Others go on, or the search is over."""
-        self._budget.put_back(self._aside)
-        self.spent, self._budget.spent = self._budget.spent, self._others_spent
-
-    def resume(self) -> None:
-        """The search goes on."""
-        self._aside = self._budget.set_aside()
-        self._others_spent, self._budget.spent = self._budget.spent, self.spent

@@ -5,7 +5,7 @@ that a sibling that finds no room sends the search back to the next alternative 
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Final
@@ -27,7 +27,6 @@ from closeby.scheduling.gangs.parts import (
 )
 from closeby.scheduling.judging.pod_classes import Share, masks_of
 from closeby.scheduling.placing.fill import Filler
-from closeby.scheduling.placing.like_parts import LikeParts
 from closeby.scheduling.placing.limits import most_apart, most_inside
 from closeby.scheduling.placing.segment_rules import SegmentAttempt
 from closeby.scheduling.placing.segment_search import SegmentSearch
@@ -157,13 +156,10 @@ class Search:
         #: The candidate that holds each placed leaf, by name, with the scope it was found in.
         self.chosen: dict[str, tuple[Candidate | None, NodeSet]] = {}
 
-    def alternatives(self, part: Part, scope: NodeSet, like: LikeParts | None = None) -> Iterator[None]:
-        """Each step places the part in another way; the placement of the step before is undone first.
-
-        ``like``: what is known of some siblings of the part.
-        """
+    def alternatives(self, part: Part, scope: NodeSet) -> Iterator[None]:
+        """Each step places the part in another way; the placement of the step before is undone first."""
         if not part.children:
-            yield from self._leaf(part, scope, like)
+            yield from self._leaf(part, scope)
             return
         candidates = self.candidates(part, scope)
         if candidates is None:
@@ -180,7 +176,7 @@ class Search:
                 aside = (0, 0) if following is None else self.budget.set_aside()
             self.budget.put_back(aside)
 
-    def _leaf(self, part: Part, scope: NodeSet, like: LikeParts | None) -> Iterator[None]:
+    def _leaf(self, part: Part, scope: NodeSet) -> Iterator[None]:
         if not part.core:
             self.chosen[part.name] = (None, scope)
             yield
@@ -203,19 +199,12 @@ class Search:
             return
         candidates = self.candidates(part, scope)
         for candidate in (None,) if candidates is None else candidates:
-            if like is not None and like.shut(part.name, candidate):
-                continue
             if not self.budget.take_candidate():
                 return
             self.chosen[part.name] = (candidate, scope)
             mark = self._statement.checkpoint()
-            spent, self.budget.spent = self.budget.spent, False
-            done = self._filler.fill(part.core, candidate, scope, self._group.strategy, self.budget)
-            certain, self.budget.spent = not self.budget.spent, self.budget.spent or spent
-            if done:
+            if self._filler.fill(part.core, candidate, scope, self._group.strategy, self.budget):
                 yield
-            elif certain and like is not None:
-                like.failed(part.name, candidate, self._statement.slots)
             self._statement.rollback(mark)
             if apart is not None:
                 yield from self._filler.ways(part.core, candidate, scope, self.budget, apart)
@@ -245,14 +234,12 @@ class Search:
         children = hardest_first(part)
         may_skip = len(children) - part.min_children
         first = Feasibility.EASY if may_skip else self._outlook(children, scope)
-        like = self._like_parts(part, children, scope)
-        if first is Feasibility.HOPELESS or (like is not None and like.hopeless):
+        if first is Feasibility.HOPELESS:
             return
-        mark = self._statement.checkpoint()
         # As long as each sibling finds its place at once, looking ahead would only cost time.
         careful = first is not Feasibility.EASY or self._group.strategy is Strategy.SPREAD
         #: Per sibling on the way: its alternatives, and whether it is skipped now.
-        way: list[Iterator[bool]] = [self._try(children[0], scope, may_skip, like)]
+        way: list[Iterator[bool]] = [self._try(children[0], scope, may_skip)]
         skipped: list[bool] = []
         while way:
             del skipped[len(way) - 1 :]
@@ -260,9 +247,6 @@ class Search:
             if step is None:
                 way.pop()
                 careful = True
-                if like is not None and like.hopeless:
-                    self._statement.rollback(mark)
-                    return
                 continue
             skipped.append(step)
             if len(way) == len(children):
@@ -271,47 +255,16 @@ class Search:
             skips = may_skip - sum(skipped)
             if careful and not skips and self._outlook(children[len(way) :], scope) is Feasibility.HOPELESS:
                 continue
-            way.append(self._try(children[len(way)], scope, skips, like))
+            way.append(self._try(children[len(way)], scope, skips))
 
-    def _try(self, part: Part, scope: NodeSet, may_skip: int, like: LikeParts | None) -> Iterator[bool]:
+    def _try(self, part: Part, scope: NodeSet, may_skip: int) -> Iterator[bool]:
         """Alternatives of one sibling; True stands for leaving it out."""
-        for _ in self.alternatives(part, scope, like):
+        for _ in self.alternatives(part, scope):
             yield False
         if may_skip > 0:
             for leaf in part.leaves():
                 self.chosen.pop(leaf.name, None)
             yield True
-
-    def _like_parts(self, part: Part, children: Sequence[Part], scope: NodeSet) -> LikeParts | None:
-        """The most children of a part that have unequal pods, the same in each; None where there are few."""
-        groups: dict[Hashable, list[Part]] = {}
-        for child in children:
-            levels = child.levels
-            if child.children or child.segments is not None or child.anchors or child.name in self._apart:
-                continue
-            if levels is None or levels.required is None or len(demand := self._shares(child)) < 2:
-                continue
-            kinds = sorted((id(share.pod_class), len(share.pods)) for share in demand)
-            groups.setdefault((levels.tree.name, levels.required, *kinds), []).append(child)
-        most = max(groups.values(), key=len, default=[])
-        needed = len(most) - (len(children) - part.min_children)
-        if needed < 2 or not self._filler.counts_exactly(self._table.shares(part.needed())):
-            return None
-        levels, demand = most[0].levels, self._shares(most[0])
-        assert levels is not None and levels.required is not None
-        tree, level = levels.tree, levels.required
-        first, end = tree.within(scope.domain_in(tree), level)
-        sets = self._filler.sums.sets(demand, tree, level, scope)[first:end]
-        if all(child.alone for child in most):
-            sets = np.minimum(sets, 1)
-        return LikeParts(
-            names=frozenset(child.name for child in most),
-            needed=needed,
-            tree=tree,
-            level=level,
-            first=first,
-            most=sets * tree.labelled[level][first:end],
-        )
 
     def _outlook(self, siblings: Sequence[Part], scope: NodeSet) -> Feasibility:
         """Whether the siblings can fit beside each other, judged for each class of pods on its own."""

@@ -11,7 +11,7 @@ from closeby.objects.words import plural
 from closeby.scheduling.gangs.parts import EVERYWHERE, Part
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.placing.segment_bounds import SegmentCounts, least_kind, most_segments
+from closeby.scheduling.placing.domain_fits import SegmentCounts, least_kind
 from closeby.scheduling.placing.segment_room import PodCounts, SegmentRoom
 from closeby.scheduling.placing.tools import Tools
 from closeby.topology.tree import ROOT_LEVEL
@@ -37,7 +37,7 @@ def segment_room(
     counts = _at_most(tools, part, layering, demand)
     if counts is None:
         return None
-    counts.look_closer()
+    counts.settle()
     return _room(tools, group, layering, counts)
 
 
@@ -47,7 +47,7 @@ def _at_most(tools: Tools, part: Part, layering: Layering, demand: Sequence[Shar
     if kind is None:
         return None
     tree, level = layering.tree, layering.layers[-1].level
-    return most_segments(tools.cluster, tools.table, kind, tree, level, EVERYWHERE)
+    return SegmentCounts(tools, kind, tree, level, EVERYWHERE)
 
 
 def _room(tools: Tools, group: PodGroup, layering: Layering, counts: PodCounts) -> SegmentRoom | None:
@@ -101,7 +101,7 @@ def _too_few(
 
     found = most()
     if pods <= found < pods * AMPLE:
-        counts.look_closer()
+        counts.settle()
         found = most()
     return found < pods
 

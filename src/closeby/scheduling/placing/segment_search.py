@@ -1,7 +1,8 @@
 """Places a gang, or a subgroup, that has layers: its members in segments that each have a domain.
 
-Equal pods go by counting (``counted_segments``), which finds a way wherever there is one. Other pods are
-searched segment by segment, as if each were a subgroup.
+Equal pods go by counting (``counted_segments``), which finds a way wherever there is one; unequal ones first
+into the domains that hold most of them (``unlike_segments``). What that leaves undecided is searched segment
+by segment, as if each were a subgroup.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,8 +19,8 @@ from closeby.scheduling.gangs.parts import NodeSet, Part
 from closeby.scheduling.gangs.segments import Layering
 from closeby.scheduling.judging.pod_classes import masks_of
 from closeby.scheduling.placing.counted_segments import CountedSegments, Proposes
-from closeby.scheduling.placing.like_segments import LikeSegments
 from closeby.scheduling.placing.segment_rules import SegmentAttempt, SegmentRules, running
+from closeby.scheduling.placing.unlike_segments import UnlikeSegments
 from closeby.topology.constraints import Levels
 
 #: Every way to place a part inside a scope, one after another.
@@ -46,7 +47,6 @@ class SegmentSearch:
         self._budget = attempt.budget
         self._chosen = attempt.chosen
         self._rules = SegmentRules(attempt)
-        self._like = LikeSegments(attempt, self._rules)
 
     def ways(
         self, part: Part, scope: NodeSet, proposes: Proposes, searched: Ways, *, every: bool
@@ -68,8 +68,9 @@ class SegmentSearch:
             # Where limits keep pods from following a preferred layer they are searched.
             for strict in (True, False) if layering.prefers and not masks else (True,):
                 certain = yield from counted.ways(proposes, strict=strict)
-        elif exactly:
-            certain = yield from self._like.ways(part, layering, scope, demand, proposes)
+        elif exactly and not part.anchors:
+            unlike = UnlikeSegments(self._attempt, self._rules, part, layering, scope, demand)
+            certain = (yield from unlike.ways(proposes)) and not layering.prefers
         if certain and not every:
             return
         if masks is not None and exactly:
