@@ -203,6 +203,12 @@ class _Problem:
         room = room[:, used]
         unit = np.maximum(np.gcd.reduce(asked, axis=0), 1)
         asked, free = asked // unit, free[:, used] // unit[:, None]
+        # Where something else than amounts limits a kind on a node, it says nothing of other kinds.
+        by_amounts = [
+            (np.min(free[of > 0] // of[of > 0, None], axis=0) == own)[own > 0].all()
+            for of, own in zip(asked, room, strict=True)
+        ]
+        alone = np.where(by_amounts, 0, 1 + np.arange(len(wanted)))
         # A resource of which a node has enough for all that it could take is left out there.
         ample = asked.T.astype(np.float64) @ np.minimum(room, wanted[:, None]) <= free
         free = np.where(ample, MOST, free)
@@ -218,12 +224,13 @@ class _Problem:
             else:
                 asked, free = np.column_stack([asked, member[:, 2 * place]]), np.vstack([free, of_node])
         size = asked.shape[1]
-        merged, of = np.unique(np.concatenate([asked, member, room], axis=1), axis=0, return_inverse=True)
+        table = np.concatenate([asked, member, alone[:, None], room], axis=1)
+        merged, of = np.unique(table, axis=0, return_inverse=True)
         self._kind_of = of.reshape(-1)
         self._wanted_of = wanted
         self._asked = merged[:, :size]
         self._wanted = np.bincount(self._kind_of, weights=wanted).astype(np.int64)
-        room = np.minimum(merged[:, size + member.shape[1] :], self._wanted[:, None])
+        room = np.minimum(merged[:, size + member.shape[1] + 1 :], self._wanted[:, None])
         codes = [rule.codes[None, used] for rule, _ in self._rules]
         nodes, at = np.unique(np.concatenate([free, room, *codes]), axis=1, return_inverse=True)
         self._node_of = at.reshape(-1)
