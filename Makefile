@@ -36,7 +36,7 @@ ON_EACH_VERSION := tests/deploy tests/agents/test_live_agent.py \
     $(addprefix tests/kube/,test_control_plane.py test_discovery.py test_reflector.py test_writer.py test_events.py \
     test_live_scheduler.py test_live_gangs.py test_live_gates.py test_live_preemption.py test_live_volume_binding.py)
 # What tests say about the sources themselves.
-LAYOUT := tests/test_names.py tests/objects/test_one_place.py tests/docs/test_architecture.py
+LAYOUT := tests/test_names.py tests/objects/test_one_place.py tests/docs/test_architecture.py tests/docs/test_budgets.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

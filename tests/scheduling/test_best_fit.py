@@ -176,9 +176,9 @@ def test_kinds_that_each_go_once_to_a_node_may_share_it() -> None:
     """Two kinds ask for the same, and each keeps off its own pods alone: one of each goes to a node."""
     asked_for = UnequalPods(needs(((3,), 2), ((3,), 2), ((2,), 1)))
     room = np.asarray([[1, 1], [1, 1], [4, 4]])
-    assert asked_for.decide(np.asarray([[8, 8]]), room, 1_000).verdict is Verdict.FEASIBLE
+    assert asked_for.decide(np.asarray([[8, 8]]), room, Budget()).verdict is Verdict.FEASIBLE
     rules = [spread([1, 2], (2,))]
-    assert asked_for.decide(np.asarray([[8, 8]]), room, 1_000, rules).verdict is Verdict.FEASIBLE
+    assert asked_for.decide(np.asarray([[8, 8]]), room, Budget(), rules).verdict is Verdict.FEASIBLE
 
 
 def test_a_gang_that_is_ruled_out_does_not_fit_and_spends_no_budget() -> None:
