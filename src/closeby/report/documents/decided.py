@@ -17,7 +17,7 @@ from closeby.cluster.volumes_by_class import VolumeFailure
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.recorded import DecisionStatus, PodDecision, SchedulerStatus, Story
-from closeby.report.documents.app_groups import AppGroupEntry, app_group_entries
+from closeby.report.documents.quality import AppGroupEntry, app_group_entries
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, group_entries, pod_entry
 from closeby.report.documents.subjects import Subject, belongs_to
 from closeby.scheduling.outcomes import ItemKind, Outcome

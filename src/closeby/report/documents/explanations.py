@@ -10,7 +10,6 @@ from closeby.objects.pods import Pod, gang_key
 from closeby.objects.reasons import Condition
 from closeby.objects.recorded import DecisionStatus, Recorded, ReservationStatus, SchedulerStatus, StoryLine
 from closeby.objects.words import plural
-from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.decided import (
     DecidedEntry,
     Live,
@@ -40,6 +39,7 @@ from closeby.report.documents.preemptions import (
     no_preemption_entry,
     preemption_entries,
 )
+from closeby.report.documents.quality import AppGroupEntry
 from closeby.report.documents.scheduling import (
     GroupEntry,
     PartLine,

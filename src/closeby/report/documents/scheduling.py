@@ -12,7 +12,6 @@ from closeby.objects.recorded import ReservationStatus
 from closeby.objects.words import natural_key
 from closeby.plugins.configurations import DEFAULT
 from closeby.quality.model import DEFAULT_MODEL, Model
-from closeby.report.documents.app_groups import AppGroupEntry, Cost, app_group_entries, cost_of
 from closeby.report.documents.common import FoundTopologyEntry, found_topology, level_of, span_of
 from closeby.report.documents.preemptions import (
     NoPreemptionEntry,
@@ -21,7 +20,14 @@ from closeby.report.documents.preemptions import (
     preemption_entries,
     victim_message,
 )
-from closeby.report.documents.quality import QualityEntry, gang_qualities
+from closeby.report.documents.quality import (
+    AppGroupEntry,
+    Cost,
+    QualityEntry,
+    app_group_entries,
+    cost_of,
+    gang_qualities,
+)
 from closeby.scheduling.gangs.places import SegmentPlace, segment_places
 from closeby.scheduling.gangs.rosters import constraints_of
 from closeby.scheduling.gangs.segments import first_index

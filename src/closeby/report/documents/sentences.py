@@ -8,7 +8,6 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.recorded import ReservationStatus
 from closeby.objects.words import all_pods, names_text, natural_key, path_text, plural, plural_noun, time_text
-from closeby.report.documents.app_groups import AppGroupEntry
 from closeby.report.documents.decided import DecidedEntry, GangView, Live, Origin, PodDecidedEntry
 from closeby.report.documents.lines import DomainLine, NodeLine
 from closeby.report.documents.preemptions import (
@@ -17,6 +16,7 @@ from closeby.report.documents.preemptions import (
     NoPreemptionEntry,
     preemption_entries,
 )
+from closeby.report.documents.quality import AppGroupEntry
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, TrafficEntry
 from closeby.scheduling.outcomes import Outcome, Reservation
 from closeby.scheduling.preempting.records import Preemption

@@ -9,8 +9,7 @@ from rich.text import Text
 
 from closeby.objects.words import Names
 from closeby.quality.model import Model
-from closeby.report.documents.app_groups import TREE, AppGroupEntry
-from closeby.report.documents.quality import QualityEntry
+from closeby.report.documents.quality import TREE, AppGroupEntry, QualityEntry
 from closeby.report.documents.scheduling import GroupEntry, SchedulingReport
 from closeby.report.views.layout import Indented, and_more, plain_table, section
 
