@@ -40,6 +40,7 @@ from closeby.scheduling.events import (
 )
 from closeby.scheduling.extension import Handle
 from closeby.scheduling.fork import Fork
+from closeby.scheduling.forked_cycle import ForkedCycle
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.holds import ExclusiveDomains, HeldNodes, Holds
@@ -131,7 +132,12 @@ class Engine:
         self._holding: list[Placeholders] = []
         give_back = self._holdings.give_back if contain_faults else None
         self._pending = PendingItems(
-            tools, self.state, handle, backoff=backoff, reserve_after=reserve_after, give_back=give_back
+            tools,
+            self.state,
+            ForkedCycle(tools, self.state, self._holdings, handle),
+            backoff=backoff,
+            reserve_after=reserve_after,
+            contain_faults=contain_faults,
         )
         self._rounds = Rounds(tools, self.state, self._pending, self._tell, give_back)
         self._environment = Environment(

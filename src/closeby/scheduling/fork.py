@@ -17,13 +17,13 @@ from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, gang_key
 from closeby.scheduling.events import Tick
 from closeby.scheduling.extension import Handle
+from closeby.scheduling.forked_cycle import ForkedCycle
 from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.outcomes import Outcome, Output, item_key, namespace_of, outcomes_of
 from closeby.scheduling.placing.deciding import pre_enqueue
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import HeldForPods, Tools
-from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.rounds.loop import Rounds
 from closeby.scheduling.rounds.pending import PendingItems
 
@@ -58,9 +58,11 @@ class Fork:
         self._tools = tools
         self._state = state
         self._holdings = holdings
-        #: Capacity if all that ends had ended.
-        self.hypothetical = HypotheticalCluster(tools, state, handle, None)
-        self._pending = PendingItems(tools, state, handle, backoff=False, reserve_after=0.0, give_back=None)
+        #: Other pods and nodes for the moment, as for what would be if all that ends had ended.
+        self.trial = ForkedCycle(tools, state, holdings, handle)
+        self._pending = PendingItems(
+            tools, state, self.trial, backoff=False, reserve_after=0.0, contain_faults=False
+        )
         if tools.places is not None:
             tools.places = _PlacesTried(tools.places, self._vacate)
         self._rounds = Rounds(tools, state, self._pending, _no_story, None)

@@ -38,9 +38,7 @@ def short(question: Question, room: Room) -> Iterator[Counterfactual]:
             yield _shortage(room, int(np.argmax(one.held)), None)
         return
     domain, way = _closest(room)
-    if way is not None or (
-        question.group is not None and question.trials.fork.hypothetical.knows_all(one.pods[0])
-    ):
+    if way is not None or (question.group is not None and question.trials.fork.trial.knows_all(one.pods[0])):
         yield _shortage(room, domain, way)
 
 
@@ -96,7 +94,7 @@ def _level_name(room: Room) -> str | None:
 
 def _even_if(room: Room) -> str:
     """What would have to be gone, so that what is said holds: not what comes back at once."""
-    if room.question.trials.fork.hypothetical.staying(pinned=True):
+    if room.question.trials.fork.trial.staying(pinned=True):
         return "even if nothing ran there but pods of DaemonSets and static pods"
     return "even if nothing else ran there"
 

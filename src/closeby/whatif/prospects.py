@@ -11,9 +11,9 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.objects.words import all_pods, begun, names_text, plural, plural_noun
 from closeby.scheduling.extension import Scope
+from closeby.scheduling.forked_cycle import ForkedCycle
 from closeby.scheduling.placing.tools import Placed
 from closeby.scheduling.plugin_view import CycleState
-from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.simulator.runs import Run
 from closeby.topology.tree import ROOT_LEVEL, Tree
 from closeby.whatif.records import Counterfactual
@@ -43,7 +43,7 @@ class _Asked(Struct, frozen=True, eq=False):
     #: Pods that must find a node together, and members that have theirs.
     needed: int
     own: tuple[Placed, ...]
-    hypothetical: HypotheticalCluster
+    trial: ForkedCycle
 
     def room(self, level: int, *, pinned: bool = True, bare: bool = False) -> Counts:
         """Pods that each domain of a level would hold; -1 where the gang may not be.
@@ -51,7 +51,7 @@ class _Asked(Struct, frozen=True, eq=False):
         ``pinned``: if all but pinned pods were gone, else if all that ends had ended; ``bare``: if these were
         gone too.
         """
-        with self.hypothetical.emptied(self.own, pinned=pinned, bare=bare) as diagnosis:
+        with self.trial.emptied(self.own, pinned=pinned, bare=bare) as diagnosis:
             return self._by_domain(level, diagnosis.room(self.pod))
 
     def offered(self) -> int:
@@ -59,7 +59,7 @@ class _Asked(Struct, frozen=True, eq=False):
         cluster = self.run.engine.cluster
         demand = cluster.demand(self.pod.spec)
         most = 1 if demand.ports_and_disks else np.iinfo(np.int32).max
-        with self.hypothetical.emptied(self.own, pinned=True):
+        with self.trial.emptied(self.own, pinned=True):
             return int(self._by_domain(self.level, np.minimum(cluster.room(demand), most)).max(initial=0))
 
     def _by_domain(self, level: int, room: Counts) -> Counts:
@@ -101,9 +101,9 @@ def prospect(
         pod=waiting[0],
         needed=min(max(group.min_member - len(placed) - len(state.done(group.key)), 1), len(waiting)),
         own=tuple((pod, slot) for pod, slot in placed if slot is not None),
-        hypothetical=run.engine.fork().hypothetical,
+        trial=run.engine.fork().trial,
     )
-    if not asked.hypothetical.knows_all(asked.pod):
+    if not asked.trial.knows_all(asked.pod):
         return None
     room = asked.room(level)
     if asked.holds(room):
@@ -128,7 +128,7 @@ def _some_day(asked: _Asked, holding: int) -> str:
     else:
         name = asked.tree.level_names[asked.level]
         would = f"{plural(holding, name)} would" if holding > 1 else f"one of the {plural_noun(name)} would"
-        stays = asked.hypothetical.staying(pinned=True)
+        stays = asked.trial.staying(pinned=True)
         empty = "If nothing else ran there than what comes back at once" if stays else "If they were empty"
         begin = f"{empty}, {would} hold {pods}"
     if ends:
@@ -183,7 +183,7 @@ def _causes(asked: _Asked) -> str:
     """Which nodes take none of its pods for good, and why; empty if there are none."""
     kept: dict[str, list[str]] = {}
     looked_at = 0
-    with asked.hypothetical.emptied(pinned=True) as diagnosis:
+    with asked.trial.emptied(pinned=True) as diagnosis:
         refusals = diagnosis.refusals(CycleState(), asked.pod)
     for plugin, slots in refusals:
         if plugin.filter_scope is not Scope.STATIC:

@@ -63,7 +63,7 @@ class Room:
         equal = [tuple(pods) for pods in kinds.values()]
         self._others = sum(map(len, equal[KINDS:]))
         now = [question.trials.engine.diagnosis.room(pods[0]) for pods in equal[:KINDS]]
-        with question.trials.fork.hypothetical.emptied(own, pinned=True) as emptied:
+        with question.trials.fork.trial.emptied(own, pinned=True) as emptied:
             then = [emptied.room(pods[0]) for pods in equal[:KINDS]]
         anchors = [slot for _, slot in own]
         self.equal = []

@@ -305,7 +305,7 @@ class GangQuestion:
 
     def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the gang goes without these pods and all that leaves anyway; None: it does not fit."""
-        return self._trials.place(self._gang, (*victims.pods_leaving, *pods))
+        return self._trials.place_without(self._gang, (*victims.pods_leaving, *pods))
 
     def _fits(self, victims: Victims, units: Sequence[VictimUnit]) -> tuple[Placed, ...] | None:
         """Where the gang goes without these units and all that leaves anyway; None: it does not fit."""

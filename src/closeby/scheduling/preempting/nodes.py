@@ -101,7 +101,6 @@ class PodQuestion:
 
         Where a filter refuses who would have to go for room alone, others on the node may have to go too.
         """
-        leaving = victims.pods_leaving
         nodes, most = self._nodes(victims), most_trials(self._tools.cluster.node_count)
         #: Nodes of which more must go than for room: they come by what that costs.
         dearer: list[tuple[NodeCandidate, tuple[Placed, ...]]] = []
@@ -109,7 +108,7 @@ class PodQuestion:
             if self._trials.costly or (dearer and dearer[0][0].key <= one.key):
                 break
             spared = nodes.reprieved(one)
-            placed = self._trials.place(self._pod, (*leaving, *pods_of(victims.running, spared.units)))
+            placed = self.places_without(victims, pods_of(victims.running, spared.units))
             if placed is not None:
                 return self._choice(spared, placed)
             plain = self.kinds[0].plain and self._tools.holds.of(HoldKind.DOMAIN) is None
@@ -139,12 +138,11 @@ class PodQuestion:
 
     def _places_on(self, victims: Victims) -> Callable[[Sequence[VictimUnit]], tuple[Placed, ...] | None]:
         """Where the pod goes without some units and all that leaves anyway."""
-        leaving = victims.pods_leaving
-        return lambda units: self._trials.place(self._pod, (*leaving, *pods_of(victims.running, units)))
+        return lambda units: self.places_without(victims, pods_of(victims.running, units))
 
     def places_without(self, victims: Victims, pods: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the pod goes without these pods and all that leaves anyway; None: it does not fit."""
-        return self._trials.place(self._pod, (*victims.pods_leaving, *pods))
+        return self._trials.place_without(self._pod, (*victims.pods_leaving, *pods))
 
     def table(self, victims: Victims | None, protected: ProtectedPods) -> tuple[DomainCost, ...]:
         """What clearing each node would cost, the cheapest first, and then why that does not help."""

@@ -279,9 +279,9 @@ class Preemptor:
             if item is None:
                 return PlanState.LOST
             gone = [*others, *(pod for pod in left if pod.uid not in kept)]
-            if self._trials.place(item, gone) is not None:
+            if self._trials.place_without(item, gone) is not None:
                 return PlanState.ENOUGH
-            whole = self._trials.place(item, [*others, *left])
+            whole = self._trials.place_without(item, [*others, *left])
             return PlanState.LOST if whole is None else PlanState.NEEDED
         finally:
             self._tools.holds.off = ()

@@ -121,7 +121,7 @@ class Proposals:
         on_nodes = {pod.uid for pod, slot in leaving if slot in slots}
         needed = [pod for pod in terminating if pod.uid in on_nodes]
         if len(needed) < len(terminating):
-            found = self._trials.place(item, (*others, *needed, *gone))
+            found = self._trials.place_without(item, (*others, *needed, *gone))
             if found is None:
                 needed = list(terminating)
             else:
@@ -130,7 +130,7 @@ class Proposals:
             if self._trials.over:
                 break
             left = [one for one in needed if one is not pod]
-            found = self._trials.place(item, (*others, *left, *gone))
+            found = self._trials.place_without(item, (*others, *left, *gone))
             if found is not None:
                 needed, placed = left, found
         return in_order(needed), placed

@@ -1,46 +1,28 @@
-"""Whether an item fits without some pods: its own cycle, on the engine's state, which is then as before."""
+"""Trials of one item after the other without some pods, and what they may cost."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import takewhile
+from collections.abc import Sequence
 from typing import Final
-
-from msgspec.structs import replace
 
 from closeby.objects.arrays import Counts
 from closeby.objects.pods import Pod
-from closeby.scheduling.commit_points import TryOnly
-from closeby.scheduling.extension import Handle, Undo
+from closeby.scheduling.extension import Handle
+from closeby.scheduling.forked_cycle import ForkedCycle
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.judging.holds import HoldKind
-from closeby.scheduling.placing.deciding import place_pod
-from closeby.scheduling.placing.exclusive import OwnedDomain
-from closeby.scheduling.placing.gang_cycle import place_gang
 from closeby.scheduling.placing.statement import Holdings
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
-from closeby.scheduling.steps import Steps
 
-#: What the search for one item's victims may cost in trials, and as much again to spare some of them. In
-#: steps of a decision; each pod that is lifted counts as one.
+#: What the search for one item's victims may cost in trials, and as much again to spare some of them.
 TRIAL_STEPS: Final = 50_000
 #: Steps of a decision that are about as much work as one of an integer program.
 _OF_PROGRAM: Final = 100
 
 
-class PreemptionTrials:
-    """Runs cycles without some pods. Every filter and all resources count, those of plugins too."""
+class PreemptionTrials(ForkedCycle):
+    """Trials whose steps are counted for one item after the other."""
 
     def __init__(self, tools: Tools, state: SchedulingState, holdings: Holdings, handle: Handle) -> None:
-        self._holdings = holdings
-        self._state = state
-        self._trial = TryOnly(handle)
-        self._tools = tools.for_fork()
-        self._tools.profile = replace(self._tools.profile, permits=(*tools.profile.permits, self._trial))
-        #: The pods that are lifted now, and how each is put back.
-        self._lifted: list[tuple[Pod, Undo]] = []
-        self._keeping = False
-        #: What trials have cost since ``begin``; and before, with what programs have cost.
-        self.steps = 0
+        super().__init__(tools, state, holdings, handle)
+        #: What was spent for earlier items, and on programs.
         self._earlier = 0
 
     def begin(self) -> None:
@@ -67,17 +49,10 @@ class PreemptionTrials:
         """Whether nothing more should be tried for this item."""
         return self.steps >= 2 * TRIAL_STEPS
 
-    def place(self, item: WaitingGang | Pod, gone: Sequence[Pod]) -> tuple[Placed, ...] | None:
+    def place_without(self, item: WaitingGang | Pod, gone: Sequence[Pod]) -> tuple[Placed, ...] | None:
         """Where the item's pods would go without the pods that are gone; None if it does not fit."""
-        self._trial.placed = None
-        steps = self._tools.steps = Steps()
-        with self._without(gone, item):
-            if isinstance(item, Pod):
-                place_pod(self._tools, item)
-            else:
-                place_gang(self._tools, item)
-        self.steps += steps.taken
-        return self._trial.placed
+        with self.without(gone, item):
+            return self.place(item)
 
     def most(
         self, item: WaitingGang | Pod, kinds: Sequence[Pod], gone: Sequence[Pod]
@@ -91,52 +66,5 @@ class PreemptionTrials:
         table = self._tools.table
         if table.helped_by_pods(kinds):
             return None
-        with self._without(gone, item):
+        with self.without(gone, item):
             return tuple(table.of(pod).fits.copy() for pod in kinds)
-
-    def owners(self, item: WaitingGang | Pod) -> list[OwnedDomain]:
-        """The domains that other gangs have for themselves and that keep an item off."""
-        exclusives = self._tools.exclusives
-        return [] if exclusives is None else exclusives.owners(*_key_and_plain(item))
-
-    @contextmanager
-    def keeping(self) -> Iterator[None]:
-        """Pods that one trial lifted stay so until the next, which then need not lift the same ones again.
-
-        Nothing but trials may look at the cluster meanwhile.
-        """
-        self._keeping = True
-        try:
-            yield
-        finally:
-            self._keeping = False
-            self._put_back_to(0)
-
-    @contextmanager
-    def _without(self, gone: Sequence[Pod], item: WaitingGang | Pod) -> Iterator[None]:
-        lifted = self._lifted
-        same = sum(1 for _ in takewhile(lambda two: two[0][0] is two[1], zip(lifted, gone, strict=False)))
-        self._put_back_to(same)
-        lifted.extend((pod, self._holdings.lift(pod)) for pod in gone[same:])
-        self.steps += len(gone) - same
-        holds, exclusives = self._tools.holds, self._tools.exclusives
-        before = holds.off
-        if exclusives is not None and self._state.exclusive:
-            holds.put(HoldKind.DOMAIN, exclusives.hold(*_key_and_plain(item), gone))
-        try:
-            yield
-        finally:
-            holds.off = before
-            if not self._keeping:
-                self._put_back_to(0)
-
-    def _put_back_to(self, first: int) -> None:
-        """Put back the pods that were lifted after the first ones, the last one first."""
-        while len(self._lifted) > first:
-            _, put_back = self._lifted.pop()
-            put_back()
-
-
-def _key_and_plain(item: WaitingGang | Pod) -> tuple[str, Pod | None]:
-    """The key of a gang, or the plain pod."""
-    return ("", item) if isinstance(item, Pod) else (item.group.key, None)

@@ -8,19 +8,21 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.arrays import Counts, Ints
+from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.groups import Strategy
+from closeby.scheduling.forked_cycle import ForkedCycle
 from closeby.scheduling.gangs.parts import Part
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.placing.tools import Tools, WaitingGang
-from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 Shares = NDArray[np.float64]
 
 #: Domains of one level in which a gang of unequal pods, or with subgroups, is tried.
 TRIALS: Final = 8
+#: Steps of all trials for one question (see ``closeby.scheduling.steps``): they run within one turn.
+STEPS: Final = 40_000
 
 
 class ReservationChoice(Struct, frozen=True, kw_only=True, eq=False):
@@ -36,20 +38,23 @@ class ReservationChoice(Struct, frozen=True, kw_only=True, eq=False):
 class Chooser:
     """Chooses among domains by the room they could have and the room they have."""
 
-    def __init__(self, tools: Tools, hypothetical: HypotheticalCluster) -> None:
+    def __init__(self, tools: Tools, trial: ForkedCycle) -> None:
         self._tools = tools
-        self._hypothetical = hypothetical
+        self._trial = trial
+        #: Steps that trials may still take for the question in hand.
+        self._left = 0
 
     def choose(self, gang: WaitingGang) -> ReservationChoice | None:
         """The best nodes to keep; None when the gang would not even find a place in an empty cluster."""
-        self._hypothetical.begin()
+        self._left = STEPS
         minimum = gang.parts(everyone=False)
         demand = self._tools.table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
         if not demand:
             return None
         levels = gang.constraints.levels.get("")
         tree = self._tools.topologies.flat() if levels is None else levels.tree
-        potential = self._hypothetical.room([share.pods[0] for share in demand], gang.running)
+        with self._trial.emptied(gang.running) as emptied:
+            potential = [emptied.room(share.pods[0]) for share in demand]
         weighed = [
             _Weighed(self._tools.cluster, tree, share, could)
             for share, could in zip(demand, potential, strict=True)
@@ -68,11 +73,11 @@ class Chooser:
 
     def suffices(self, gang: WaitingGang, slots: Ints) -> bool:
         """Whether the gang would still find its place on these nodes if they were empty."""
-        self._hypothetical.begin()
+        self._left = STEPS
         inside = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
         inside[slots] = True
         inside[[slot for _, slot in gang.running]] = True
-        return self._hypothetical.try_placing(gang, inside) is not None
+        return self._tried(gang, inside) is not None
 
     def missing(self, gang: WaitingGang, slots: Ints) -> int:
         """Pods of the gang's minimum without room on these slots now."""
@@ -81,10 +86,23 @@ class Chooser:
         demand = table.shares([pod for leaf in minimum.leaves() for pod in leaf.core])
         return sum(max(len(share.pods) - int(share.pod_class.fits[slots].sum()), 0) for share in demand)
 
+    def _tried(self, gang: WaitingGang, inside: Bools) -> Ints | None:
+        """The slots on which the gang would be placed among some nodes once all has ended that ends.
+
+        None if it does not fit, or if the remaining steps are too few to know.
+        """
+        before = self._trial.steps
+        with self._trial.inside((*gang.running, *self._trial.staying()), inside):
+            placed = self._trial.place(gang, self._left)
+        self._left = max(0, self._left - (self._trial.steps - before))
+        if placed is None:
+            return None
+        return np.asarray(sorted({slot for _, slot in placed}), dtype=np.intp)
+
     def _rehearsed(self, gang: WaitingGang, tree: Tree, domain: Domain) -> Ints | None:
         inside = np.zeros(self._tools.cluster.capacity, dtype=np.bool_)
         inside[tree.slots_in(domain)] = True
-        return self._hypothetical.try_placing(gang, inside)
+        return self._tried(gang, inside)
 
 
 def _levels(gang: WaitingGang) -> range:

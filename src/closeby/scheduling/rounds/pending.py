@@ -12,19 +12,17 @@ from closeby.scheduling.events import (
     PreemptionRestored,
     VictimEvicted,
 )
-from closeby.scheduling.extension import Handle
+from closeby.scheduling.forked_cycle import ForkedCycle
 from closeby.scheduling.intake.cluster_events import ANY_EVENT, NO_EVENT, ClusterEvent
 from closeby.scheduling.intake.queue import EVERYWHERE, SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.holds import Comer, Hold, KeepsNodes
 from closeby.scheduling.judging.needs import Need, need_of_pod
 from closeby.scheduling.outcomes import namespace_of
-from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Tools
 from closeby.scheduling.preempting.preemptor import Preemptor
 from closeby.scheduling.preempting.records import PreemptionEnded
 from closeby.scheduling.reserving.choosing import Chooser
-from closeby.scheduling.reserving.hypothetical import HypotheticalCluster
 from closeby.scheduling.reserving.reservations import Moment, Reservations
 from closeby.scheduling.rounds.refusals import SharedRefusals
 
@@ -43,15 +41,15 @@ class PendingItems:
         self,
         tools: Tools,
         state: SchedulingState,
-        handle: Handle,
+        trial: ForkedCycle,
         *,
         backoff: bool,
         reserve_after: float,
-        give_back: GiveBack | None,
+        contain_faults: bool,
     ) -> None:
         """``backoff`` and ``reserve_after`` as the engine takes them.
 
-        With ``give_back`` a fault while nodes to keep free are looked for ends that; without it is raised.
+        A fault while nodes to keep free are looked for ends that if it is to be contained; else it is raised.
         """
         self._tools = tools
         self._state = state
@@ -65,9 +63,9 @@ class PendingItems:
         #: Keeps nodes for gangs that have waited long; None: for none.
         self.reservations: Reservations | None = None
         if reserve_after:
-            chooser = Chooser(tools, HypotheticalCluster(tools, state, handle, give_back))
+            chooser = Chooser(tools, trial)
             self.reservations = Reservations(
-                reserve_after, tools, state, self.queue, chooser, contain_faults=give_back is not None
+                reserve_after, tools, state, self.queue, chooser, contain_faults=contain_faults
             )
             self._holders.append(self.reservations)
         #: The labels that selectors went by when the queue last sorted them into classes.
