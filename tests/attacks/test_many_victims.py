@@ -11,10 +11,10 @@ from closeby.scheduling.events import BudgetChanged, GroupChanged, PodDeleted, P
 from closeby.scheduling.extension import Undo
 from closeby.scheduling.outcomes import outcomes_of
 from closeby.scheduling.placing.statement import Holdings
-from closeby.scheduling.preempting.node_room import DomainRoom
-from closeby.scheduling.preempting.plans import PlanInForce, Plans
-from closeby.scheduling.preempting.possible_victims import PossibleVictims
-from closeby.scheduling.preempting.units import Victims, VictimUnit
+from closeby.scheduling.preemption.plans import PlanInForce, Plans
+from closeby.scheduling.preemption.possible import PossibleVictims
+from closeby.scheduling.preemption.room import DomainRoom
+from closeby.scheduling.preemption.units import Victims, VictimUnit
 from tests.preempting.site import NOW, Site
 from tests.worlds import GPU, gang, node, pods, spec
 
@@ -104,8 +104,8 @@ def test_trials_for_one_pod_end_in_time(monkeypatch: pytest.MonkeyPatch, lifted:
     """On each node a member of a large elastic gang must go, and the gang as a whole could."""
     site = Site([node(f"n{number}", {"zone": "z", "rack": "r"}, {GPU: 8}) for number in range(100)])
     site.running("old", [f"n{number % 100}" for number in range(800)], minimum=400, labels={"app": "a3"})
-    monkeypatch.setattr("closeby.scheduling.preempting.trials.TRIAL_STEPS", 4_000)
-    monkeypatch.setattr("closeby.scheduling.preempting.clearing.TRIAL_STEPS", 4_000)
+    monkeypatch.setattr("closeby.scheduling.preemption.trials.TRIAL_STEPS", 4_000)
+    monkeypatch.setattr("closeby.scheduling.preemption.clearing.TRIAL_STEPS", 4_000)
     site.alone("one", gpu=2, priority=100, needs={"pod_affinity": APART})
     (plan,) = site.tick()
     assert len(plan.victims) == 8

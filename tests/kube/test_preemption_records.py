@@ -19,7 +19,7 @@ from closeby.kube.watch.changes import Change, Deleted, Upserted
 from closeby.kube.watch.resources import PODS
 from closeby.objects.recorded import PreemptionStatus
 from closeby.scheduling.events import PodUpserted
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.outcomes import Preemption
 from tests.control_plane.api import Object
 from tests.preempting.site import Site
 

@@ -22,9 +22,8 @@ from closeby.scheduling.events import (
     Tick,
     TopologyChanged,
 )
-from closeby.scheduling.outcomes import Outcome, bindings_of, outcomes_of
-from closeby.scheduling.preempting.records import NoPreemption, Preemption
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.outcomes import NoPreemption, Outcome, Preemption, bindings_of, outcomes_of
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.worlds import draw, fabric, gang, pods, spec
 
 NOW = 10_000.0

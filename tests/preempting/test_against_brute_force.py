@@ -14,8 +14,8 @@ from closeby.objects.labels import selector_of
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodDisruptionBudget
 from closeby.scheduling.events import BudgetChanged
-from closeby.scheduling.preempting.records import EvictionCost, Preemption
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.outcomes import EvictionCost, Preemption
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, RESTART, SEMI_PREEMPTIBLE, Site
 from tests.worlds import GPU, node
 

@@ -18,8 +18,8 @@ from closeby.scheduling.events import (
     PreemptionRestored,
     VictimEvicted,
 )
-from closeby.scheduling.preempting.records import Eviction, Preemption
-from closeby.scheduling.preempting.rule import DAY, Preemptible
+from closeby.scheduling.outcomes import Eviction, Preemption
+from closeby.scheduling.preemption.rule import DAY, Preemptible
 from tests.preempting.site import NOW, Site, names
 from tests.worlds import gang
 

@@ -15,10 +15,10 @@ from closeby.scheduling.events import (
     PodUpserted,
     PriorityClassChanged,
 )
+from closeby.scheduling.outcomes import Preemption
 from closeby.scheduling.placing.tools import Placed
-from closeby.scheduling.preempting.domains import GangQuestion
-from closeby.scheduling.preempting.records import Preemption
-from closeby.scheduling.preempting.units import Victims, VictimUnit
+from closeby.scheduling.preemption.domains import GangQuestion
+from closeby.scheduling.preemption.units import Victims, VictimUnit
 from tests.preempting.site import NOW, RESTART, Site, names
 from tests.worlds import gang, pods, spec, subgroup
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from closeby.objects.groups import Exclusive, Layer, PodGroup
 from closeby.objects.labels import HOSTNAME
 from closeby.scheduling.events import TopologyChanged
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.outcomes import Preemption
 from tests.preempting.site import Site, names
 from tests.preempting.test_layers_against_brute_force import BLOCK, HIGH, RACK, Drawn
 from tests.worlds import GPU, gang, node

@@ -15,8 +15,8 @@ import pytest
 from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, InlineDisk
-from closeby.scheduling.preempting.records import EvictionCost
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.outcomes import EvictionCost
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, RESTART, Site
 from tests.worlds import GPU, node
 

@@ -20,7 +20,7 @@ from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.topologies import Topology
 from closeby.scheduling.events import GroupChanged, PodUpserted, TopologyChanged
-from closeby.scheduling.preempting.records import EvictionCost, Preemption
+from closeby.scheduling.outcomes import EvictionCost, Preemption
 from tests.preempting.site import NOW, RESTART, Site
 from tests.worlds import GPU, fabric, gang, node, pods, spec
 

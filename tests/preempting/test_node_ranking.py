@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from closeby.objects.labels import selector_of
 from closeby.objects.pods import Pod, PodDisruptionBudget
 from closeby.scheduling.events import BudgetChanged, GroupChanged, PodUpserted
-from closeby.scheduling.preempting.records import EvictionCost
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.outcomes import EvictionCost
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, RESTART, Site
 from tests.worlds import GPU, gang, node, pods, spec
 

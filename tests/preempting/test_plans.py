@@ -14,9 +14,9 @@ from closeby.scheduling.events import (
     Tick,
     VictimEvicted,
 )
-from closeby.scheduling.preempting.plans import PlanState
-from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.outcomes import Preemption, PreemptionEnded
+from closeby.scheduling.preemption.plans import PlanState
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, Site, names
 
 RACKS = "zone-a rack-1 : a1=2 a2=2\nzone-a rack-2 : a3=2 a4=2"

@@ -4,8 +4,8 @@ from collections import Counter
 
 from closeby.objects.labels import HOSTNAME
 from closeby.scheduling.events import Tick
-from closeby.scheduling.preempting.records import PreemptionEnded
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.outcomes import PreemptionEnded
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, Site
 from tests.worlds import GPU, node
 

@@ -2,7 +2,7 @@
 
 from closeby.objects.applications import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, AppWorkload
 from closeby.scheduling.events import AppGroupChanged
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import Site, names
 from tests.worlds import GPU, node
 

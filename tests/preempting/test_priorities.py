@@ -14,8 +14,8 @@ from closeby.scheduling.events import (
     PriorityClassDeleted,
     Tick,
 )
-from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.outcomes import Preemption, PreemptionEnded
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, Site, names
 from tests.worlds import GPU, gang, node, pods, spec
 

@@ -8,9 +8,9 @@ import pytest
 from closeby.objects.labels import selector_of
 from closeby.objects.pods import PodDisruptionBudget, ProtectionRequest
 from closeby.scheduling.events import BudgetChanged, EvictionsRestored
-from closeby.scheduling.preempting.protected import NAMED
-from closeby.scheduling.preempting.records import DomainCost, Eviction
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.outcomes import DomainCost, Eviction
+from closeby.scheduling.preemption.protected import NAMED
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, Site, names
 
 RACKS = "zone-a rack-1 : a1=2\nzone-a rack-2 : a2=2"

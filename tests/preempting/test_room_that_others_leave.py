@@ -15,7 +15,7 @@ from closeby.objects.labels import selector_of
 from closeby.objects.nodes import NodeImage, Taint
 from closeby.objects.pods import PodDisruptionBudget
 from closeby.scheduling.events import BudgetChanged, NodeUpserted, PodDeleted, PodUpserted
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, Site, names
 from tests.worlds import GPU, node
 

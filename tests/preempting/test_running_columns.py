@@ -24,9 +24,9 @@ from closeby.scheduling.events import (
     Tick,
 )
 from closeby.scheduling.fork import Change
-from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
-from closeby.scheduling.preempting.running_columns import RunningColumns
-from closeby.scheduling.preempting.running_pods import RunningPods
+from closeby.scheduling.preemption.columns import RunningColumns
+from closeby.scheduling.preemption.rule import Preemptible, PreemptionRule
+from closeby.scheduling.preemption.running import RunningPods
 from tests.preempting.site import SEMI_PREEMPTIBLE
 from tests.worlds import GPU, gang, node, pods, spec, subgroup
 

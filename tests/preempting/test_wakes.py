@@ -3,7 +3,7 @@
 from closeby.objects.labels import LabelRequirement, LabelSelector, TopologySpreadConstraint
 from closeby.objects.pods import Pod
 from closeby.scheduling.events import PodDeleted, PreemptionGivenUp
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, Site, names
 from tests.worlds import GPU, node
 

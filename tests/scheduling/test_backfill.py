@@ -14,7 +14,7 @@ from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
 from closeby.scheduling.events import Event, GroupChanged, GroupDeleted, PodDeleted, PodUpserted
 from closeby.scheduling.outcomes import Decision, Reserved
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.rule import Preemptible
 from closeby.scheduling.reserving.backfill import MANY_PODS, PAUSE, PAUSE_PER_POD, Backfill
 from closeby.scheduling.rounds.pending import MAX_BACKFILL_TESTS
 from tests.scheduling.test_reservations import AFTER, Site, ends, job

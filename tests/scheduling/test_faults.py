@@ -30,7 +30,7 @@ from closeby.scheduling.events import (
 from closeby.scheduling.extension import Filter, PostFilter, PreFilter, Reserve, Scope, Score, Undo
 from closeby.scheduling.outcomes import Decision, Output, bindings_of, outcomes_of
 from closeby.scheduling.plugin_view import CycleState, Nodes
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.applications.networks import network, replicas
 from tests.talking import PAIRS
 from tests.worlds import draw, fabric, gang, pods, spec

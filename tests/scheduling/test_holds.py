@@ -27,7 +27,7 @@ from closeby.scheduling.events import (
     TopologyChanged,
 )
 from closeby.scheduling.outcomes import Outcome, bindings_of
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.rule import Preemptible
 from tests.scheduling.test_places_for_pods_to_come import asked, real
 from tests.worlds import draw, fabric, gang, pods, spec
 

@@ -23,7 +23,7 @@ from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import GroupChanged, PodDeleted, PodUpserted, Tick
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.rule import Preemptible
 from closeby.scheduling.reasons.facts import ShortOf
 from tests.worlds import GPU, World, draw, fabric, gang, node, pods, spec, subgroup, world
 

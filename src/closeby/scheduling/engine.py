@@ -45,10 +45,12 @@ from closeby.scheduling.intake.cluster_events import ClusterEvent
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.holds import ExclusiveDomains, HeldNodes, Holds
 from closeby.scheduling.outcomes import (
+    Eviction,
     ItemKind,
     Leftover,
     Outcome,
     Output,
+    Preemption,
     Reservation,
     Stories,
     StoryEntry,
@@ -60,10 +62,9 @@ from closeby.scheduling.placing.placeholders import Placeholders
 from closeby.scheduling.placing.rechecking import Invalidations, Recheck
 from closeby.scheduling.placing.statement import Holdings, weighs_otherwise
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.preempting.plans import PlanState
-from closeby.scheduling.preempting.preemptor import preemptor_for
-from closeby.scheduling.preempting.records import Eviction, Preemption
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.plans import PlanState
+from closeby.scheduling.preemption.preemptor import preemptor_for
+from closeby.scheduling.preemption.rule import Preemptible
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.rounds.loop import Rounds
 from closeby.scheduling.rounds.pending import PendingItems

@@ -14,7 +14,7 @@ from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass
 from closeby.objects.reasons import ReasonToken
 from closeby.objects.topologies import Topology
 from closeby.objects.volumes import StorageObject
-from closeby.scheduling.preempting.records import Eviction, Preemption
+from closeby.scheduling.outcomes import Eviction, Preemption
 from closeby.scheduling.services import Measurements
 from closeby.scheduling.solving.program import Solution
 

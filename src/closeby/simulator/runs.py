@@ -43,10 +43,10 @@ from closeby.scheduling.outcomes import (
     Outcome,
     Output,
     Place,
+    Preemption,
     outcomes_of,
 )
-from closeby.scheduling.preempting.records import Preemption
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.rule import Preemptible
 from closeby.scheduling.profile import Profile
 from closeby.scheduling.services import Measured
 from closeby.simulator.expansion import expand

@@ -12,7 +12,7 @@ from closeby.lab.workloads.priorities import mix_named, with_priorities
 from closeby.plugins.configurations import DEFAULT, NAMED
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import PodUpserted
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.outcomes import Preemption
 from tests.lab.replay.small import holds_together
 from tests.preempting.site import NOW, Site, names
 from tests.worlds import gang

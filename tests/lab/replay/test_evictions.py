@@ -19,7 +19,7 @@ from closeby.quality.delays import PreemptionMeasures
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import PodUpserted
-from closeby.scheduling.preempting.rule import DAY
+from closeby.scheduling.preemption.rule import DAY
 from closeby.simulator.synthetic import GPU
 from tests.lab.replay.small import holds_together, jobs, leaves, places, run
 from tests.lab.replay.test_any_workload import ROWS, rows, same

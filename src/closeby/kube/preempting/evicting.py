@@ -26,8 +26,8 @@ from closeby.objects.recorded import PreemptionStatus
 from closeby.objects.words import plural
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.intake.budgets import NONE
-from closeby.scheduling.preempting.plans import PlanState
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.outcomes import Preemption
+from closeby.scheduling.preemption.plans import PlanState
 
 #: Between attempts to evict what was not evicted (seconds).
 _PACE: Final = RequestPace(0.5, 10.0)

@@ -14,8 +14,8 @@ from closeby.objects.quantities import utc
 from closeby.objects.recorded import EvictionStatus
 from closeby.scheduling.events import EvictionsRestored
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.preempting.records import Eviction
-from closeby.scheduling.preempting.rule import DAY
+from closeby.scheduling.outcomes import Eviction
+from closeby.scheduling.preemption.rule import DAY
 
 #: Evictions that the status of one gang names: the newest.
 _MOST: Final = 16

@@ -49,9 +49,8 @@ from closeby.scheduling.events import (
     PreemptionRestored,
     VictimEvicted,
 )
-from closeby.scheduling.outcomes import Outcome
-from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
-from closeby.scheduling.preempting.rule import PreemptionRule, rule_of
+from closeby.scheduling.outcomes import Outcome, Preemption, PreemptionEnded
+from closeby.scheduling.preemption.rule import PreemptionRule, rule_of
 
 #: Between attempts to write a plan (seconds).
 _PACE: Final = RequestPace(0.2, 10.0)

@@ -9,7 +9,7 @@ from closeby.kube.writing.writer import Note, Reference, pod_reference
 from closeby.objects.pods import Pod
 from closeby.objects.words import names_text, path_text, plural
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.outcomes import Preemption
 
 
 def where_text(plan: Preemption) -> str:

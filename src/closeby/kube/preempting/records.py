@@ -19,8 +19,7 @@ from closeby.objects.recorded import (
 )
 from closeby.objects.words import plural
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import name_of
-from closeby.scheduling.preempting.records import EvictionCost, Preemption
+from closeby.scheduling.outcomes import EvictionCost, Preemption, name_of
 
 #: Type of the condition of a plain pod: True while its plan is in force.
 PREEMPTING: Final = "closeby.dev/Preempting"

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.rosters import missing, roster
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.outcomes import Preemption
 
 
 def stranded(

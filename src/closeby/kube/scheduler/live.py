@@ -46,8 +46,15 @@ from closeby.objects.process import Contained, Say, collector_paused, settle, sp
 from closeby.reading.configuration import Configuration
 from closeby.reading.registry import OWN_GROUP
 from closeby.scheduling.events import Event, FlushUnschedulable, ProblemSolved, Tick
-from closeby.scheduling.outcomes import Decision, Output, Released, Reserved, Undecided, outcomes_of
-from closeby.scheduling.preempting.records import PreemptionEnded
+from closeby.scheduling.outcomes import (
+    Decision,
+    Output,
+    PreemptionEnded,
+    Released,
+    Reserved,
+    Undecided,
+    outcomes_of,
+)
 from closeby.scheduling.steps import SOLVER_WITHOUT_LIMIT
 
 #: Who we are in Events.

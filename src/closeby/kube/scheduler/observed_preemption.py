@@ -16,9 +16,8 @@ from closeby.kube.writing.writer import Note
 from closeby.objects.pods import Pod
 from closeby.objects.process import Say
 from closeby.scheduling.engine import Engine
-from closeby.scheduling.outcomes import Outcome
-from closeby.scheduling.preempting.records import Preemption
-from closeby.scheduling.preempting.rule import Preemptible, rule_of
+from closeby.scheduling.outcomes import Outcome, Preemption
+from closeby.scheduling.preemption.rule import Preemptible, rule_of
 
 #: Preemptors of which it is remembered what was said last.
 _KEPT: Final = 1_000

@@ -18,12 +18,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from closeby.objects.arrays import Amounts, Ints
-from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
-from closeby.scheduling.preempting.node_room import NodeRoom, PodKind, room_of
-from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
-from closeby.scheduling.preempting.rule import Preempts
-from closeby.scheduling.preempting.running_pods import RunningPods
-from closeby.scheduling.preempting.units import Victims, as_unit, cost_of
+from closeby.scheduling.preemption.domains import DomainChoice, GangQuestion
+from closeby.scheduling.preemption.nodes import NodeChoice, PodQuestion
+from closeby.scheduling.preemption.room import NodeRoom, PodKind, room_of
+from closeby.scheduling.preemption.rule import Preempts
+from closeby.scheduling.preemption.running import RunningPods
+from closeby.scheduling.preemption.units import Victims, as_unit, cost_of
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain
 
 #: How nodes are compared: the highest priority, the sum of all, how many, and minus the latest start.

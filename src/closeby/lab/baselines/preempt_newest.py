@@ -14,11 +14,11 @@ import numpy as np
 from closeby.objects.arrays import Amounts, Bools, Ints
 from closeby.objects.pods import Pod
 from closeby.scheduling.placing.tools import Placed
-from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
-from closeby.scheduling.preempting.node_room import NodeRoom, of_domains, room_of
-from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
-from closeby.scheduling.preempting.rule import Preempts
-from closeby.scheduling.preempting.units import Victims, as_unit, cost_of
+from closeby.scheduling.preemption.domains import DomainChoice, GangQuestion
+from closeby.scheduling.preemption.nodes import NodeChoice, PodQuestion
+from closeby.scheduling.preemption.room import NodeRoom, of_domains, room_of
+from closeby.scheduling.preemption.rule import Preempts
+from closeby.scheduling.preemption.units import Victims, as_unit, cost_of
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 

@@ -16,7 +16,7 @@ from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from closeby.scheduling.outcomes import outcomes_of
-from closeby.scheduling.preempting.rule import Preemptible
+from closeby.scheduling.preemption.rule import Preemptible
 
 NODES: Final = 5_000
 NODES_A_RACK: Final = 100

@@ -45,12 +45,12 @@ from closeby.scheduling.outcomes import (
     ItemKind,
     Outcome,
     Output,
+    Preemption,
     Released,
     Reserved,
     bindings_of,
 )
-from closeby.scheduling.preempting.records import Preemption
-from closeby.scheduling.preempting.rule import PodTimes, Preemptible
+from closeby.scheduling.preemption.rule import PodTimes, Preemptible
 
 
 class Policy(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from closeby.objects.pods import Pod
 from closeby.objects.recorded import PreemptionCost
-from closeby.scheduling.preempting.records import DomainCost, EvictionCost, NoPreemption, Preemption
+from closeby.scheduling.outcomes import DomainCost, EvictionCost, NoPreemption, Preemption
 from closeby.whatif.records import DomainPath
 
 

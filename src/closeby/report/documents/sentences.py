@@ -18,8 +18,7 @@ from closeby.report.documents.preemptions import (
 )
 from closeby.report.documents.quality import AppGroupEntry
 from closeby.report.documents.scheduling import GroupEntry, PodEntry, TrafficEntry
-from closeby.scheduling.outcomes import Outcome, Reservation
-from closeby.scheduling.preempting.records import Preemption
+from closeby.scheduling.outcomes import Outcome, Preemption, Reservation
 from closeby.simulator.runs import Run
 
 BY_THIS_COMMAND: Final = (

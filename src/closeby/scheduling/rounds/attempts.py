@@ -10,12 +10,11 @@ from closeby.objects.pods import Pod
 from closeby.objects.process import Contained
 from closeby.objects.reasons import Reason
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.outcomes import Decision, failed
+from closeby.scheduling.outcomes import Decision, NoPreemption, Preemption, failed
 from closeby.scheduling.placing.deciding import CycleResult, Decider
 from closeby.scheduling.placing.statement import GiveBack
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.preempting.preemptor import Preemptor, plans_of
-from closeby.scheduling.preempting.records import NoPreemption, Preemption
+from closeby.scheduling.preemption.preemptor import Preemptor, plans_of
 from closeby.scheduling.rounds.pending import PendingItems
 from closeby.scheduling.solving.program import Program
 

@@ -18,10 +18,9 @@ from closeby.scheduling.intake.queue import EVERYWHERE, SchedulingQueue
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.holds import Comer, Hold, KeepsNodes
 from closeby.scheduling.judging.needs import Need, need_of_pod
-from closeby.scheduling.outcomes import namespace_of
+from closeby.scheduling.outcomes import PreemptionEnded, namespace_of
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.preempting.preemptor import Preemptor
-from closeby.scheduling.preempting.records import PreemptionEnded
+from closeby.scheduling.preemption.preemptor import Preemptor
 from closeby.scheduling.reserving.choosing import Chooser
 from closeby.scheduling.reserving.reservations import Moment, Reservations
 from closeby.scheduling.rounds.refusals import SharedRefusals

@@ -8,7 +8,7 @@ from msgspec import Struct
 from closeby.objects.pods import Pod
 from closeby.scheduling.outcomes import ItemKind, Outcome
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.preempting.rule import Preempts
+from closeby.scheduling.preemption.rule import Preempts
 
 
 class Refused(Struct, frozen=True, eq=False):

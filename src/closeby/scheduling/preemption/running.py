@@ -20,7 +20,7 @@ from closeby.objects.groups import PodGroup
 from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.scheduling.gangs.rosters import leaf_names
 from closeby.scheduling.intake.budgets import NONE, SEVERAL
-from closeby.scheduling.preempting.rule import Protection
+from closeby.scheduling.preemption.rule import Protection
 
 
 class MemberLimits(NamedTuple):

@@ -12,13 +12,13 @@ from closeby.objects.pods import Pod
 from closeby.objects.words import natural_key
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.preempting.circles import Evictions
-from closeby.scheduling.preempting.plans import Plans
-from closeby.scheduling.preempting.protected import ProtectedPods, WhoAsks
-from closeby.scheduling.preempting.rule import Preemptible, PreemptionRule
-from closeby.scheduling.preempting.running_columns import RunningColumns
-from closeby.scheduling.preempting.running_pods import RunningPods, owner_of
-from closeby.scheduling.preempting.units import Victims
+from closeby.scheduling.preemption.columns import RunningColumns
+from closeby.scheduling.preemption.limits import Evictions
+from closeby.scheduling.preemption.plans import Plans
+from closeby.scheduling.preemption.protected import ProtectedPods, WhoAsks
+from closeby.scheduling.preemption.rule import Preemptible, PreemptionRule
+from closeby.scheduling.preemption.running import RunningPods, owner_of
+from closeby.scheduling.preemption.units import Victims
 
 #: Seconds for which no plan counts on a pod that could not be evicted.
 _STUCK: Final = 600.0

@@ -18,9 +18,9 @@ from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.plugin_view import CycleState
 
 if TYPE_CHECKING:
-    from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
-    from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
-    from closeby.scheduling.preempting.units import Victims
+    from closeby.scheduling.preemption.domains import DomainChoice, GangQuestion
+    from closeby.scheduling.preemption.nodes import NodeChoice, PodQuestion
+    from closeby.scheduling.preemption.units import Victims
 
 #: Seconds in which ``maxEvictions`` counts.
 DAY: Final = 86_400.0

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from closeby.objects.arrays import Ints
-from closeby.scheduling.preempting.node_room import DomainRoom, FreedAmounts
-from closeby.scheduling.preempting.records import EvictionCost
-from closeby.scheduling.preempting.running_pods import MemberLimits
-from closeby.scheduling.preempting.units import VictimUnit
+from closeby.scheduling.outcomes import EvictionCost
+from closeby.scheduling.preemption.room import DomainRoom, FreedAmounts
+from closeby.scheduling.preemption.running import MemberLimits
+from closeby.scheduling.preemption.units import VictimUnit
 from closeby.scheduling.solving.program import Program, Verdict
 
 #: Steps for all programs of an item, and for one.

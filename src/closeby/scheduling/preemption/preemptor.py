@@ -20,22 +20,22 @@ from closeby.scheduling.gangs.rosters import missing
 from closeby.scheduling.intake.cluster_events import PreemptionHint
 from closeby.scheduling.intake.scheduling_state import SchedulingState
 from closeby.scheduling.judging.holds import Comer, Hold, HoldKind
-from closeby.scheduling.outcomes import ItemKind, Outcome
-from closeby.scheduling.placing.statement import Holdings
-from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
-from closeby.scheduling.preempting.circles import Evictions
-from closeby.scheduling.preempting.deadlines import Deadlines
-from closeby.scheduling.preempting.plans import Plans, PlanState, by_of
-from closeby.scheduling.preempting.possible_victims import PossibleVictims
-from closeby.scheduling.preempting.proposals import Proposals
-from closeby.scheduling.preempting.records import (
+from closeby.scheduling.outcomes import (
     Eviction,
+    ItemKind,
     NoPreemption,
+    Outcome,
     Preemption,
     PreemptionEnded,
 )
-from closeby.scheduling.preempting.rule import Preemptible, Preempts, preempting_plugin
-from closeby.scheduling.preempting.trials import PreemptionTrials
+from closeby.scheduling.placing.statement import Holdings
+from closeby.scheduling.placing.tools import Tools, WaitingGang, waiting_gang
+from closeby.scheduling.preemption.limits import Deadlines, Evictions
+from closeby.scheduling.preemption.plans import Plans, PlanState, by_of
+from closeby.scheduling.preemption.possible import PossibleVictims
+from closeby.scheduling.preemption.proposals import Proposals
+from closeby.scheduling.preemption.rule import Preemptible, Preempts, preempting_plugin
+from closeby.scheduling.preemption.trials import PreemptionTrials
 
 #: Reasons that no eviction cures.
 _UNRESOLVABLE: Final[frozenset[ReasonToken]] = frozenset(

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from closeby.scheduling.outcomes import EvictionCost
 from closeby.scheduling.placing.tools import Placed
-from closeby.scheduling.preempting.least import Cut, UndecidedError, VictimRules, least_victims
-from closeby.scheduling.preempting.node_room import DomainRoom
-from closeby.scheduling.preempting.records import EvictionCost
-from closeby.scheduling.preempting.trials import TRIAL_STEPS, PreemptionTrials
-from closeby.scheduling.preempting.units import Victims, VictimUnit
+from closeby.scheduling.preemption.least import Cut, UndecidedError, VictimRules, least_victims
+from closeby.scheduling.preemption.room import DomainRoom
+from closeby.scheduling.preemption.trials import TRIAL_STEPS, PreemptionTrials
+from closeby.scheduling.preemption.units import Victims, VictimUnit
 
 #: Cycles that are tried for one item: at the least, and where the cluster has few nodes.
 TRIALS: Final = 64

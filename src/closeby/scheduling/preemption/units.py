@@ -10,10 +10,10 @@ from msgspec import Struct
 from closeby.objects.arrays import Amounts, Bools, Ints, Scores
 from closeby.objects.pods import Pod
 from closeby.objects.words import natural_key
+from closeby.scheduling.outcomes import EvictionCost
 from closeby.scheduling.placing.exclusive import OwnedDomain
-from closeby.scheduling.preempting.node_room import FreedAmounts, NodeRoom, SharedRoom
-from closeby.scheduling.preempting.records import EvictionCost
-from closeby.scheduling.preempting.running_pods import Holder, RunningPods
+from closeby.scheduling.preemption.room import FreedAmounts, NodeRoom, SharedRoom
+from closeby.scheduling.preemption.running import Holder, RunningPods
 from closeby.topology.tree import Tree
 
 #: The first fields of a cost, up to the lost work.

@@ -10,7 +10,7 @@ from closeby.cluster.columns import EVERYTHING, Cluster, Demand
 from closeby.objects.arrays import Amounts, Bools, Counts, Ints
 from closeby.scheduling.extension import Filter
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.preempting.running_pods import RunningPods
+from closeby.scheduling.preemption.running import RunningPods
 from closeby.topology.tree import Tree
 
 #: Amounts in the rows of ``NodeRoom``.

@@ -12,9 +12,8 @@ import numpy as np
 
 from closeby.objects.pods import Pod, gang_key
 from closeby.scheduling.judging.holds import Comer, Hold, HoldKind
-from closeby.scheduling.outcomes import ItemKind, kind_of
+from closeby.scheduling.outcomes import ItemKind, Preemption, PreemptionEnded, kind_of
 from closeby.scheduling.placing.tools import Tools
-from closeby.scheduling.preempting.records import Preemption, PreemptionEnded
 
 #: Seconds for which a preemptor backs off after its first plans came to nothing, and at most; they double.
 _BACKOFF: Final = 5.0

@@ -13,8 +13,9 @@ from closeby.objects.groups import Exclusive
 from closeby.objects.pods import Pod
 from closeby.scheduling.gangs.segments import TreeLayer
 from closeby.scheduling.judging.holds import HoldKind
+from closeby.scheduling.outcomes import DomainCost, EvictionCost, KeptPods
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
-from closeby.scheduling.preempting.clearing import (
+from closeby.scheduling.preemption.clearing import (
     AT_ONCE,
     TOGETHER,
     TRIALS,
@@ -22,7 +23,8 @@ from closeby.scheduling.preempting.clearing import (
     FoundVictims,
     TriedSets,
 )
-from closeby.scheduling.preempting.node_room import (
+from closeby.scheduling.preemption.protected import ProtectedPods
+from closeby.scheduling.preemption.room import (
     DomainRoom,
     NodeRoom,
     kinds_of,
@@ -30,10 +32,8 @@ from closeby.scheduling.preempting.node_room import (
     room_of,
     whatever_goes,
 )
-from closeby.scheduling.preempting.protected import ProtectedPods
-from closeby.scheduling.preempting.records import DomainCost, EvictionCost, KeptPods
-from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.units import LeastCost, Units, Victims, VictimUnit, in_order, pods_of
+from closeby.scheduling.preemption.trials import PreemptionTrials
+from closeby.scheduling.preemption.units import LeastCost, Units, Victims, VictimUnit, in_order, pods_of
 from closeby.topology.tree import ROOT, ROOT_LEVEL, Domain, Tree
 
 #: Filters whose answers the arithmetic knows: resources, and what is true of a node whatever runs there.

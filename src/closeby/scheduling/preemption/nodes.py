@@ -19,26 +19,26 @@ from closeby.objects.pods import Pod
 from closeby.objects.words import NaturalKey, natural_key
 from closeby.scheduling.intake.budgets import SEVERAL
 from closeby.scheduling.judging.holds import HoldKind
+from closeby.scheduling.outcomes import DomainCost, EvictionCost
 from closeby.scheduling.placing.tools import Placed, Tools
-from closeby.scheduling.preempting.clearing import (
+from closeby.scheduling.preemption.clearing import (
     AT_ONCE,
     TOGETHER,
     Clearing,
     FoundVictims,
     most_trials,
 )
-from closeby.scheduling.preempting.domains import COUNTED, with_kept
-from closeby.scheduling.preempting.node_room import (
+from closeby.scheduling.preemption.domains import COUNTED, with_kept
+from closeby.scheduling.preemption.protected import ProtectedPods
+from closeby.scheduling.preemption.room import (
     DomainRoom,
     NodeRoom,
     kinds_of,
     room_of,
     whatever_goes,
 )
-from closeby.scheduling.preempting.protected import ProtectedPods
-from closeby.scheduling.preempting.records import DomainCost, EvictionCost
-from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.units import (
+from closeby.scheduling.preemption.trials import PreemptionTrials
+from closeby.scheduling.preemption.units import (
     Units,
     Victims,
     VictimUnit,

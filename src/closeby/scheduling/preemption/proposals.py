@@ -8,16 +8,16 @@ from msgspec.structs import replace
 
 from closeby.objects.pods import Pod
 from closeby.objects.words import plural
+from closeby.scheduling.outcomes import DomainCost, NoPreemption, Preemption
 from closeby.scheduling.placing.tools import Placed, Tools, WaitingGang
-from closeby.scheduling.preempting.domains import DomainChoice, GangQuestion
-from closeby.scheduling.preempting.nodes import NodeChoice, PodQuestion
-from closeby.scheduling.preempting.plans import Plans
-from closeby.scheduling.preempting.possible_victims import PossibleVictims
-from closeby.scheduling.preempting.protected import NAMED, WhoAsks
-from closeby.scheduling.preempting.records import DomainCost, NoPreemption, Preemption
-from closeby.scheduling.preempting.rule import Preempts
-from closeby.scheduling.preempting.trials import PreemptionTrials
-from closeby.scheduling.preempting.units import Victims, in_order, pods_of
+from closeby.scheduling.preemption.domains import DomainChoice, GangQuestion
+from closeby.scheduling.preemption.nodes import NodeChoice, PodQuestion
+from closeby.scheduling.preemption.plans import Plans
+from closeby.scheduling.preemption.possible import PossibleVictims
+from closeby.scheduling.preemption.protected import NAMED, WhoAsks
+from closeby.scheduling.preemption.rule import Preempts
+from closeby.scheduling.preemption.trials import PreemptionTrials
+from closeby.scheduling.preemption.units import Victims, in_order, pods_of
 from closeby.topology.tree import ROOT_LEVEL
 
 #: Pods that are being deleted, of which it is tried whether their end is needed.

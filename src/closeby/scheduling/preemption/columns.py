@@ -14,7 +14,7 @@ from closeby.objects.pods import Pod, PodSpec, gang_key
 from closeby.objects.quantities import parse_duration
 from closeby.scheduling.intake.budgets import NONE
 from closeby.scheduling.intake.scheduling_state import SchedulingState
-from closeby.scheduling.preempting.rule import (
+from closeby.scheduling.preemption.rule import (
     MIN_RUNTIME,
     PodTimes,
     Preemptible,
@@ -22,7 +22,7 @@ from closeby.scheduling.preempting.rule import (
     Protection,
     Protections,
 )
-from closeby.scheduling.preempting.running_pods import Holder, RunningPods, owner_of
+from closeby.scheduling.preemption.running import Holder, RunningPods, owner_of
 
 #: Parts of a second in which lost work is counted, so that sums don't depend on their order.
 _PARTS: Final = 16

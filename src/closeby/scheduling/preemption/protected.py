@@ -7,10 +7,10 @@ import numpy as np
 
 from closeby.objects.arrays import Ints
 from closeby.objects.words import natural_key, plural
-from closeby.scheduling.preempting.records import KeptPods
-from closeby.scheduling.preempting.rule import Protection
-from closeby.scheduling.preempting.running_pods import RunningPods
-from closeby.scheduling.preempting.units import Victims
+from closeby.scheduling.outcomes import KeptPods
+from closeby.scheduling.preemption.rule import Protection
+from closeby.scheduling.preemption.running import RunningPods
+from closeby.scheduling.preemption.units import Victims
 from closeby.topology.tree import Tree
 
 #: Gangs and pods that are named for one domain: those with the most pods there.
