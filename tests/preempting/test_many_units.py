@@ -1,15 +1,18 @@
 """Domains with many units: no gang goes as a whole where members are enough, and budgets last."""
 
+from itertools import chain
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from ortools.sat.python import cp_model
 
 from closeby.objects.groups import Layer
 from closeby.objects.labels import selector_of
 from closeby.objects.pods import Pod, PodDisruptionBudget
 from closeby.scheduling.events import BudgetChanged, GroupChanged, PodUpserted
-from tests.preempting.site import NOW, Site, names, ways
+from tests.preempting.site import NOW, RESTART, Site, names, ways
 from tests.worlds import GPU, gang, node, pods, spec
 
 HIGH = 100
@@ -79,6 +82,57 @@ def test_no_gang_goes_as_a_whole_where_some_members_are_enough(seed: int) -> Non
             assert mine in sets, f"{sorted(mine)} may not go without the rest (minimum {minimum})"
             fewer = [some for some in sets if some < mine and drawn.fits(gone - mine | some)]
             assert not fewer, f"{sorted(fewer[0])} instead of {sorted(mine)} would be enough"
+
+
+def least(drawn: Crowded) -> tuple[float, ...] | None:
+    """The highest priority of a victim, lost work, broken gangs and victims, as another solver finds them."""
+    for highest in (0, 10):
+        model, lost, broken = cp_model.CpModel(), list[Any](), list[Any]()
+        freed: dict[str, list[Any]] = {name: [] for name in drawn.sizes}
+        covered: list[Any] = []
+        for minimum, made in drawn.gangs.values():
+            if (made[0].spec.priority or 0) > highest:
+                continue
+            whole = model.new_bool_var("")
+            members = [model.new_bool_var("") for _ in made]
+            surplus = len(made) - minimum if len(made) > 1 else 0
+            model.add(sum(members) <= surplus)
+            broken.append(whole)
+            for pod, alone in zip(made, members, strict=True):
+                model.add(alone + whole <= 1)
+                freed[pod.node_name or ""].append(alone + whole)
+                lost.append((alone + whole) * int(NOW - (pod.started or 0.0) + RESTART))
+                if "app" in pod.labels:
+                    covered.append(alone + whole)
+        if drawn.allowed is not None:
+            model.add(sum(covered) <= drawn.allowed)
+        fits = []
+        for name, size in drawn.sizes.items():
+            taken = sum(pod.node_name == name for _, made in drawn.gangs.values() for pod in made)
+            fits.append(model.new_int_var(0, size, ""))
+            model.add(fits[-1] * drawn.gpu <= size - taken + sum(freed[name]))
+        model.add(sum(fits) >= drawn.wanted)
+        found: list[float] = [highest]
+        for total in (sum(lost), sum(broken), sum(chain(*freed.values()))):
+            model.minimize(total)
+            solver = cp_model.CpSolver()
+            solver.parameters.num_workers = 1
+            if solver.solve(model) != cp_model.OPTIMAL:
+                break
+            found.append(round(solver.objective_value))
+            model.add(total <= round(solver.objective_value))
+        else:
+            return tuple(found)
+    return None
+
+
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_another_solver_finds_no_cheaper_victims_among_many(seed: int) -> None:
+    drawn = Crowded(seed)
+    plans = drawn.site().tick()
+    found = [(one.cost.highest, one.cost.lost, one.cost.gangs_broken, one.cost.pods) for one in plans]
+    assert found == [best for best in (least(drawn),) if best is not None]
+    assert all(plan.exact for plan in plans)
 
 
 def test_a_cheap_victim_does_not_use_up_the_budget_that_a_larger_one_needs() -> None:

@@ -1,20 +1,21 @@
 """Which victims free enough of one domain at the least cost.
 
 An integer program chooses them (``least``); what its steps do not last for is decided by a simpler search:
-all go that may, and then those stay, the dearest first, that are not needed. The arithmetic counts resources
-alone; where that is not all, sets are tried by the preemptor's own cycle.
+one unit goes after the other, and then those stay, the dearest first, that are not needed. The arithmetic
+counts resources alone; where that is not all, sets are tried by the preemptor's own cycle.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from closeby.scheduling.outcomes import EvictionCost
 from closeby.scheduling.placing.tools import Placed
-from closeby.scheduling.preemption.least import Cut, UndecidedError, VictimRules, least_victims
+from closeby.scheduling.preemption.least import UNITS, Cut, UndecidedError, VictimRules, least_victims
 from closeby.scheduling.preemption.room import DomainRoom
 from closeby.scheduling.preemption.trials import TRIAL_STEPS, PreemptionTrials
 from closeby.scheduling.preemption.units import Victims, VictimUnit
@@ -23,6 +24,10 @@ from closeby.scheduling.preemption.units import Victims, VictimUnit
 TRIALS: Final = 64
 MOST_TRIALS: Final = 256
 _FEW_NODES: Final = 1 << 14
+#: Units that are counted where members of a gang go instead of all of it, summed over all these gangs.
+MEMBER_UNITS: Final = 250_000
+#: Steps of the program that chooses such members.
+MEMBER_STEPS: Final = 20
 #: Candidates (domains or nodes) that are tried without asking first which may hold the item at all, and of
 #: how many others that is asked together.
 AT_ONCE: Final = 16
@@ -183,7 +188,7 @@ class Clearing:
             outside=sum(unit.outside for unit in units),
             seconds=max((unit.seconds for unit in units), default=0),
             pods=on.total(),
-            partly_free=sum(pods < rules.held[slot] for slot, pods in on.items()),
+            partly_free=sum(pods < rules.held.item(slot) for slot, pods in on.items()),
         )
 
     def _never(self, units: Sequence[VictimUnit]) -> bool:
@@ -196,8 +201,12 @@ class Clearing:
     ) -> list[VictimUnit] | None:
         """The cheapest that are enough, of which the preemptor's own cycle says the same."""
         tried, cuts = self.tried, list[Cut]()
+        if len(units) > UNITS:
+            self.exact, units = False, units[:UNITS]
         while True:
             found = least_victims(room, units, self._rules, cuts=cuts, limit=limit, final=final)
+            if found is None and not self.exact:
+                raise UndecidedError(None)
             if tried is None or found is None:
                 return found
             if tried.tired:
@@ -233,43 +242,61 @@ class Clearing:
         if known is not None and (self.tried is None or self.tried.accepts(known)):
             yield self._needed(room, units, known)
         for order in (_order, _largest):
-            some = self._together(sorted(units, key=lambda one: (not one.whole, *order(one))))
-            if self._enough(room, some):
+            some = self._taken(sorted(units, key=order), room)
+            if some is not None:
                 yield self._needed(room, units, some)
                 return
 
-    def _together(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
-        """Of some units those that may go together, the first ones first."""
-        rules, budgets, members = self._rules, Counter[int](), Counter[Hashable]()
-        whole, taken = set[int](), list[VictimUnit]()
-        for unit in units:
-            holder, leaf = unit.holder, (unit.holder, unit.leaf)
-            if holder in whole or (unit.whole and members[holder]):
-                continue
-            limits = None if unit.whole else rules.limits[holder]
-            if limits is not None and not limits.singly:
-                if members[holder] >= limits.surplus:
-                    continue
-                if members[leaf] >= limits.of_leaf.get(unit.leaf, limits.surplus):
-                    continue
-            if not self.soft and any(budgets[one] + n > rules.allowed[one] for one, n in unit.budgets):
-                continue
-            if unit.whole:
-                whole.add(holder)
-            else:
-                members.update((holder, leaf))
-            budgets.update(dict(unit.budgets))
-            taken.append(unit)
-        return taken
+    def _taken(self, units: Sequence[VictimUnit], room: DomainRoom) -> list[VictimUnit] | None:
+        """Of some units those that may go together, the first ones first, until it is enough; None if never.
 
-    def _enough(self, room: DomainRoom, units: Collection[VictimUnit]) -> bool:
-        """Whether the item fits without these units."""
-        for unit in units:
-            room.free(unit)
-        enough = room.enough
-        for unit in units:
+        With all of a gang the members go that went before.
+        """
+        budgets, members = Counter[int](), Counter[Hashable]()
+        of_holder: dict[int, list[VictimUnit]] = {}
+        taken: dict[VictimUnit, None] = {}
+
+        def count(unit: VictimUnit, sign: int) -> None:
+            budgets.update({budget: sign * pods for budget, pods in unit.budgets})
+            members.update(dict.fromkeys((unit.holder, (unit.holder, unit.leaf)), sign))
+            room.free(unit, sign)
+
+        # Where sets are tried, ever more units go between one trial and the next.
+        step, due = 1, 0
+        for number, unit in enumerate(units):
+            if room.enough and number >= due:
+                if self.tried is None or self.tried.accepts(taken):
+                    break
+                step, due = step * 2, number + step
+            before = of_holder.get(unit.holder, [])
+            if before and before[0].whole:
+                continue
+            for one in before if unit.whole else ():
+                count(one, -1)
+            if not self._may_go(unit, budgets, members):
+                for one in before if unit.whole else ():
+                    count(one, 1)
+                continue
+            for one in before if unit.whole else ():
+                del taken[one]
+            count(unit, 1)
+            of_holder[unit.holder] = [unit] if unit.whole else [*before, unit]
+            taken[unit] = None
+        enough = room.enough and (self.tried is None or self.tried.accepts(taken))
+        for unit in taken:
             room.free(unit, -1)
-        return enough and (self.tried is None or self.tried.accepts(units))
+        return list(taken) if enough else None
+
+    def _may_go(self, unit: VictimUnit, budgets: Counter[int], members: Counter[Hashable]) -> bool:
+        """Whether a unit may go besides others of which so many count."""
+        rules = self._rules
+        if not self.soft and any(budgets[one] + pods > rules.allowed[one] for one, pods in unit.budgets):
+            return False
+        limits = None if unit.whole else rules.limits[unit.holder]
+        if limits is None or limits.singly:
+            return True
+        most = limits.of_leaf.get(unit.leaf, limits.surplus)
+        return members[unit.holder] < limits.surplus and members[unit.holder, unit.leaf] < most
 
     def _needed(
         self, room: DomainRoom, units: Sequence[VictimUnit], gone: Sequence[VictimUnit]
@@ -282,23 +309,51 @@ class Clearing:
         left = sorted(taken, key=_order, reverse=True)
         for unit in taken:
             room.free(unit)
+        members: dict[int, list[VictimUnit]] = {}
+        for unit in units:
+            if not unit.whole:
+                members.setdefault(unit.holder, []).append(unit)
         blocks = self.tried is not None and self.tried.monotone
-        at, size = 0, 1
+        at, size, counted = 0, 1, 0
         while at < len(left):
             some = left[at : at + size]
             if self._exchanged(room, taken, some, ()):
                 at, size = at + size, size * 2 if blocks else 1
                 continue
-            if size == 1 and some[0].whole and some[0].gang:
+            if size == 1 and some[0].whole and some[0].holder in members and counted < MEMBER_UNITS:
+                counted += len(taken)
+                room.free(some[0], -1)
                 others = [one for one in taken if one is not some[0]]
-                members = [one for one in units if one.holder == some[0].holder and not one.whole]
-                instead = self._together([*others, *sorted(members, key=_order)])[len(others) :]
+                instead = self._instead(others, room, members[some[0].holder])
+                room.free(some[0])
                 if instead and self._exchanged(room, taken, some, instead):
                     left += reversed(instead)
             at, size = at + (size == 1), max(size // 2, 1)
         for unit in taken:
             room.free(unit, -1)
         return list(taken)
+
+    def _instead(
+        self, others: Sequence[VictimUnit], room: DomainRoom, members: Sequence[VictimUnit]
+    ) -> list[VictimUnit]:
+        """The members of a gang that are enough besides others that go; none if there are none."""
+        used = Counter[int]()
+        for unit in others:
+            used.update(dict(unit.budgets))
+        if self.tried is not None:  # As many as may go: they stay later where they are not needed.
+            gone, some = Counter[Hashable](), list[VictimUnit]()
+            for unit in sorted(members, key=_order):
+                if self._may_go(unit, used, gone):
+                    used.update(dict(unit.budgets))
+                    gone.update((unit.holder, (unit.holder, unit.leaf)))
+                    some.append(unit)
+            return some
+        allowed = [max(most - used[budget], 0) for budget, most in enumerate(self._rules.allowed)]
+        try:
+            rules = replace(self._rules, allowed=allowed, steps=MEMBER_STEPS)
+            return least_victims(room, sorted(members, key=_order), rules) or []
+        except UndecidedError as undecided:
+            return list(undecided.units or ())
 
     def _exchanged(
         self,

@@ -5,9 +5,10 @@ PodDisruptionBudget protects, then the most important ones. Gangs go as a whole,
 minimum; a node without victims of gangs that are broken comes before one with some.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from heapq import merge
-from itertools import islice, pairwise
+from heapq import heappop, heappush, merge
+from itertools import accumulate, islice, pairwise
 from math import inf, isfinite
 from typing import Final, NamedTuple
 
@@ -211,8 +212,7 @@ class _Nodes:
 
     def in_order(self) -> Iterator[NodeCandidate]:
         """Those that may be cleared, the best first."""
-        others = filter(None, map(self._searched, self._others.tolist()))
-        return merge(sorted(others, key=_key_of), self._by_rule(), key=_key_of)
+        return merge(self._searched(), self._by_rule(), key=_key_of)
 
     def reprieved(self, one: NodeCandidate) -> NodeCandidate:
         """The same without what is not needed, where the search for the cheapest took short cuts."""
@@ -282,11 +282,43 @@ class _Nodes:
         latest = -float(started[np.isfinite(started)].min(initial=inf))
         return *first, (total, cost.pods, latest if isfinite(latest) else 0.0)
 
-    def _searched(self, slot: int) -> NodeCandidate | None:
-        """A node where those go that cost the least; None where all that may go is not enough."""
-        units, shared = self._units.of(self._place(slot))
-        found = self._clearing.cheapest(self._domain_room(slot, shared), units)
-        return None if found is None else self._candidate(slot, found.units)
+    def _searched(self) -> Iterator[NodeCandidate]:
+        """The nodes where those go that cost the least, the best first; as many are searched as must be."""
+        heap: list[NodeCandidate] = []
+        for least, slot in sorted((self._least_key(slot), slot) for slot in self._others.tolist()):
+            while heap and heap[0].key[0] < least:
+                yield heappop(heap)
+            units, shared = self._units.of(self._place(slot))
+            found = self._clearing.cheapest(self._domain_room(slot, shared), units)
+            if found is not None:
+                heappush(heap, self._candidate(slot, found.units))
+        while heap:
+            yield heappop(heap)
+
+    def _least_key(self, slot: int) -> _Key:
+        """The key of a node is not less than this, whatever pods go."""
+        running, asks = self._running, self._room.kinds[0].asks
+        units, _ = self._units.of(self._place(slot))
+        highest, fewest = -inf, 0
+        needs: list[tuple[int, int]] = []
+        for row, ask in zip(asks.rows, asks.amounts, strict=True):
+            need = ask - self._room.free.item(row, slot)
+            if need > 0 and all(unit.shared for unit in units):
+                needs.append((row, need))
+                freed = sorted((unit.priority, dict(unit.shared)[slot][row]) for unit in units)
+                enough = bisect_left([*accumulate(amount for _, amount in freed)], need)
+                highest = max(highest, freed[min(enough, len(units) - 1)][0])
+        # Who is above that, or is broken for that, makes the key a higher one in any case.
+        left = [one for one in units if not (one.whole and one.gang) and one.priority <= highest]
+        for row, need in needs:
+            largest = sorted((dict(one.shared)[slot][row] for one in left), reverse=True)
+            fewest = max(fewest, bisect_left([*accumulate(largest)], need) + 1)
+        starts = sorted(running.started[[pod for one in left for pod in one.pods]].tolist())
+        # That many pods go at the least; of several priorities those of the highest count.
+        equal = starts and starts[-1] < inf and len({one.priority for one in left}) == 1
+        latest = [start for start in starts if start < inf][-max(fewest if equal else 1, 1) :][:1]
+        least = min((one.priority for one in left), default=0) + (1 << 31)
+        return 0, 0, highest, False, 0, (fewest * least, fewest, -latest[0] if latest else 0.0)
 
     def _in_turn(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
         """The units that may go, in the order in which they may stay: those first that a budget protects."""
