@@ -173,7 +173,7 @@ class Gang:
     def alike(self) -> bool:
         """Whether all that wait are equal, and no rule among pods distinguishes places."""
         waiting = [pod for pod in self.members if pod.node is None]
-        free = not any(pod.spreads or pod.near or pod.apart or pod.ports for pod in waiting)
+        free = not any(pod.spreads or pod.near or pod.apart or pod.ports or pod.zones for pod in waiting)
         return free and len({pod.kind for pod in waiting}) == 1 and bool(waiting[0].needs.get(GPU))
 
     @property
