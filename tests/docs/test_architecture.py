@@ -43,7 +43,7 @@ ENGINE_STEPS = {
 #: Modules that a gang enters inside the engine.
 ENTERED = 64
 #: And of these in `scheduling`.
-ENTERED_OF_SCHEDULING = 33
+ENTERED_OF_SCHEDULING = 32
 
 
 def section(title: str) -> str:
