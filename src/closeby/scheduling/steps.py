@@ -24,7 +24,7 @@ STEPS = 100_000
 #: in files (some 4 s). And how many steps of the decision one of them is.
 SOLVER = 2_000
 SOLVER_WITHOUT_LIMIT = 20_000
-STEPS_OF_SOLVER = 200
+STEPS_OF_SOLVER = 5
 
 
 class Steps:
