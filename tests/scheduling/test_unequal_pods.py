@@ -10,12 +10,18 @@ from msgspec.structs import replace
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.placement import engine_of
 from closeby.objects.groups import PodGroup, Strategy
-from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import (
+    HOSTNAME,
+    PodAffinity,
+    PodAffinityTerm,
+    TopologySpreadConstraint,
+    selector_of,
+)
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of
 from closeby.scheduling.reasons.facts import ShortOf
-from tests.worlds import gang, node, pods, spec, world
+from tests.worlds import GPU, fabric, gang, node, pods, spec, world
 
 TOLERANT = replace(spec(gpu=1), tolerations=(Toleration(key="k", operator="Exists"),))
 
@@ -116,3 +122,27 @@ def test_a_search_for_pods_about_pods_keeps_little_for_each() -> None:
     near = PodAffinity(required=(PodAffinityTerm("block", selector_of({"app": "u"})),))
     sizes = [replace(clusters.needs(1, 100 * i), pod_affinity=near) for i in range(3)]
     assert placed_within(8, sizes, 900) == 900
+
+
+def test_a_spread_does_not_count_pods_on_nodes_that_its_own_pods_may_not_use() -> None:
+    """One goes to an ssd node, one to an hdd node. Only rack r1 has room; they don't see each other there."""
+    even = TopologySpreadConstraint(topology_key="rack", max_skew=1, selector=selector_of({"app": "u"}))
+    nodes = [
+        node(f"{disk}{rack}", {"rack": f"r{rack}", "disk": disk}, {GPU: 2 - rack, "cpu": 8000})
+        for rack in (1, 2)
+        for disk in ("ssd", "hdd")
+    ]
+    members = [
+        pod
+        for disk in ("ssd", "hdd")
+        for pod in pods(
+            "train",
+            1,
+            replace(spec(gpu=1), topology_spread=(even,), node_selector=(("disk", disk),)),
+            prefix=disk,
+            labels={"app": "u"},
+        )
+    ]
+    drawn = world(nodes, fabric("rack", HOSTNAME), levels=("rack",))
+    drawn.run(gang(min_member=2), members=members)
+    assert drawn.where == {"ssd-0": "ssd1", "hdd-0": "hdd1"}

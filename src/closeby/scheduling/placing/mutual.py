@@ -174,14 +174,14 @@ class Mutual:
                     spreads.append((place, mask, limit, np.array(counts)))
         owners = np.repeat(np.arange(len(self._demand)), [len(of_share) for of_share in self._labelled])
         rules: dict[Hashable, Rule] = {}
-        for _, mask, limit, selected in spreads:
+        for first, mask, limit, selected in spreads:
             counted, missed = set(owners[selected].tolist()), set(owners[~selected].tolist())
-            # The last of these in a domain saw all others of them, and its own term says no less.
+            # The last of these in a domain saw all others, on the same nodes, and its own term says no less.
             alike = {
                 place
                 for place, other, own, others in spreads
                 if other.key == mask.key and own.max_skew <= limit.max_skew and _same(own, limit)
-                if np.array_equal(others, selected)
+                if np.array_equal(others, selected) and self._nodes_of(place) == self._nodes_of(first)
             }
             kinds = tuple(sorted(alike - missed))
             rules[mask.key, limit.max_skew, limit.min_domains, selected.tobytes(), kinds] = Rule(
@@ -200,6 +200,11 @@ class Mutual:
             codes = self._cluster.labels.column(apart.key).codes[slots].astype(np.int64)
             rules[apart.key, kinds] = Rule(kinds=kinds, codes=codes, counts=np.zeros(0, dtype=np.int64))
         return list(rules.values())
+
+    def _nodes_of(self, place: int) -> tuple[object, ...]:
+        """What a share asks of nodes: a spread counts pods on nodes alone that its own pods may use."""
+        spec = self._demand[place].pods[0].spec
+        return spec.node_selector, spec.required_affinity, spec.tolerations
 
     def _replay(self, placed: Counts, slots: Ints, rules: Sequence[Rule]) -> bool:
         """Place pods as planned, in an order in which the filters allow each; False where none is found."""
