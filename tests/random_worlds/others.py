@@ -43,8 +43,8 @@ class DrawnOthers:
             self._draw(f"old-{number}")
 
     def begin(self, gang: DrawnGang) -> None:
-        """Some members of the first segment run, all on one node."""
-        if Switch.BEGUN not in self.switches or len(gang.pods) < 2:
+        """Some members of the first segment run, on one node; none that would have a domain for itself."""
+        if Switch.BEGUN not in self.switches or Switch.EXCLUSIVE in self.switches or len(gang.pods) < 2:
             return
         apart = {Switch.PORTS, Switch.ANTI_AFFINITY, Switch.VOLUMES} & self.switches
         node = self.random.choice(sorted(self.free))
