@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.cluster.population import Population
-from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine

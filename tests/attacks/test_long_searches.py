@@ -15,9 +15,9 @@ from closeby.cluster.columns import Batch
 from closeby.kube.scheduler.live import STEPS
 from closeby.objects.arrays import Counts
 from closeby.objects.groups import Layer
-from closeby.objects.labels import (
-    HOSTNAME,
-    ZONE,
+from closeby.objects.labels import HOSTNAME, ZONE
+from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
+from closeby.objects.selectors import (
     LabelRequirement,
     LabelSelector,
     PodAffinity,
@@ -25,7 +25,6 @@ from closeby.objects.labels import (
     WeightedPodTerm,
     selector_of,
 )
-from closeby.objects.pods import HostPort, Pod, PortOrDisk, conflict
 from closeby.plugins.inter_pod_affinity import InterPodAffinity
 from closeby.reading.decoding.keys import TASK_AFFINITY
 from closeby.scheduling.engine import Engine

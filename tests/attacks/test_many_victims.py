@@ -5,8 +5,9 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import HOSTNAME, LabelSelector, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodDisruptionBudget
+from closeby.objects.selectors import LabelSelector, PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import BudgetChanged, GroupChanged, PodDeleted, PodUpserted, Tick
 from closeby.scheduling.extension import Undo
 from closeby.scheduling.outcomes import outcomes_of

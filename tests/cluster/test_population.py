@@ -6,16 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.cluster.columns import Cluster
-from closeby.objects.labels import (
-    HOSTNAME,
-    ZONE,
+from closeby.objects.labels import HOSTNAME, ZONE
+from closeby.objects.pods import Pod
+from closeby.objects.selectors import (
     LabelRequirement,
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
     WeightedPodTerm,
 )
-from closeby.objects.pods import Pod
 from tests.worlds import node, pods, spec
 
 SELECTOR = LabelSelector((LabelRequirement("app", "In", ("new",)),))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeby.cluster.population import SelectorIndex, required_labels
-from closeby.objects.labels import LabelRequirement, LabelSelector, matches, selector_of
+from closeby.objects.selectors import LabelRequirement, LabelSelector, matches, selector_of
 
 KEYS, VALUES = st.sampled_from("abc"), st.sampled_from("xyz")
 REQUIREMENTS = st.builds(

@@ -12,10 +12,10 @@ from closeby.kube.state.decoding import Decoded, Decoder
 from closeby.kube.watch.changes import Upserted, read_event, read_page, upserted
 from closeby.kube.watch.resources import NODES, PODS, WATCHED, Resource
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import PodOwner
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.selectors import PodOwner
 from closeby.objects.workloads import Workload
 from closeby.reading.decoding.documents import Document
 from closeby.reading.decoding.reading import DocumentReading

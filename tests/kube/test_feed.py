@@ -19,7 +19,7 @@ from closeby.kube.watch.resources import (
     Resource,
 )
 from closeby.objects.groups import WORKLOAD
-from closeby.objects.labels import Namespace, PodOwner, selector_of
+from closeby.objects.selectors import Namespace, PodOwner, selector_of
 from closeby.objects.topologies import tier_level
 from closeby.objects.volumes import CSINode, PersistentVolumeClaim
 from closeby.plugins.registry import profile_for

@@ -13,8 +13,6 @@ from closeby.objects.bounds import MESSAGE
 from closeby.objects.reasons import Problem
 
 ROOT = Path(closeby.__file__).parent
-#: What interrupts a decision is not an error, and must pass every ``except Exception``.
-CONTROL_FLOW = {"Outdated"}
 #: Ends the process where arguments are wrong; `closeby --help` would wait for the module of the others.
 BEFORE_ALL_ELSE = {"Misused"}
 
@@ -40,7 +38,7 @@ def test_every_exception_is_a_child_of_the_root() -> None:
     found = exceptions()
     assert {"ConfigurationError", "WireError", "Unusable"} <= found.keys()
     strangers = {name for name, kind in found.items() if not issubclass(kind, ClosebyError)}
-    assert strangers - CONTROL_FLOW - BEFORE_ALL_ELSE == set()
+    assert strangers - BEFORE_ALL_ELSE == set()
 
 
 def test_what_is_written_wrongly_is_still_a_value_error() -> None:

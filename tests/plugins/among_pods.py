@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from closeby.cluster.columns import Batch, Cluster
-from closeby.objects.labels import (
-    HOSTNAME,
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.nodes import Node, Taint, tolerated
+from closeby.objects.pods import Pod, PodSpec, Toleration
+from closeby.objects.selectors import (
     LabelRequirement,
     LabelSelector,
     PodAffinity,
@@ -20,8 +22,6 @@ from closeby.objects.labels import (
     TopologySpreadConstraint,
     WeightedPodTerm,
 )
-from closeby.objects.nodes import Node, Taint, tolerated
-from closeby.objects.pods import Pod, PodSpec, Toleration
 from tests.plugins.asking import handle_of, place
 
 Placed = Sequence[tuple[Pod, Node]]

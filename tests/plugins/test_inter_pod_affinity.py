@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 
-from closeby.objects.labels import (
-    HOSTNAME,
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.reasons import Reason
+from closeby.objects.selectors import (
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
     WeightedPodTerm,
     selector_of,
 )
-from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PodSpec
-from closeby.objects.reasons import Reason
 from closeby.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArguments
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from tests.plugins.among_pods import (

@@ -3,10 +3,11 @@ import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
-from closeby.objects.labels import HOSTNAME, LabelSelector, PodOwner, TopologySpreadConstraint, selector_of
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
+from closeby.objects.selectors import LabelSelector, PodOwner, TopologySpreadConstraint, selector_of
 from closeby.plugins.node_affinity import NodeAffinity
 from closeby.plugins.pod_topology_spread import (
     DefaultConstraint,

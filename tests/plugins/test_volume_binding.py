@@ -5,10 +5,11 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import HOSTNAME, ZONE, selector_of
+from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.nodes import Node
 from closeby.objects.pods import ClaimName, NodeSelectorTerm, Pod, PodClaim, PodSpec
 from closeby.objects.reasons import Reason
+from closeby.objects.selectors import selector_of
 from closeby.objects.volumes import (
     CSIDriver,
     CSINode,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import selector_of
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodDisruptionBudget
+from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged
 from closeby.scheduling.outcomes import EvictionCost, Preemption
 from closeby.scheduling.preemption.rule import Preemptible

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import selector_of
 from closeby.objects.pods import PodDisruptionBudget
 from closeby.objects.quantities import utc
+from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import (
     BudgetChanged,
     EvictionsRestored,

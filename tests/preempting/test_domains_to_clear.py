@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import Exclusive, Layer, Remainder
-from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import PodDisruptionBudget, PriorityClass
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import (
     BudgetChanged,
     GroupChanged,

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.nodes import Node, Taint
 from closeby.objects.pods import HostPort, InlineDisk
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.outcomes import EvictionCost
 from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, RESTART, Site

@@ -2,7 +2,8 @@
 
 import pytest
 
-from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from tests.preempting.site import Site, names
 from tests.worlds import GPU, node
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ortools.sat.python import cp_model
 
 from closeby.objects.groups import Layer
-from closeby.objects.labels import selector_of
 from closeby.objects.pods import Pod, PodDisruptionBudget
+from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged, GroupChanged, PodUpserted
 from tests.preempting.site import NOW, RESTART, Site, names, ways
 from tests.worlds import GPU, gang, node, pods, spec

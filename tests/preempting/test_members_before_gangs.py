@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import HostPort, Pod
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import GroupChanged, PodUpserted
 from tests.preempting.site import NOW, SEMI_PREEMPTIBLE, Site, names, ways
 from tests.worlds import GPU, gang, node, pods, spec

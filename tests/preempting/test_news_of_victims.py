@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import selector_of
 from closeby.objects.pods import PodDisruptionBudget, PriorityClass, ProtectionRequest
+from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import (
     BudgetChanged,
     BudgetDeleted,

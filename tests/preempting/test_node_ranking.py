@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import selector_of
 from closeby.objects.pods import Pod, PodDisruptionBudget
+from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged, GroupChanged, PodUpserted
 from closeby.scheduling.outcomes import EvictionCost
 from closeby.scheduling.preemption.rule import Preemptible

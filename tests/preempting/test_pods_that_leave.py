@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, selector_of
 from closeby.scheduling.events import PodDeleted, PodUpserted
 from tests.preempting.site import Site, names
 from tests.worlds import GPU, node

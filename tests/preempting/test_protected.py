@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from closeby.objects.labels import selector_of
 from closeby.objects.pods import PodDisruptionBudget, ProtectionRequest
+from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged, EvictionsRestored
 from closeby.scheduling.outcomes import DomainCost, Eviction
 from closeby.scheduling.preemption.protected import NAMED

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import selector_of
 from closeby.objects.nodes import NodeImage, Taint
 from closeby.objects.pods import PodDisruptionBudget
+from closeby.objects.selectors import selector_of
 from closeby.scheduling.events import BudgetChanged, NodeUpserted, PodDeleted, PodUpserted
 from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, Site, names

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import selector_of
 from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass, ProtectionRequest
+from closeby.objects.selectors import selector_of
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine

@@ -1,7 +1,7 @@
 """An item that lost its plan, or whose victims may be tried once more, is tried again by itself."""
 
-from closeby.objects.labels import LabelRequirement, LabelSelector, TopologySpreadConstraint
 from closeby.objects.pods import Pod
+from closeby.objects.selectors import LabelRequirement, LabelSelector, TopologySpreadConstraint
 from closeby.scheduling.events import PodDeleted, PreemptionGivenUp
 from closeby.scheduling.preemption.rule import Preemptible
 from tests.preempting.site import NOW, Site, names

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import LabelRequirement, LabelSelector, matches, selector_of
 from closeby.objects.pods import Pod, PodDisruptionBudget, PodSpec
 from closeby.objects.reasons import Reason
+from closeby.objects.selectors import LabelRequirement, LabelSelector, matches, selector_of
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted
 from closeby.scheduling.intake.budgets import NONE, SEVERAL, Budgets
 from tests.reading.manifest_text import read, read_good

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from closeby.objects.labels import (
-    NAMESPACE_NAME,
+from closeby.objects.labels import NAMESPACE_NAME
+from closeby.objects.selectors import (
     LabelRequirement,
     LabelSelector,
     Namespace,

@@ -83,7 +83,8 @@ TOO_MANY += [420, 203, 140, 364, 392, 294, 252, 182, 231, 315, 280, 371, 343, 32
 @pytest.fixture
 def no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that proves in a moment that pods don't fit is not begun."""
-    monkeypatch.setattr("closeby.scheduling.steps.SOLVER", 0)
+    for limit in ("SOLVER", "SOLVER_WITHOUT_LIMIT"):
+        monkeypatch.setattr(f"closeby.scheduling.steps.{limit}", 0)
 
 
 def members_of(sizes: list[int]) -> list[Pod]:

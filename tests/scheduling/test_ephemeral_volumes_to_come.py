@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import HOSTNAME, LabelRequirement, LabelSelector
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import ClaimName, ClaimRequest, Pod, PodClaim
 from closeby.objects.reasons import Reason
+from closeby.objects.selectors import LabelRequirement, LabelSelector
 from closeby.objects.volumes import (
     CSIDriver,
     CSINode,

@@ -6,15 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import (
-    Namespace,
-    PodAffinity,
-    PodAffinityTerm,
-    PodOwner,
-    selector_of,
-)
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.selectors import Namespace, PodAffinity, PodAffinityTerm, PodOwner, selector_of
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration, PluginEntry
 from closeby.scheduling.engine import Engine

@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import HOSTNAME, Namespace, PodAffinity, PodAffinityTerm, selector_of
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.objects.selectors import Namespace, PodAffinity, PodAffinityTerm, selector_of
 from closeby.objects.volumes import CSINode, NodeDriver, StorageObject, VolumeAttachment
 from closeby.scheduling.events import Event, PodUpserted, SelectionChanged, StorageChanged, Tick
 from closeby.scheduling.outcomes import outcomes_of

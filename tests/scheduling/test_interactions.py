@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from closeby.objects.labels import (
+from closeby.objects.pods import Pod
+from closeby.objects.selectors import (
     LabelRequirement,
     LabelSelector,
     PodAffinity,
@@ -17,7 +18,6 @@ from closeby.objects.labels import (
     TopologySpreadConstraint,
     matches,
 )
-from closeby.objects.pods import Pod
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.interactions import Interactions
 from closeby.scheduling.judging.pod_classes import Share, masks_of

@@ -7,14 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import Layer, LayerMode, PodGroup, Remainder
-from closeby.objects.labels import (
-    PodAffinity,
-    PodAffinityTerm,
-    TopologySpreadConstraint,
-    selector_of,
-)
 from closeby.objects.pods import Pod
 from closeby.objects.reasons import Reason
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, TopologySpreadConstraint, selector_of
 from closeby.scheduling.events import PodDeleted
 from tests.worlds import World, gang, pods, spec, world
 

@@ -11,9 +11,10 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from closeby.objects.labels import (
-    HOSTNAME,
-    ZONE,
+from closeby.objects.labels import HOSTNAME, ZONE
+from closeby.objects.nodes import Node, Taint
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.selectors import (
     Namespace,
     PodAffinity,
     PodAffinityTerm,
@@ -21,8 +22,6 @@ from closeby.objects.labels import (
     TopologySpreadConstraint,
     selector_of,
 )
-from closeby.objects.nodes import Node, Taint
-from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.volumes import (
     CSIDriver,
     CSINode,

@@ -7,7 +7,10 @@ from msgspec.structs import replace
 
 from closeby.cluster.terms import MOST_VIEWS
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import (
+from closeby.objects.nodes import Node
+from closeby.objects.pods import NodeSelectorTerm, Pod, PodSpec, Requirement
+from closeby.objects.reasons import Reason
+from closeby.objects.selectors import (
     Namespace,
     PodAffinity,
     PodAffinityTerm,
@@ -15,9 +18,6 @@ from closeby.objects.labels import (
     TopologySpreadConstraint,
     selector_of,
 )
-from closeby.objects.nodes import Node
-from closeby.objects.pods import NodeSelectorTerm, Pod, PodSpec, Requirement
-from closeby.objects.reasons import Reason
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine

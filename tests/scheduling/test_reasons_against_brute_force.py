@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import Layer, PodGroup
-from closeby.objects.labels import HOSTNAME, LabelRequirement, LabelSelector, PodAffinity, PodAffinityTerm
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason
+from closeby.objects.selectors import LabelRequirement, LabelSelector, PodAffinity, PodAffinityTerm
 from tests.worlds import GPU, World, fabric, gang, node, pods, subgroup, world
 
 APART = PodAffinity(

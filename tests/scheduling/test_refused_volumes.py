@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.cluster.volumes_by_class import VolumeFailure
-from closeby.objects.labels import ZONE, LabelRequirement, LabelSelector
+from closeby.objects.labels import ZONE
 from closeby.objects.reasons import Reason
+from closeby.objects.selectors import LabelRequirement, LabelSelector
 from closeby.objects.volumes import (
     CSIDriver,
     CSINode,

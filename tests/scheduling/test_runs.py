@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import (
-    HOSTNAME,
-    ZONE,
+from closeby.objects.labels import HOSTNAME, ZONE
+from closeby.objects.nodes import Node, Taint
+from closeby.objects.pods import NodeSelectorTerm, Pod, PodSpec, PreferredTerm, Requirement
+from closeby.objects.selectors import (
     LabelRequirement,
     LabelSelector,
     PodAffinity,
@@ -17,8 +18,6 @@ from closeby.objects.labels import (
     TopologySpreadConstraint,
     WeightedPodTerm,
 )
-from closeby.objects.nodes import Node, Taint
-from closeby.objects.pods import NodeSelectorTerm, Pod, PodSpec, PreferredTerm, Requirement
 from closeby.plugins.configurations import NAMED
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine

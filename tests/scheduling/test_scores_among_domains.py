@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from closeby.objects.groups import Arrangement, Layer, Remainder, Strategy
-from closeby.objects.labels import (
-    HOSTNAME,
+from closeby.objects.labels import HOSTNAME
+from closeby.objects.nodes import PREFER_NO_SCHEDULE, Node, Taint
+from closeby.objects.pods import NodeSelectorTerm, PodSpec, PreferredTerm, Requirement
+from closeby.objects.selectors import (
     LabelRequirement,
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
     WeightedPodTerm,
 )
-from closeby.objects.nodes import PREFER_NO_SCHEDULE, Node, Taint
-from closeby.objects.pods import NodeSelectorTerm, PodSpec, PreferredTerm, Requirement
 from closeby.plugins.configurations import DEFAULT, KUBE_SCHEDULER, NAMED
 from closeby.plugins.registry import profile_for
 from closeby.scheduling.engine import Engine

@@ -10,14 +10,9 @@ from msgspec.structs import replace
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.placement import engine_of
 from closeby.objects.groups import PodGroup, Strategy
-from closeby.objects.labels import (
-    HOSTNAME,
-    PodAffinity,
-    PodAffinityTerm,
-    TopologySpreadConstraint,
-    selector_of,
-)
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec, Toleration
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm, TopologySpreadConstraint, selector_of
 from closeby.scheduling.events import GroupChanged, PodUpserted, Tick
 from closeby.scheduling.outcomes import bindings_of
 from closeby.scheduling.reasons.facts import ShortOf

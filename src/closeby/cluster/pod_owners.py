@@ -6,8 +6,8 @@ The rules are upstream's (``pkg/scheduler/framework/plugins/helper/spread.go``, 
 from collections.abc import Mapping
 from typing import Final
 
-from closeby.objects.labels import LabelRequirement, LabelSelector, PodOwner
 from closeby.objects.pods import Pod
+from closeby.objects.selectors import LabelRequirement, LabelSelector, PodOwner
 
 #: Workloads whose own selector counts for the pods that they own.
 _SELECTING: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "Deployment"})

@@ -26,15 +26,9 @@ from closeby.cluster.terms import (
 )
 from closeby.cluster.weights import ScoredTerms, TermWeights
 from closeby.objects.arrays import Ints
-from closeby.objects.labels import (
-    NAMESPACE_NAME,
-    LabelSelector,
-    Namespace,
-    PodAffinity,
-    PodAffinityTerm,
-    PodOwner,
-)
+from closeby.objects.labels import NAMESPACE_NAME
 from closeby.objects.pods import Pod, PodSpec, all_alike
+from closeby.objects.selectors import LabelSelector, Namespace, PodAffinity, PodAffinityTerm, PodOwner
 from closeby.topology.labels import LabelTable
 
 #: Classes and selectors beyond what is in use, until all is counted again.

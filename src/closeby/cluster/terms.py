@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 
 from closeby.objects.arrays import Bools, Counts, Ints
-from closeby.objects.labels import LabelRequirement, LabelSelector, PodAffinityTerm
+from closeby.objects.selectors import LabelRequirement, LabelSelector, PodAffinityTerm
 from closeby.topology.labels import LabelTable
 
 #: Slot -> how many pods.

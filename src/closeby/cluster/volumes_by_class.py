@@ -12,8 +12,8 @@ from closeby.cluster.claims import RefusedNode
 from closeby.cluster.selecting import NodeReach, NodesByName
 from closeby.cluster.storage import Storage
 from closeby.objects.arrays import Bools, Counts, Ints
-from closeby.objects.labels import LabelSelector
 from closeby.objects.pods import ClaimRequest, NodeSelectorTerm, Requirement
+from closeby.objects.selectors import LabelSelector
 from closeby.objects.volumes import (
     CSIDriver,
     CSIStorageCapacity,

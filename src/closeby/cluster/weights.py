@@ -17,7 +17,7 @@ import numpy as np
 
 from closeby.cluster.terms import LabelClass, PerSlot, PlacedChanges, TermMatcher
 from closeby.objects.arrays import Bools, Counts, Floats, Ints
-from closeby.objects.labels import PodAffinity, PodAffinityTerm
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm
 from closeby.topology.labels import LabelTable
 
 #: Sums of domains, and weights, that are kept, in all together.

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from closeby.objects.labels import Named
 from closeby.objects.reasons import Condition
+from closeby.objects.selectors import Named
 
 #: Pod labels that name the AppGroup, and the workload in it.
 APP_GROUP_LABEL: Final = "appgroup.diktyo.x-k8s.io"

@@ -11,9 +11,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.labels import Named
 from closeby.objects.pods import Pod, ProtectionRequest
 from closeby.objects.reasons import Condition
+from closeby.objects.selectors import Named
 
 #: Annotation of the pods of a Workload: its uid. The admission check has Kueue write it into their template.
 WORKLOAD: Final = "closeby.dev/workload"

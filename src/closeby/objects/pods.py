@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from closeby.objects.labels import LabelSelector, Named, PodAffinity, TopologySpreadConstraint
+from closeby.objects.selectors import LabelSelector, Named, PodAffinity, TopologySpreadConstraint
 
 #: The scheduler of a pod without ``spec.schedulerName``.
 DEFAULT_SCHEDULER: Final = "default-scheduler"

@@ -5,10 +5,10 @@ from typing import Final
 from msgspec import Struct
 
 from closeby.objects.bounds import whole_number
-from closeby.objects.labels import LabelSelector
 from closeby.objects.nodes import Taint
 from closeby.objects.pods import Toleration
 from closeby.objects.reasons import Condition
+from closeby.objects.selectors import LabelSelector
 
 
 class TopologyLevel(Struct, frozen=True):

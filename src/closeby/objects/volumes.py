@@ -6,8 +6,8 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from closeby.objects.labels import LabelSelector, Named
 from closeby.objects.pods import FILESYSTEM, ClaimRequest, NodeSelectorTerm
+from closeby.objects.selectors import LabelSelector, Named
 
 READ_WRITE_ONCE: Final = "ReadWriteOnce"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"

@@ -9,8 +9,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from closeby.objects.groups import Layer, PodGroup, SizeField
-from closeby.objects.labels import TASK_SPEC, LabelSelector, Named
+from closeby.objects.labels import TASK_SPEC
 from closeby.objects.pods import Pod
+from closeby.objects.selectors import LabelSelector, Named
 
 #: Kind -> path of its pod template. Volcano's Job shares its kind with Kubernetes' own.
 _TEMPLATES: Final = {

@@ -15,9 +15,10 @@ from closeby.cluster.columns import Cluster
 from closeby.cluster.population import Population
 from closeby.cluster.terms import LabelClass, Tally, TermCounts
 from closeby.objects.arrays import Bools, Counts, Scores
-from closeby.objects.labels import HOSTNAME, PodAffinity, PodAffinityTerm
+from closeby.objects.labels import HOSTNAME
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
+from closeby.objects.selectors import PodAffinity, PodAffinityTerm
 from closeby.scheduling.by_domain import CountedPods, DomainFilter, DomainLimit, DomainMask
 from closeby.scheduling.extension import Handle, NormalizeScore, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes

@@ -14,10 +14,11 @@ from closeby.cluster.pod_owners import selecting_owner
 from closeby.cluster.population import Population
 from closeby.cluster.terms import LabelClass, TermCounts
 from closeby.objects.arrays import Bools, Counts, Scores
-from closeby.objects.labels import HOSTNAME, ZONE, PodAffinityTerm, TopologySpreadConstraint
+from closeby.objects.labels import HOSTNAME, ZONE
 from closeby.objects.nodes import NO_EXECUTE, NO_SCHEDULE, Node, Taint, tolerated
 from closeby.objects.pods import Pod, PodSpec
 from closeby.objects.reasons import Reason, Rejection
+from closeby.objects.selectors import PodAffinityTerm, TopologySpreadConstraint
 from closeby.objects.words import plural
 from closeby.scheduling.by_domain import CountedPods, DomainFilter, DomainLimit, DomainMask
 from closeby.scheduling.extension import Handle, NormalizeScore, Scope

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.groups import GangTemplates, PodGroup
-from closeby.objects.labels import Namespace, PodOwner
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass, ResourceClaim, RuntimeClass
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, HyperNode, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.volumes import StorageObject
 from closeby.objects.workloads import TrainingRuntime, TrainJob, Workload

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from closeby.cluster.columns import Cluster
 from closeby.objects.arrays import Bools, Counts
-from closeby.objects.labels import PodAffinityTerm
 from closeby.objects.pods import Pod
+from closeby.objects.selectors import PodAffinityTerm
 from closeby.scheduling.extension import Filter, Scope
 from closeby.scheduling.plugin_view import CycleState, Nodes
 from closeby.topology.labels import LabelColumn

@@ -6,7 +6,7 @@ Each change makes doubtful what it may concern: decisions that are being carried
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from closeby.objects.labels import PodOwner
+from closeby.objects.selectors import PodOwner
 from closeby.scheduling.events import (
     AppGroupChanged,
     AppGroupDeleted,

@@ -8,10 +8,10 @@ from closeby.applications.networks import NetworkScope
 from closeby.cluster.volumes_by_class import VolumeFailure
 from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import Namespace, PodOwner
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass
 from closeby.objects.reasons import ReasonToken
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.objects.volumes import StorageObject
 from closeby.scheduling.outcomes import Eviction, Preemption

@@ -8,11 +8,11 @@ from msgspec import Struct
 from closeby.cluster.claim_needs import claim_made
 from closeby.objects.bounds import quoted, shown, some
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import PodOwner
 from closeby.objects.nodes import Node
 from closeby.objects.pods import SYSTEM_CLASSES, Pod, PriorityClass
 from closeby.objects.quantities import format_amount
 from closeby.objects.reasons import Condition, Reason, invalid
+from closeby.objects.selectors import PodOwner
 from closeby.objects.topologies import TopologyLevel
 from closeby.objects.volumes import (
     PersistentVolumeClaim,

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from closeby.applications.registry import Edge
 from closeby.objects.applications import AppGroup
 from closeby.objects.groups import PodGroup, SizeField, SubGroup
-from closeby.objects.labels import matches
 from closeby.objects.nodes import Node, Taint, keeps_off
 from closeby.objects.pods import Pod, PodSpec, Toleration
 from closeby.objects.quantities import format_amount
+from closeby.objects.selectors import matches
 from closeby.objects.words import joined, names_text, natural_key
 from closeby.plugins.node_unschedulable import CORDON
 from closeby.reading.dialects.kai import BATCH_MIN_MEMBER

@@ -34,10 +34,10 @@ from closeby.kube.watch.resources import (
 )
 from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import Namespace, PodOwner
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass, ResourceClaim
 from closeby.objects.reasons import Condition, Reason
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import HYPERNODES, HyperNode, Topology
 from closeby.objects.volumes import StorageObject
 from closeby.reading.dialects.grouping import held_for_the_grouper, undecided

@@ -33,11 +33,11 @@ from closeby.kube.watch.resources import (
 from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.bounds import some
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import Namespace, PodOwner
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass, gang_key
 from closeby.objects.process import collector_paused
 from closeby.objects.reasons import Condition, Problem
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import Topology
 from closeby.objects.volumes import StorageObject
 from closeby.reading.decoding.keys import PLACED_ON, PLACEMENT_GATE, POD_GROUPER

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from closeby.lab.benchmarks import clusters
 from closeby.lab.benchmarks.figures import Figure, TimedSample, quiet_collector, summary, timed
 from closeby.objects.groups import PodGroup
-from closeby.objects.labels import (
-    HOSTNAME,
-    ZONE,
+from closeby.objects.labels import HOSTNAME, ZONE
+from closeby.objects.nodes import Node
+from closeby.objects.pods import Pod, PodSpec
+from closeby.objects.selectors import (
     LabelRequirement,
     LabelSelector,
     PodAffinity,
@@ -18,8 +19,6 @@ from closeby.objects.labels import (
     TopologySpreadConstraint,
     WeightedPodTerm,
 )
-from closeby.objects.nodes import Node
-from closeby.objects.pods import Pod, PodSpec
 from closeby.plugins.registry import profile_for
 from closeby.reading.configuration import Configuration
 from closeby.scheduling.engine import Engine

@@ -5,9 +5,9 @@ from typing import Final
 
 from closeby.errors import FieldError, QuantityError
 from closeby.objects.bounds import quoted
-from closeby.objects.labels import LabelSelector
 from closeby.objects.pods import FILESYSTEM, ClaimName, ClaimRequest, PodClaim
 from closeby.objects.quantities import LARGEST_AMOUNT, QuantityText, amount
+from closeby.objects.selectors import LabelSelector
 from closeby.reading.decoding.errors import Path
 from closeby.reading.decoding.selectors import LabelSelectorWire, Refusal, label_selector
 from closeby.reading.decoding.wire import ObjectWire, Quantities, Wire

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from closeby.objects.applications import AppGroup, NetworkTopology
 from closeby.objects.groups import GangTemplates, PodGroup
-from closeby.objects.labels import Namespace, PodOwner
 from closeby.objects.nodes import Node
 from closeby.objects.pods import Pod, PodDisruptionBudget, PriorityClass, ResourceClaim
 from closeby.objects.reasons import Condition, Problem
+from closeby.objects.selectors import Namespace, PodOwner
 from closeby.objects.topologies import ClusterQueue, LocalQueue, ResourceFlavor, Topology
 from closeby.objects.volumes import StorageObject
 from closeby.objects.workloads import Workload

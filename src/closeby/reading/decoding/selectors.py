@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import field
 
 from closeby.objects.bounds import quoted
-from closeby.objects.labels import (
+from closeby.objects.selectors import (
     LabelRequirement,
     LabelSelector,
     PodAffinity,

@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from closeby.errors import FieldError
-from closeby.objects.labels import NAMESPACE_NAME, LabelSelector, Namespace, PodOwner
+from closeby.objects.labels import NAMESPACE_NAME
+from closeby.objects.selectors import LabelSelector, Namespace, PodOwner
 from closeby.objects.workloads import PodSet, Workload
 from closeby.reading.decoding.claims import ClaimWire, selector_of, templates_of
 from closeby.reading.decoding.documents import Document

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from closeby.cluster.population import Label, SelectorIndex
-from closeby.objects.labels import LabelSelector
 from closeby.objects.pods import Pod, PodDisruptionBudget
+from closeby.objects.selectors import LabelSelector
 from closeby.scheduling.events import BudgetChanged, BudgetDeleted
 
 #: Budget of a pod that none covers, and of one that several cover: the API evicts no such pod.

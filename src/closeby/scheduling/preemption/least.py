@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from closeby.errors import ClosebyError
 from closeby.objects.arrays import Ints
 from closeby.scheduling.outcomes import EvictionCost
 from closeby.scheduling.preemption.room import DomainRoom, FreedAmounts
@@ -59,7 +60,7 @@ class VictimRules(Struct, kw_only=True, eq=False):
     steps: int = STEPS
 
 
-class UndecidedError(Exception):
+class UndecidedError(ClosebyError):
     """The steps did not last; ``units`` are enough, where any are known."""
 
     def __init__(self, units: Sequence[VictimUnit] | None) -> None:
