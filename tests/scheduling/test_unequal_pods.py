@@ -141,3 +141,12 @@ def test_a_spread_does_not_count_pods_on_nodes_that_its_own_pods_may_not_use() -
     drawn = world(nodes, fabric("rack", HOSTNAME), levels=("rack",))
     drawn.run(gang(min_member=2), members=members)
     assert drawn.where == {"ssd-0": "ssd1", "hdd-0": "hdd1"}
+
+
+def test_members_that_come_later_use_few_racks_besides_that_of_the_others() -> None:
+    """One runs in r3, which takes one more. The others fit tightly into r2 and r4, and both into r1."""
+    drawn = world("b r1 : a1=3 a2=3\nb r2 : b1=2\nb r3 : c1=2\nb r4 : d1=2")
+    running = pods("train", 1, spec(gpu=1), prefix="first", on="c1")
+    later = [*pods("train", 2, spec(gpu=2), prefix="x"), *pods("train", 1, spec(gpu=1), prefix="y")]
+    drawn.run(gang(min_member=4), members=[*running, *later])
+    assert drawn.used(by="rack") == {"r3": 1, "r1": 2}

@@ -21,7 +21,7 @@ from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.sums import Sums
 from closeby.scheduling.solving.program import Verdict
 from closeby.scheduling.steps import Budget
-from closeby.topology.tree import Tree
+from closeby.topology.tree import Domain, Tree
 
 #: Domains of a level that are tried in a row where the first ones do not hold the pods.
 TRIED: Final = 8
@@ -71,7 +71,7 @@ class UnequalFill:
             if fit.placed is None:
                 return fit.verdict
             placed = fit.placed
-        elif candidate is None or candidate.outward_from is None:
+        else:
             nodes = self._fewest_domains(nodes, candidate)
             closer = self._best_fit(nodes, first)
             if closer is None:
@@ -106,32 +106,40 @@ class UnequalFill:
         start = self._domain.level + 1
         if candidate is not None and candidate.fill_level is not None:
             start = max(start, candidate.fill_level)
-        levels = range(start, self._tree.node_level + 1)
+        near = None if candidate is None else candidate.outward_from
+        # Where members are, nodes are taken by how near they are, however many these are.
+        levels = range(start, self._tree.node_level + (near is None))
         found: list[tuple[list[int], Ints]] = []
         # A larger domain may save nodes: of few pods it is seen whether it does.
         for tight in (True, False) if self._few else (True,):
             inside = nodes
             for level in levels:
-                inside = self._fewest(level, inside, tight=tight)
+                inside = self._fewest(level, inside, near, tight=tight)
             positions = self._positions[inside]
             found.append(([len(np.unique(self._tree.owners(positions, level))) for level in levels], inside))
         return min(found, key=itemgetter(0))[1]
 
-    def _fewest(self, level: int, nodes: Ints, *, tight: bool) -> Ints:
-        """The nodes of the fewest domains of a level; all of ``nodes`` hold the pods."""
+    def _fewest(self, level: int, nodes: Ints, near: Domain | None, *, tight: bool) -> Ints:
+        """The nodes of the fewest domains of a level, besides the one where members are; ``nodes`` hold."""
         domains, which = np.unique(self._tree.owners(self._positions[nodes], level), return_inverse=True)
         if len(domains) == 1:
             return nodes
+        used = np.zeros(0, dtype=np.intp)
+        if near is not None and level <= near.level:
+            used = np.flatnonzero(domains == self._tree.ancestor(near, level).index)
         parts = self._parts(nodes, which, len(domains))
         times = parts.min(axis=0)
-        single = np.flatnonzero(times >= 1.0 - _ROUNDING)
+        together = (parts + parts[:, used].sum(axis=1, keepdims=True)).min(axis=0)
+        together[used] = times[used]
+        single = np.flatnonzero(together >= 1.0 - _ROUNDING)
         if level < self._tree.node_level:
             single = single[self._tree.labelled[level][domains[single]]]
-        for one in self._by_score(level, domains, single, times)[:TRIED].tolist():
-            inside: Ints = nodes[which == one]
+        ordered = self._by_score(level, domains, single, times)
+        for one in [*used[together[used] >= 1.0 - _ROUNDING], *ordered[:TRIED].tolist()]:
+            inside: Ints = nodes[np.isin(which, [*used, one])]
             if self._holds(inside):
                 return inside
-        return self._several(nodes, which, parts, tight=tight)
+        return self._several(nodes, which, parts, used, tight=tight)
 
     def _by_score(self, level: int, domains: Ints, single: Ints, times: Floats) -> Ints:
         scores = self._means(level, domains[single]) if len(single) > 1 else None
@@ -139,17 +147,22 @@ class UnequalFill:
         ordered: Ints = single[np.lexsort(keys)]
         return ordered
 
-    def _several(self, nodes: Ints, which: Ints, parts: Floats, *, tight: bool) -> Ints:
-        """The largest domains, as few as hold the pods; with ``tight`` the last one as small as it may be."""
+    def _several(self, nodes: Ints, which: Ints, parts: Floats, used: Ints, *, tight: bool) -> Ints:
+        """The largest domains, as few as hold the pods; with ``tight`` the last one as small as it may be.
+
+        ``used`` are there in any case.
+        """
         order = np.argsort(-parts.min(axis=0), kind="stable")
+        order = order[~np.isin(order, used)]
+        there = parts[:, used].sum(axis=1)
 
         def enough(domains: Ints) -> bool:
-            return bool((parts[:, domains].sum(axis=1) >= 1.0 - _ROUNDING).all())
+            return bool((there + parts[:, domains].sum(axis=1) >= 1.0 - _ROUNDING).all())
 
         def hold(domains: Ints) -> bool:
-            return self._holds(nodes[np.isin(which, domains)])
+            return self._holds(nodes[np.isin(which, np.append(used, domains))])
 
-        until = np.cumsum(parts[:, order], axis=1).min(axis=0)
+        until = (there[:, None] + np.cumsum(parts[:, order], axis=1)).min(axis=0)
         high, step = min(int(np.searchsorted(until, 1.0 - _ROUNDING)) + 1, len(order)), 1
         tried = TRIED if self._few else 1
         if self._few:
@@ -172,7 +185,7 @@ class UnequalFill:
             fewer = chosen[chosen != one]
             if enough(fewer) and hold(fewer):
                 chosen = fewer
-        return nodes[np.isin(which, chosen)]
+        return nodes[np.isin(which, np.append(used, chosen))]
 
     def _parts(self, nodes: Ints, which: Ints, count: int) -> Floats:
         """Which part of what all pods ask for each of some domains has, of each resource; (R, count)."""
