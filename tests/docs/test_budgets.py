@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "closeby"
 #: Lines outside of the laboratory.
-LINES = 101_400
+LINES = 101_200
 #: Modules without ``__init__.py``.
-MODULES = 560
+MODULES = 557
 #: Modules that exactly one other module imports: files that were cut out of files.
 IMPORTED_ONCE = 165
 #: Modules that ``closeby simulate`` of the tour loads.
