@@ -233,8 +233,6 @@ class Filler:
         ]
         domain = inside.domain_in(tree)
         room = {id(share): one.inside(domain) for share, one in zip(demand, counts, strict=True)}
-        if any(room[id(share)] < len(share.pods) for share in demand):
-            return False
         hardest_first = sorted(demand, key=lambda share: room[id(share)] / len(share.pods))
         mark = self._statement.checkpoint()
         if strategy is Strategy.SPREAD:
@@ -246,9 +244,8 @@ class Filler:
             statement=self._statement,
             sums=self.sums,
             demand=demand,
-            inside=inside,
-            tree=tree,
-            capacity=self._cluster.capacity,
+            counts=counts,
+            domain=domain,
         )
         verdict = fill.place(candidate, budget)
         if verdict is Verdict.FEASIBLE:

@@ -18,7 +18,7 @@ from closeby.objects.arrays import Bools, Counts, Ints
 from closeby.objects.groups import Strategy
 from closeby.objects.pods import Pod
 from closeby.scheduling.by_domain import DomainLimit, DomainMask
-from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_counts, scoped_fits
+from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_fits
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.interactions import Apart
@@ -119,15 +119,9 @@ class Mutual:
 
     def decide(self, inside: NodeSet, sums: Sums, budget: Budget) -> Fit:
         """Whether the pods fit, as amounts and their own terms say; an order is not looked for."""
-        domain, capacity = inside.domain_in(self._tree), self._cluster.capacity
-        slots = self._tree.slot_at[slice(*self._tree.span(domain))]
-        counts = [
-            scoped_counts(self._table, share.pod_class, self._tree, inside, capacity)
-            for share in self._demand
-        ]
+        slots = self._tree.slot_at[slice(*self._tree.span(inside.domain_in(self._tree)))]
         self._planned = self._rules(slots) if len(self._demand) <= MOST_KINDS else []
-        pods, free, room = sums.columns(self._demand, self._tree, domain, counts)
-        return pods.decide(free, room, budget, self._planned)
+        return sums.decide(self._demand, self._tree, inside, budget, self._planned)
 
     def search(self, inside: NodeSet, fit: Fit, budget: Budget) -> bool:
         """Place the pods as ``decide`` found, in an order that the filters allow.

@@ -12,7 +12,7 @@ from closeby.scheduling.gangs.parts import NodeSet, scoped_counts
 from closeby.scheduling.judging.classes import ClassTable
 from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
-from closeby.scheduling.solving.best_fit import Fit, UnequalPods
+from closeby.scheduling.solving.best_fit import Fit, Rule, UnequalPods
 from closeby.scheduling.steps import Budget
 from closeby.topology.tree import ROOT_LEVEL, Domain, Tree
 
@@ -50,15 +50,22 @@ class Sums:
         #: Whether a resource, by its place among those asked for, limits the pods of a tree as it should.
         self._limiting: dict[tuple[UnequalPods, int, str], bool] = {}
 
-    def decide(self, demand: Sequence[Share], tree: Tree, inside: NodeSet, budget: Budget) -> Fit:
-        """Whether unequal pods fit beside each other, as far as amounts and the room for each kind say.
+    def decide(
+        self,
+        demand: Sequence[Share],
+        tree: Tree,
+        inside: NodeSet,
+        budget: Budget,
+        rules: Sequence[Rule] = (),
+    ) -> Fit:
+        """Whether unequal pods fit beside each other, as far as amounts, room of each kind and rules say.
 
         Where they take volumes from each other, or keep off each other, that is at the most what fits.
         """
         capacity = self._cluster.capacity
         counts = [scoped_counts(self._table, share.pod_class, tree, inside, capacity) for share in demand]
         pods, free, room = self.columns(demand, tree, inside.domain_in(tree), counts)
-        return pods.decide(free, room, budget)
+        return pods.decide(free, room, budget, rules)
 
     def columns(
         self, demand: Sequence[Share], tree: Tree, domain: Domain, counts: Sequence[DomainCounts]

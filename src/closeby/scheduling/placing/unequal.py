@@ -14,14 +14,15 @@ import numpy as np
 
 from closeby.objects.arrays import Counts, Floats, Ints
 from closeby.scheduling.extension import Candidate
-from closeby.scheduling.gangs.parts import NodeSet, mean_scores, scoped_counts
+from closeby.scheduling.gangs.parts import mean_scores
 from closeby.scheduling.judging.classes import ClassTable
+from closeby.scheduling.judging.figures import DomainCounts
 from closeby.scheduling.judging.pod_classes import Share
 from closeby.scheduling.placing.statement import Statement
 from closeby.scheduling.placing.sums import Sums
 from closeby.scheduling.solving.program import Verdict
 from closeby.scheduling.steps import Budget
-from closeby.topology.tree import Domain, Tree
+from closeby.topology.tree import Domain
 
 #: Domains of a level that are tried in a row where the first ones do not hold the pods.
 TRIED: Final = 8
@@ -41,16 +42,15 @@ class UnequalFill:
         statement: Statement,
         sums: Sums,
         demand: Sequence[Share],
-        inside: NodeSet,
-        tree: Tree,
-        capacity: int,
+        counts: Sequence[DomainCounts],
+        domain: Domain,
     ) -> None:
+        """``counts``: how many pods of each kind alone fit, of the tree of ``domain``."""
         self._table = table
         self._statement = statement
         self._demand = demand
-        self._tree = tree
-        self._domain = inside.domain_in(tree)
-        counts = [scoped_counts(table, share.pod_class, tree, inside, capacity) for share in demand]
+        self._tree = tree = counts[0].tree
+        self._domain = domain
         self._means = mean_scores(table, statement.state, list(zip(demand, counts, strict=True)))
         self._pods, self._free, self._room = sums.columns(demand, tree, self._domain, counts)
         self._few = int(self._pods.wanted.sum()) <= FEW
@@ -67,7 +67,7 @@ class UnequalFill:
         if placed is None and first is not None:
             placed = self._best_fit(nodes, first := None)
         if placed is None:
-            fit = self._pods.decide(self._free, self._room, budget)
+            fit = self._pods.by_program(self._free, self._room, budget)
             if fit.placed is None:
                 return fit.verdict
             placed = fit.placed

@@ -124,6 +124,10 @@ class UnequalPods:
         placed = None if rules else self.best_fit(free, room)
         if placed is not None:
             return Fit(Verdict.FEASIBLE, placed)
+        return self.by_program(free, room, budget, rules)
+
+    def by_program(self, free: Amounts, room: Counts, budget: Budget, rules: Sequence[Rule] = ()) -> Fit:
+        """The same, where sums and best fit were asked before."""
         if len(self.wanted) > MOST_KINDS or budget.solver <= 0:
             return _UNDECIDED
         return _Problem(self._asked, self.wanted, free, room, rules).solve(budget)
